@@ -1,0 +1,47 @@
+# Each target does its own set-up: Python 3.11 to 3.13, pip and make are all that it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+# The tests of what runs on every Keras backend; the rest is TensorFlow's.
+EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/test_config.py
+
+.PHONY: demo test test-slow lint wheel clean
+
+demo: $(VENV)/.kformer
+	$(BIN)/kformer demo
+
+test: $(VENV)/.kformer-test
+	$(BIN)/python -m pytest
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(EVERY_BACKEND)
+
+test-slow: $(VENV)/.kformer-test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.kformer-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Builds the wheel and imports it in an environment that holds nothing else.
+wheel: $(VENV)/.kformer
+	rm -rf build/wheel build/bare
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/bare
+	build/bare/bin/pip install --quiet build/wheel/kformer-*.whl
+	cd build && bare/bin/python -c "import kformer; print('kformer', kformer.__version__, 'from', kformer.__file__)"
+	cd build && bare/bin/kformer --help > /dev/null
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.kformer: $(BIN)/python setup.cfg pyproject.toml
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+$(VENV)/.kformer-test: $(BIN)/python setup.cfg pyproject.toml
+	$(BIN)/pip install --quiet -e '.[test]'
+	touch $@ $(VENV)/.kformer

@@ -1,0 +1,292 @@
+"""What a Transformer is (`TransformerConfig`), how it is trained (`TrainingConfig`), how it decodes (`DecodingConfig`).
+
+All are frozen dataclasses with a default for every field. The comment beside a field gives its
+symbol in "Attention Is All You Need" (Vaswani et al., 2017), where it has one. Layers never see these
+objects: `kformer.models.build_transformer` unpacks them into plain keywords.
+"""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any, Self, get_args, get_origin, get_type_hints
+
+import yaml
+
+# Table 3 of the paper for base and big; tiny and small are sized for a laptop.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"d_model": 128, "d_ff": 512, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
+    "small": {
+        "d_model": 256,
+        "d_ff": 1024,
+        "num_heads": 4,
+        "num_encoder_layers": 3,
+        "num_decoder_layers": 3,
+        "dropout_rate": 0.2,
+    },
+    "base": {"d_model": 512, "d_ff": 2048, "num_heads": 8, "num_encoder_layers": 6, "num_decoder_layers": 6},
+    "big": {
+        "d_model": 1024,
+        "d_ff": 4096,
+        "num_heads": 16,
+        "num_encoder_layers": 6,
+        "num_decoder_layers": 6,
+        "dropout_rate": 0.3,
+    },
+}
+# What goes with them. The two small ones are meant for corpora of some ten thousand pairs, the others are section 5.
+TRAINING_PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"vocab_size": 4000, "tokens_per_batch": 4096, "warmup_steps": 800, "learning_rate_scale": 1.2},
+    "small": {"vocab_size": 4000, "tokens_per_batch": 4096, "warmup_steps": 800, "learning_rate_scale": 1.2},
+    "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
+    "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
+}
+POSITIONAL_ENCODINGS = ("sinusoidal", "learned")
+EMBEDDING_TYINGS = ("all", "target", "none")
+TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
+LABEL_SMOOTHING_FORMS = ("all", "others")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
+
+
+class _Config:
+    """Checks and files shared by the configurations."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Builds the configuration from plain values; unknown names are refused.
+
+        Raises:
+            ValueError: A name is no field of this configuration, or a value is out of range.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(
+                f"{cls.__name__} has no field {', '.join(map(repr, unknown))}. "
+                f"Its fields are: {', '.join(known)}. Remove or rename the unknown ones."
+            )
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, ready for JSON or YAML."""
+        return dataclasses.asdict(self)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one."""
+        return self.from_dict({**self.to_dict(), **changes})
+
+    @classmethod
+    def load(cls, path: str | pathlib.Path) -> Self:
+        """Reads a `.json`, `.yaml` or `.yml` file.
+
+        Raises:
+            ValueError: The file is not a mapping of field names to values.
+        """
+        return cls.from_dict(read_mapping(path))
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes a `.json`, `.yaml` or `.yml` file, beside its target first and then renamed."""
+        path = pathlib.Path(path)
+        if path.suffix == ".json":
+            text = json.dumps(self.to_dict(), indent=2) + "\n"
+        else:
+            text = yaml.safe_dump(self.to_dict(), sort_keys=False)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+
+    def _check_types(self) -> None:
+        for name, hint in get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            allowed = get_args(hint) if get_origin(hint) is not None or get_args(hint) else (hint,)
+            if float in allowed and type(value) is int:
+                object.__setattr__(self, name, float(value))
+            elif type(value) not in allowed:
+                expected = " or ".join(kind.__name__ for kind in allowed)
+                raise ValueError(
+                    f"{name} must be {expected}. Received: {name}={value!r} of type {type(value).__name__}."
+                )
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be greater than 0. Received: {name}={value}.")
+
+    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {name}={value!r}.")
+
+    def _check_rate(self, name: str) -> None:
+        value = getattr(self, name)
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1. Received: {name}={value}.")
+
+
+def _preset(presets: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    if name not in presets:
+        raise ValueError(f"There is no preset {name!r}. Choose one of {', '.join(presets)}.")
+    return presets[name]
+
+
+def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
+    """The mapping in a JSON or YAML file.
+
+    Raises:
+        ValueError: The file does not parse, or holds something else than a mapping.
+    """
+    path = pathlib.Path(path)
+    if path.suffix not in (".json", ".yaml", ".yml"):
+        raise ValueError(f"A configuration file ends in .json, .yaml or .yml. Received: {path}.")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is a subset of YAML.
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Mend the file.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a mapping of names to values. Received: {type(values).__name__}.")
+    return values
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig(_Config):
+    """The sizes and options of an encoder-decoder Transformer. Defaults are the paper's base model.
+
+    Raises:
+        ValueError: A field is out of range, or two fields do not fit each other.
+    """
+
+    source_vocab_size: int = 37000  # V of the source; the paper's en-de vocabulary is shared
+    target_vocab_size: int = 37000  # V of the target
+    num_encoder_layers: int = 6  # N
+    num_decoder_layers: int = 6  # N
+    d_model: int = 512  # d_model
+    d_ff: int = 2048  # d_ff
+    num_heads: int = 8  # h; d_k = d_v = d_model / h
+    dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
+    attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
+    norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
+    positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
+    max_length: int = 1024  # longest sequence of learned positions; sinusoids have no limit
+    embedding_tying: str = "all"  # section 3.4: "all" three matrices, "target" (two) or "none"
+    pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._check_positive("source_vocab_size", "target_vocab_size", "num_encoder_layers", "num_decoder_layers")
+        self._check_positive("d_model", "d_ff", "num_heads", "max_length")
+        self._check_rate("dropout_rate")
+        self._check_rate("attention_dropout_rate")
+        self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
+        self._check_choice("embedding_tying", EMBEDDING_TYINGS)
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                "d_model must be divisible by num_heads. "
+                f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
+                f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or other num_heads."
+            )
+        if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                'embedding_tying="all" needs one shared vocabulary. '
+                f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
+                'Share the vocabulary, or choose embedding_tying="target".'
+            )
+        special = (self.pad_id, self.start_id, self.end_id)
+        if len(set(special)) != 3 or min(special) < 0:
+            raise ValueError(
+                "pad_id, start_id and end_id must be three different ids from 0 up. "
+                f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
+            )
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """A preset (`tiny`, `small`, `base`, `big`), with some fields changed.
+
+        `base` and `big` are Table 3 of the paper: with the shared vocabulary of 37,000 they have
+        63,082,496 and 214,245,376 parameters.
+
+        Raises:
+            ValueError: No preset has this name, or a change does not fit.
+        """
+        return cls.from_dict({**_preset(PRESETS, name), **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(_Config):
+    """Text, batches, optimizer and budget of one training run.
+
+    Raises:
+        ValueError: A field is out of range.
+    """
+
+    tokenizer: str = "bpe"  # "bpe", "unigram" or "symbols" (already split by blanks)
+    vocab_size: int = 8000  # pieces that a subword tokenizer is trained to have
+    shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
+    max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
+    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths
+    label_smoothing: float = 0.1  # epsilon_ls, section 5.4
+    label_smoothing_form: str = (
+        "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
+    )
+    warmup_steps: int = 4000  # warmup_steps, equation 3
+    learning_rate_scale: float = 1.0  # factor on equation 3
+    beta_1: float = 0.9  # Adam, section 5.3
+    beta_2: float = 0.98
+    adam_epsilon: float = 1e-9
+    gradient_accumulation_steps: int = 1
+    precision: str = "auto"  # "auto": mixed_bfloat16 where the machine multiplies it faster, else float32
+    max_epochs: int | None = None  # the budget: the first of the three that runs out ends the run
+    max_steps: int | None = None
+    max_minutes: float | None = None
+    validation_steps: int | None = None  # updates between validations; None: once an epoch
+    patience: int = 10  # validations without a better loss before the run stops
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._check_choice("tokenizer", TOKENIZER_TYPES)
+        self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
+        self._check_choice("precision", PRECISIONS)
+        self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
+        self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
+        self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
+        for name in ("label_smoothing", "beta_1", "beta_2"):
+            self._check_rate(name)
+        if self.tokens_per_batch < self.max_length:
+            raise ValueError(
+                "tokens_per_batch must hold at least one sentence of max_length tokens. "
+                f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
+                "Raise tokens_per_batch or lower max_length."
+            )
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Settings that suit the model preset of the same name, with some fields changed.
+
+        Raises:
+            ValueError: No preset has this name, or a change does not fit.
+        """
+        return cls.from_dict({**_preset(TRAINING_PRESETS, name), **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingConfig(_Config):
+    """How a translator searches. Defaults are the paper's (section 6.1).
+
+    Raises:
+        ValueError: A field is out of range.
+    """
+
+    beam_size: int = 4  # 1 is greedy search
+    length_penalty: float = 0.6  # alpha of Wu et al. (2016), equation 14
+    max_extra_length: int = 50  # a translation has at most source length + 50 tokens
+    min_length: int = 0  # tokens before a translation may end
+    max_source_length: int = 256  # tokens of a longer source from here on are left untranslated
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._check_positive("beam_size", "max_extra_length", "max_source_length")
+        for name in ("length_penalty", "min_length"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0. Received: {name}={getattr(self, name)}.")

@@ -1,0 +1,45 @@
+"""Settings for all tests: quiet TensorFlow, tests sorted by backend, the same seed for each."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import pytest
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out, under another backend, what exists on TensorFlow alone."""
+    if keras.backend.backend() == "tensorflow":
+        return
+    other = [item for item in items if item.get_closest_marker("tensorflow_only")]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in other]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_keras():
+    """Every test starts from one seed and leaves no global precision behind."""
+    keras.utils.set_random_seed(20170612)  # the paper's first day on arXiv
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="session")
+def numbers_run(tmp_path_factory):
+    """A run folder whose model has learned the language pair of tests/toy.py."""
+    import toy
+
+    from kformer.trainer import train
+
+    folder = tmp_path_factory.mktemp("numbers") / "run"
+    train(toy.corpus(), folder, toy.TRANSFORMER, toy.TRAINING)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def numbers_translator(numbers_run):
+    """The paper's beam search over that model."""
+    from kformer.translator import Translator
+
+    return Translator.from_run(numbers_run)

@@ -1,0 +1,286 @@
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from kformer.config import PRESETS, DecodingConfig, TrainingConfig, TransformerConfig, read_mapping
+
+
+class TestTransformerConfig:
+    def test_the_defaults_are_the_papers_base_model(self):
+        assert TransformerConfig() == TransformerConfig.from_preset("base")
+        config = TransformerConfig()
+        assert (config.d_model, config.d_ff, config.num_heads, config.dropout_rate) == (512, 2048, 8, 0.1)
+        assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
+
+    def test_presets(self):
+        assert list(PRESETS) == ["tiny", "small", "base", "big"]
+        big = TransformerConfig.from_preset("big")
+        assert (big.d_model, big.d_ff, big.num_heads, big.dropout_rate) == (1024, 4096, 16, 0.3)
+        for name, values in PRESETS.items():
+            config = TransformerConfig.from_preset(name)
+            assert {key: getattr(config, key) for key in values} == values
+
+    def test_a_preset_takes_changes(self):
+        config = TransformerConfig.from_preset("tiny", d_ff=300, norm_first=True)
+        assert (config.d_model, config.d_ff, config.norm_first) == (128, 300, True)
+
+    def test_an_unknown_preset(self):
+        with pytest.raises(ValueError, match=r"There is no preset 'huge'. Choose one of tiny, small, base, big"):
+            TransformerConfig.from_preset("huge")
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "source_vocab_size",
+            "target_vocab_size",
+            "num_encoder_layers",
+            "num_decoder_layers",
+            "d_model",
+            "d_ff",
+            "num_heads",
+            "max_length",
+        ],
+    )
+    @pytest.mark.parametrize("value", [0, -3])
+    def test_sizes_are_positive(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}={value}"):
+            TransformerConfig(**{name: value})
+
+    @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
+    @pytest.mark.parametrize("value", [-0.1, 1.0])
+    def test_rates_are_shares(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1. Received: {name}={value}"):
+            TransformerConfig(**{name: value})
+
+    @pytest.mark.parametrize(
+        ("name", "choices"),
+        [("positional_encoding", "sinusoidal, learned"), ("embedding_tying", "all, target, none")],
+    )
+    def test_choices(self, name, choices):
+        with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='rotary'"):
+            TransformerConfig(**{name: "rotary"})
+
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ({"d_model": 512.0}, "d_model must be int. Received: d_model=512.0 of type float"),
+            ({"d_model": "512"}, "d_model must be int. Received: d_model='512' of type str"),
+            ({"num_heads": True}, "num_heads must be int. Received: num_heads=True of type bool"),
+            ({"norm_first": 1}, "norm_first must be bool. Received: norm_first=1 of type int"),
+            ({"dropout_rate": None}, "dropout_rate must be float. Received: dropout_rate=None of type NoneType"),
+        ],
+    )
+    def test_types(self, values, expected):
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(**values)
+
+    def test_a_whole_number_may_stand_for_a_float(self):
+        config = TransformerConfig(dropout_rate=0)
+        assert isinstance(config.dropout_rate, float)
+
+    @pytest.mark.parametrize(("d_model", "num_heads", "advice"), [(100, 8, 96), (3, 8, 8), (126, 4, 128)])
+    def test_d_model_is_divisible_by_num_heads(self, d_model, num_heads, advice):
+        expected = (
+            f"d_model must be divisible by num_heads. Received: d_model={d_model}, num_heads={num_heads}. "
+            f"Choose d_model={advice}, or other num_heads"
+        )
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=d_model, num_heads=num_heads)
+        TransformerConfig(d_model=advice, num_heads=num_heads)
+
+    def test_a_three_way_tie_needs_one_vocabulary(self):
+        expected = (
+            'embedding_tying="all" needs one shared vocabulary. '
+            "Received: source_vocab_size=7, target_vocab_size=11. "
+            'Share the vocabulary, or choose embedding_tying="target"'
+        )
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(source_vocab_size=7, target_vocab_size=11)
+        TransformerConfig(source_vocab_size=7, target_vocab_size=11, embedding_tying="target")
+
+    @pytest.mark.parametrize("ids", [(0, 1, 1), (2, 1, 2), (0, 0, 2), (-1, 1, 2)])
+    def test_special_ids_differ(self, ids):
+        pad, start, end = ids
+        expected = (
+            "pad_id, start_id and end_id must be three different ids from 0 up. "
+            f"Received: pad_id={pad}, start_id={start}, end_id={end}"
+        )
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(pad_id=pad, start_id=start, end_id=end)
+
+
+class TestTrainingConfig:
+    def test_the_defaults_are_the_papers(self):
+        config = TrainingConfig()
+        assert (config.beta_1, config.beta_2, config.adam_epsilon) == (0.9, 0.98, 1e-9)
+        assert (config.label_smoothing, config.warmup_steps) == (0.1, 4000)
+        assert (config.max_epochs, config.max_steps, config.max_minutes) == (None, None, None)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "vocab_size",
+            "max_length",
+            "tokens_per_batch",
+            "warmup_steps",
+            "learning_rate_scale",
+            "adam_epsilon",
+            "gradient_accumulation_steps",
+            "patience",
+            "max_epochs",
+            "max_steps",
+            "max_minutes",
+            "validation_steps",
+        ],
+    )
+    def test_amounts_are_positive(self, name):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}=0"):
+            TrainingConfig(**{name: 0})
+
+    @pytest.mark.parametrize("name", ["label_smoothing", "beta_1", "beta_2"])
+    @pytest.mark.parametrize("value", [-0.1, 1.0])
+    def test_rates_are_shares(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1. Received: {name}={value}"):
+            TrainingConfig(**{name: value})
+
+    @pytest.mark.parametrize(
+        ("name", "choices"),
+        [
+            ("tokenizer", "bpe, unigram, symbols"),
+            ("label_smoothing_form", "all, others"),
+            ("precision", "auto, float32, mixed_bfloat16, mixed_float16"),
+        ],
+    )
+    def test_choices(self, name, choices):
+        with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='other'"):
+            TrainingConfig(**{name: "other"})
+
+    def test_types(self):
+        expected = "max_steps must be int or NoneType. Received: max_steps=1.5 of type float"
+        with pytest.raises(ValueError, match=expected):
+            TrainingConfig(max_steps=1.5)
+        assert isinstance(TrainingConfig(max_minutes=5).max_minutes, float)
+
+    def test_a_batch_holds_the_longest_sentence(self):
+        expected = (
+            "tokens_per_batch must hold at least one sentence of max_length tokens. "
+            "Received: tokens_per_batch=127, max_length=128. Raise tokens_per_batch or lower max_length"
+        )
+        with pytest.raises(ValueError, match=expected):
+            TrainingConfig(tokens_per_batch=127, max_length=128)
+        TrainingConfig(tokens_per_batch=128, max_length=128)
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_every_model_preset_has_training_settings(self, name):
+        config = TrainingConfig.from_preset(name, seed=7)
+        assert config.seed == 7
+        assert config.replace(seed=TrainingConfig().seed) != TrainingConfig()
+
+    def test_an_unknown_preset(self):
+        with pytest.raises(ValueError, match=r"There is no preset 'huge'. Choose one of tiny, small, base, big"):
+            TrainingConfig.from_preset("huge")
+
+
+class TestDecodingConfig:
+    def test_the_defaults_are_the_papers(self):
+        config = DecodingConfig()
+        assert (config.beam_size, config.length_penalty, config.max_extra_length) == (4, 0.6, 50)
+
+    @pytest.mark.parametrize("name", ["beam_size", "max_extra_length", "max_source_length"])
+    def test_sizes_are_positive(self, name):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}=0"):
+            DecodingConfig(**{name: 0})
+
+    @pytest.mark.parametrize(("name", "value"), [("length_penalty", -0.5), ("min_length", -1)])
+    def test_amounts_are_not_negative(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0. Received: {name}={value}"):
+            DecodingConfig(**{name: value})
+        assert getattr(DecodingConfig(**{name: 0}), name) == 0
+
+
+both_classes = pytest.mark.parametrize("config_class", [TransformerConfig, TrainingConfig])
+
+
+class TestDictionariesAndFiles:
+    @both_classes
+    def test_frozen(self, config_class):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config_class().max_length = 3
+
+    @both_classes
+    def test_a_dictionary_and_back(self, config_class):
+        config = config_class(max_length=97)
+        assert config_class.from_dict(config.to_dict()) == config != config_class()
+
+    @both_classes
+    def test_an_unknown_field(self, config_class):
+        name = config_class.__name__
+        expected = rf"{name} has no field 'bar', 'foo'. Its fields are: .*max_length.*Remove or rename"
+        with pytest.raises(ValueError, match=expected):
+            config_class.from_dict({"foo": 1, "max_length": 128, "bar": 2})
+
+    def test_replace_checks_the_copy(self):
+        config = TransformerConfig()
+        assert config.replace(d_ff=7).d_ff == 7
+        assert config.d_ff == 2048
+        with pytest.raises(ValueError, match="divisible by num_heads"):
+            config.replace(num_heads=7)
+        with pytest.raises(ValueError, match="has no field 'heads'"):
+            config.replace(heads=4)
+
+    @pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml"])
+    @pytest.mark.parametrize(
+        "config",
+        [
+            TransformerConfig.from_preset("tiny", norm_first=True, embedding_tying="none"),
+            DecodingConfig(beam_size=7, length_penalty=1.5),
+            TrainingConfig(max_minutes=2.5, max_steps=7, adam_epsilon=1e-9, precision="mixed_bfloat16"),
+        ],
+        ids=lambda config: type(config).__name__,
+    )
+    def test_a_file_and_back(self, config, suffix, tmp_path):
+        path = tmp_path / f"config{suffix}"
+        config.save(path)
+        assert type(config).load(path) == config
+        assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+    def test_a_json_file_is_json(self, tmp_path):
+        TransformerConfig(d_ff=7).save(tmp_path / "config.json")
+        assert json.loads((tmp_path / "config.json").read_text())["d_ff"] == 7
+
+    def test_a_number_written_as_1e_9_is_a_number(self, tmp_path):
+        # YAML 1.1 wants a point in it; people and json.dumps write none.
+        for name, text in (("a.yaml", "adam_epsilon: 1e-9\n"), ("a.json", '{"adam_epsilon": 1e-09}')):
+            (tmp_path / name).write_text(text)
+            assert TrainingConfig.load(tmp_path / name).adam_epsilon == 1e-9
+
+    def test_a_crash_while_saving_leaves_the_old_file(self, tmp_path, monkeypatch):
+        path = tmp_path / "config.json"
+        TransformerConfig(d_ff=7).save(path)
+        write_text = pathlib.Path.write_text
+
+        def disk_full(self, text, **options):
+            write_text(self, text[: len(text) // 2], **options)
+            raise OSError("no space left")
+
+        monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
+        with pytest.raises(OSError, match="no space left"):
+            TransformerConfig(d_ff=11).save(path)
+        assert TransformerConfig.load(path).d_ff == 7
+
+    def test_other_endings_are_refused(self, tmp_path):
+        with pytest.raises(ValueError, match=r"file ends in .json, .yaml or .yml. Received: .*config.toml"):
+            read_mapping(tmp_path / "config.toml")
+
+    @pytest.mark.parametrize("name", ["config.json", "config.yaml"])
+    def test_a_broken_file(self, name, tmp_path):
+        (tmp_path / name).write_text("{d_model: [")
+        with pytest.raises(ValueError, match=rf"{name} is not valid {name[7:]}: (.|\n)*Mend the file"):
+            TransformerConfig.load(tmp_path / name)
+
+    def test_a_list_is_no_configuration(self, tmp_path):
+        (tmp_path / "config.yaml").write_text("- d_model\n")
+        with pytest.raises(ValueError, match=r"must hold a mapping of names to values. Received: list"):
+            TransformerConfig.load(tmp_path / "config.yaml")

@@ -1,0 +1,157 @@
+"""The package follows the data: a module imports only from the rows that the table below allows."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import kformer
+
+PACKAGE = pathlib.Path(kformer.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# A row is a file or a folder directly below kformer/; a row may also import from itself.
+# A new row is added here by hand, with what it may import.
+MAY_IMPORT: dict[str, set[str]] = {
+    "config": set(),
+    "layers": set(),
+    "serving": set(),  # a client runs where no model's code is installed
+    "startup": set(),
+    "run": {"config"},
+    "tokenizers": {"config"},
+    "training": {"config"},
+    "decoding": {"config"},
+    "evaluation": {"config"},
+    "data": {"config", "tokenizers"},
+    "models": {"config", "layers"},
+    "translator": {"config", "run", "models", "tokenizers", "decoding"},
+}
+MAY_IMPORT["export"] = {"translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["trainer"] = {"data", "training", "samples"} | MAY_IMPORT["samples"]
+MAY_IMPORT["inference"] = {"translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["filter"] = {"inference"}
+MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}
+ANYTHING = {"__init__", "__main__", "_version", "cli", "demo"}  # top files that see all rows
+FOR_EVERYBODY = {"_version"}
+
+HEAVY = {"jax", "keras", "keras_nlp", "matplotlib", "pandas", "sentencepiece", "tensorflow", "tensorflow_text"}
+
+
+def row_of(path: pathlib.PurePath) -> str:
+    """The row of a file below kformer/: layers/masks.py and layers/__init__.py belong to layers."""
+    return path.parts[0].removesuffix(".py")
+
+
+def imported_modules(source: str, package: str) -> list[str]:
+    """Full names in every import statement, also inside functions; `package` resolves relative imports.
+
+    `from a import b` gives `a.b`: b may be a module.
+    """
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: 1 - node.level or None] if node.level else []
+            module = ".".join([*parents, *filter(None, [node.module])])
+            names += [f"{module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def imported_rows(source: str, package: str) -> set[str]:
+    """The rows of kformer that a module's source imports; `__init__` for the package itself."""
+    rows = set()
+    for name in imported_modules(source, package):
+        top, *below = name.split(".")
+        if top == "kformer":
+            is_module = below and ((PACKAGE / below[0]).is_dir() or (PACKAGE / f"{below[0]}.py").is_file())
+            rows.add(below[0] if is_module else "__init__")
+    return rows
+
+
+def forbidden_rows(row: str, source: str, package: str) -> set[str]:
+    return imported_rows(source, package) - MAY_IMPORT[row] - FOR_EVERYBODY - {row}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_a_module_imports_only_from_rows_above_its_own(file):
+    relative = file.relative_to(PACKAGE)
+    row = row_of(relative)
+    if row in ANYTHING:
+        return
+    assert row in MAY_IMPORT, f"{relative} belongs to no row: add {row!r} to MAY_IMPORT, and to CONTRIBUTING.md"
+    package = ".".join(("kformer", *relative.parts[:-1]))
+    forbidden = forbidden_rows(row, file.read_text(encoding="utf-8"), package)
+    assert not forbidden, f"{relative} imports {sorted(forbidden)}; {row} may import {sorted(MAY_IMPORT[row])}"
+
+
+@pytest.mark.parametrize(
+    ("row", "source", "forbidden"),
+    [
+        ("layers", "import kformer.models", {"models"}),
+        ("layers", "from kformer.models.transformer import build_transformer", {"models"}),
+        ("layers", "from kformer import config", {"config"}),
+        ("layers", "def late():\n    from kformer import training", {"training"}),
+        ("layers", "from ..models import build_transformer", {"models"}),
+        ("layers", "from .. import decoding", {"decoding"}),
+        ("layers", "from . import masks\nfrom .masks import causal_mask\nfrom kformer.layers import masks", set()),
+        ("layers", "import keras\nfrom keras import layers, models", set()),
+        ("models", "from kformer.layers import masks\nfrom kformer.config import TransformerConfig", set()),
+        ("decoding", "import kformer", {"__init__"}),
+        ("decoding", "from kformer import Translator", {"__init__"}),
+        ("serving", "from kformer._version import __version__", set()),
+    ],
+)
+def test_the_rule_finds_imports_however_they_are_written(row, source, forbidden):
+    assert forbidden_rows(row, source, f"kformer.{row}") == forbidden
+
+
+def test_the_table_has_no_circle():
+    # Rows in an order in which each may be imported after what it imports.
+    settled: set[str] = set()
+    while waiting := set(MAY_IMPORT) - settled:
+        ready = {row for row in waiting if MAY_IMPORT[row] <= settled}
+        assert ready, f"rows import each other in a circle: {sorted(waiting)}"
+        settled |= ready
+
+
+def heavy_imports(source: str) -> set[str]:
+    """Heavy packages that come in with the module: imports inside functions are not counted."""
+    outside = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    text = "\n".join(ast.unparse(node) for node in outside)
+    return {name.split(".")[0] for name in imported_modules(text, "kformer")} & (HEAVY | {"kformer"})
+
+
+@pytest.mark.parametrize("row", ["__init__", "_version", "config", "visualization"])
+def test_light_modules_import_nothing_heavy(row):
+    file = PACKAGE / f"{row}.py"
+    if file.is_file():
+        allowed = {"kformer"} if row == "__init__" else set()
+        assert heavy_imports(file.read_text(encoding="utf-8")) <= allowed
+
+
+def test_heavy_imports_are_found():
+    assert heavy_imports("import keras\nfrom matplotlib import pyplot\ndef late():\n    import jax") == {
+        "keras",
+        "matplotlib",
+    }
+
+
+def test_import_kformer_loads_none_of_the_text_packages():
+    program = (
+        "import sys, kformer\n"
+        "heavy = {'tensorflow_text', 'tensorflow_datasets', 'keras_nlp', 'keras_hub', 'sentencepiece'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"
