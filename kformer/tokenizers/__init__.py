@@ -1,0 +1,19 @@
+"""Text to token ids and back, as TensorFlow graph operations."""
+
+from kformer.tokenizers.base import Tokenizer
+from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
+from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
+from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizers
+from kformer.tokenizers.symbols import SymbolTokenizer
+from kformer.tokenizers.training import train_tokenizers
+
+__all__ = [
+    "KerasNLPTokenizer",
+    "SentencePieceTokenizer",
+    "SymbolTokenizer",
+    "Tokenizer",
+    "load_tokenizer",
+    "load_tokenizers",
+    "save_tokenizers",
+    "train_tokenizers",
+]

@@ -1,0 +1,205 @@
+"""Subwords by SentencePiece: byte pair encoding or a unigram language model, with bytes for what is rare.
+
+Shapes: B batch, T tokens.
+"""
+
+import io
+import itertools
+import pathlib
+import random
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Self
+
+import sentencepiece
+import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
+
+from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text
+
+MODEL_TYPES = ("bpe", "unigram")
+MODEL_FILE = "model.spm"
+_SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # special ids, one piece a byte, one character
+
+# SentencePiece writes U+2581 for a blank, so a U+2581 of the text itself would come back as a blank. These rules
+# (code points, source TAB target) hide it behind an escape, the noncharacter U+FDD0, and bring it back.
+_ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
+_UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Subwords by a SentencePiece model (Kudo and Richardson, 2018).
+
+    A tokenizer trained here loses nothing but the Unicode form and white space: `normalize` is NFC, with every run of
+    white space one blank and none at the ends. Characters outside the vocabulary are written as bytes, and text that
+    looks like a special piece ("<s>", "<0x41>") stays text.
+
+    Args:
+        model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. With a model
+            trained elsewhere, `normalize` also does what that model's own normalizer does.
+
+    Raises:
+        ValueError: The bytes are no such model.
+    """
+
+    kind: ClassVar[str] = "sentencepiece"
+
+    def __init__(self, model_bytes: bytes) -> None:
+        super().__init__(name="sentencepiece_tokenizer")
+        try:
+            processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+        except RuntimeError as error:
+            raise ValueError(
+                f"model_bytes must be a serialized SentencePiece model. Received {len(model_bytes)} bytes that are "
+                f"none: {error}. Pass the content of a .model file."
+            ) from error
+        special = {"pad": processor.pad_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
+        missing = [name for name, piece_id in special.items() if piece_id < 0]
+        if missing:
+            raise ValueError(
+                f"The SentencePiece model has no {', '.join(missing)} piece. kformer needs pad, bos and eos: train the "
+                "model with SentencePieceTokenizer.train, or with --pad_id=0 --bos_id=1 --eos_id=2 --unk_id=3."
+            )
+        self.pad_id, self.start_id, self.end_id = special.values()
+        self.unknown_id = processor.unk_id()
+        self.vocab_size = processor.vocab_size()
+        self.model_bytes = model_bytes
+        # The model is loaded by an operation inside these graphs. One loaded outside belongs to TensorFlow's cache of
+        # eager kernels, which tf.random.set_seed empties: the tokenizer would fail from then on.
+        self._tokenize = tf.function(self._tokenize_in_graph, input_signature=[tf.TensorSpec([None], tf.string)])
+        self._detokenize = tf.function(
+            self._detokenize_in_graph, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)]
+        )
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self._tokenize(text)
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
+        return self._detokenize(self._content(ids))
+
+    def _tokenize_in_graph(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).tokenize(normalize_text(text))
+
+    def _detokenize_in_graph(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        values = ids.flat_values
+        known = (values >= 0) & (values < self.vocab_size)
+        ids = ids.with_flat_values(tf.where(known, values, self.unknown_id))
+        text = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).detokenize(ids)
+        return normalize_text(text)  # ids in any order may spell double blanks or decomposed characters
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        model_type: str = "bpe",
+        character_coverage: float = 0.9999,
+        max_texts: int = 1_000_000,
+    ) -> Self:
+        """Learns a vocabulary from texts. The same texts give the same model.
+
+        Args:
+            texts: plain texts; blank ones are passed over.
+            vocab_size: pieces to have, with 4 special ids and 256 bytes among them.
+            model_type: "bpe" or "unigram".
+            character_coverage: share of the characters that get pieces of their own; the rest is written as bytes.
+            max_texts: more texts than this are sampled down to it.
+
+        Raises:
+            ValueError: `vocab_size` does not fit the texts, there is no text, or `model_type` is unknown.
+        """
+        if model_type not in MODEL_TYPES:
+            raise ValueError(
+                f"model_type must be one of {', '.join(MODEL_TYPES)}. Received: model_type={model_type!r}."
+            )
+        if vocab_size < _SMALLEST_VOCABULARY:
+            raise ValueError(
+                f"vocab_size must be at least {_SMALLEST_VOCABULARY}: {NUM_SPECIAL_IDS} special ids, 256 bytes and the "
+                f"characters of the texts. Received: vocab_size={vocab_size}."
+            )
+        sentences = _sentences(_sample(texts, max_texts))
+        first = next(sentences, None)
+        if first is None:
+            raise ValueError("There is no text to learn a vocabulary from: every text is blank. Pass some text.")
+        try:
+            model = _train_model(itertools.chain([first], sentences), vocab_size, model_type, character_coverage)
+        except RuntimeError as error:
+            raise _explained(error, vocab_size) from error
+        return cls(model)
+
+    def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
+        (directory / MODEL_FILE).write_bytes(self.model_bytes)
+        return {}
+
+    @classmethod
+    def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
+        return cls((directory / MODEL_FILE).read_bytes())
+
+
+def _sample(texts: Iterable[str], limit: int) -> list[str]:
+    """At most `limit` texts, each as likely as any other (reservoir sampling with a fixed seed)."""
+    iterator = iter(texts)
+    sample = list(itertools.islice(iterator, limit))
+    generator = random.Random(0)
+    for seen, text in enumerate(iterator, limit + 1):
+        place = generator.randrange(seen)
+        if place < limit:
+            sample[place] = text
+    return sample
+
+
+def _sentences(texts: list[str]) -> Iterator[bytes]:
+    for batch in batches_of_bytes(texts, 2048):
+        for sentence in normalize_text(tf.constant(batch, tf.string)).numpy():
+            if sentence:
+                yield sentence
+
+
+def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, character_coverage: float) -> bytes:
+    writer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        escape, unescape = pathlib.Path(folder, "escape.tsv"), pathlib.Path(folder, "unescape.tsv")
+        escape.write_text(_ESCAPE_RULES, encoding="utf-8")
+        unescape.write_text(_UNESCAPE_RULES, encoding="utf-8")
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=sentences,
+            model_writer=writer,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            character_coverage=character_coverage,
+            byte_fallback=True,
+            split_digits=True,
+            max_sentence_length=1 << 24,  # bytes; the default silently drops texts over 4,192
+            normalization_rule_tsv=str(escape),
+            denormalization_rule_tsv=str(unescape),
+            pad_id=PAD_ID,
+            bos_id=START_ID,
+            eos_id=END_ID,
+            unk_id=UNKNOWN_ID,
+            num_threads=4,  # fixed: the unigram model's sums depend on it
+            minloglevel=2,
+        )
+    # The rules are compiled into the model; the names of the temporary files would make every model differ.
+    model = sentencepiece_model_pb2.ModelProto.FromString(writer.getvalue())
+    model.normalizer_spec.ClearField("normalization_rule_tsv")
+    model.denormalizer_spec.ClearField("normalization_rule_tsv")
+    return model.SerializeToString(deterministic=True)
+
+
+def _explained(error: RuntimeError, vocab_size: int) -> Exception:
+    small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if small:
+        return ValueError(
+            f"vocab_size={vocab_size} is too small: special ids, bytes and the characters of these texts alone need "
+            f"{small[1]}. Raise vocab_size to more than {small[1]}, or lower character_coverage."
+        )
+    large = re.search(r"Please set it to a value <= (\d+)", str(error))
+    if large:
+        return ValueError(
+            f"vocab_size={vocab_size} is too large for these texts: they yield at most {large[1]} pieces. "
+            f"Lower vocab_size to {large[1]} or less, or give more text."
+        )
+    return RuntimeError(f"SentencePiece could not learn a vocabulary of {vocab_size} pieces: {error}.")

@@ -1,0 +1,117 @@
+"""Tokenizers on disk: a directory with tokenizer.json and the vocabulary beside it."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+
+from kformer.tokenizers.base import Tokenizer
+from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
+from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
+from kformer.tokenizers.symbols import SymbolTokenizer
+
+DESCRIPTION_FILE = "tokenizer.json"
+KINDS: dict[str, type[Tokenizer]] = {
+    kind.kind: kind for kind in (SentencePieceTokenizer, SymbolTokenizer, KerasNLPTokenizer)
+}
+_SHARED, _SOURCE, _TARGET = "shared", "source", "target"
+
+
+def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
+    """Writes a tokenizer into a directory of its own; an older tokenizer there is replaced. See `Tokenizer.save`."""
+    _replace_directory(pathlib.Path(directory), lambda folder: _write(tokenizer, folder))
+
+
+def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
+    """The tokenizer that `Tokenizer.save` wrote.
+
+    Raises:
+        FileNotFoundError: The directory, or one of its files, is missing.
+        ValueError: tokenizer.json is damaged or of an unknown kind.
+    """
+    directory = pathlib.Path(directory)
+    path = directory / DESCRIPTION_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. Pass a directory that Tokenizer.save wrote.")
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+        kind = description["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}. Save the tokenizer again.") from error
+    if kind not in KINDS:
+        raise ValueError(f"{path} names the kind {kind!r}; known kinds are {', '.join(KINDS)}. Update kformer.")
+    return KINDS[kind].read_files(directory, description)
+
+
+def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: Tokenizer) -> None:
+    """Writes a pair of tokenizers: one folder `shared` when both are the same object, else `source` and `target`.
+
+    Raises:
+        ValueError: The directory holds something else than tokenizers.
+    """
+    parts = {_SHARED: source} if source is target else {_SOURCE: source, _TARGET: target}
+
+    def write(folder: pathlib.Path) -> None:
+        for name, tokenizer in parts.items():
+            (folder / name).mkdir()
+            _write(tokenizer, folder / name)
+
+    _replace_directory(pathlib.Path(directory), write)
+
+
+def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer]:
+    """The source and target tokenizers that `save_tokenizers` wrote; a shared one comes back as one object.
+
+    Raises:
+        FileNotFoundError: The directory holds no pair of tokenizers.
+    """
+    directory = pathlib.Path(directory)
+    if (directory / _SHARED).is_dir():
+        shared = load_tokenizer(directory / _SHARED)
+        return shared, shared
+    if not (directory / _SOURCE).is_dir() or not (directory / _TARGET).is_dir():
+        raise FileNotFoundError(
+            f"{directory} holds neither a folder {_SHARED!r} nor {_SOURCE!r} and {_TARGET!r}. "
+            "Pass a directory that save_tokenizers wrote."
+        )
+    return load_tokenizer(directory / _SOURCE), load_tokenizer(directory / _TARGET)
+
+
+def _write(tokenizer: Tokenizer, directory: pathlib.Path) -> None:
+    details = tokenizer.write_files(directory)
+    description = {"kind": tokenizer.kind, **details}
+    (directory / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _replace_directory(directory: pathlib.Path, write: Callable[[pathlib.Path], None]) -> None:
+    """Fills a folder beside the target and renames it, so that a crash never leaves half a tokenizer."""
+    _check_replaceable(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as beside:
+        fresh, old = pathlib.Path(beside, "new"), pathlib.Path(beside, "old")
+        fresh.mkdir()
+        write(fresh)
+        if directory.exists():
+            directory.rename(old)
+        try:
+            fresh.rename(directory)
+        except OSError:
+            if old.exists():
+                old.rename(directory)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_replaceable(directory: pathlib.Path) -> None:
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ValueError(f"{directory} is a file, a directory was expected. Choose another name.")
+    parts = {_SHARED, _SOURCE, _TARGET}
+    holds = {entry.name for entry in directory.iterdir()}
+    if holds and DESCRIPTION_FILE not in holds and not holds <= parts:
+        raise ValueError(
+            f"{directory} holds something else than tokenizers: {', '.join(sorted(holds)[:5])}. "
+            "Nothing was written; choose an empty or new directory."
+        )

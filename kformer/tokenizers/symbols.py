@@ -1,0 +1,92 @@
+"""A vocabulary of whole symbols, for data that is already split by blanks (phonemes, letters, words).
+
+Shapes: B batch, T tokens.
+"""
+
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+import tensorflow as tf
+
+from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer
+from kformer.tokenizers.text_ops import batches_of_bytes, collapse_whitespace, replace_invalid
+
+SYMBOLS_FILE = "symbols.json"
+UNKNOWN_MARK = "⁇"
+
+
+class SymbolTokenizer(Tokenizer):
+    """Symbols split by white space, each an id of its own. The first symbol has id 4.
+
+    A symbol outside the vocabulary gets the unknown id 3, which is shown as "⁇": `normalize` collapses white
+    space and replaces unknown symbols by that mark. Symbols are compared byte for byte, without Unicode normalization.
+
+    Args:
+        symbols: the vocabulary, in the order of its ids.
+
+    Raises:
+        ValueError: A symbol is empty, holds white space or comes twice, or there is none.
+    """
+
+    kind: ClassVar[str] = "symbols"
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        super().__init__(name="symbol_tokenizer")
+        _check_symbols(symbols)
+        self.symbols = tuple(symbols)
+        self.unknown_id = UNKNOWN_ID
+        self.vocab_size = NUM_SPECIAL_IDS + len(symbols)
+        ids = tf.range(NUM_SPECIAL_IDS, self.vocab_size, dtype=tf.int32)
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(tf.constant(self.symbols), ids), default_value=UNKNOWN_ID
+        )
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        symbols = tf.strings.split(collapse_whitespace(replace_invalid(text)))  # (B, None)
+        return symbols.with_flat_values(self._table.lookup(symbols.flat_values))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
+        content = self._content(ids)
+        values = content.flat_values
+        known = (values >= NUM_SPECIAL_IDS) & (values < self.vocab_size)
+        shown = tf.constant((UNKNOWN_MARK, *self.symbols))
+        symbols = tf.gather(shown, tf.where(known, values - UNKNOWN_ID, 0))
+        return tf.strings.reduce_join(content.with_flat_values(symbols), axis=1, separator=" ")
+
+    @classmethod
+    def train(cls, texts: Iterable[str]) -> Self:
+        """Collects every symbol of the texts, the most frequent first, ties in code point order.
+
+        Raises:
+            ValueError: The texts hold no symbol.
+        """
+        counts: Counter[str] = Counter()
+        for batch in batches_of_bytes(texts, 2048):
+            for text in collapse_whitespace(replace_invalid(tf.constant(batch, tf.string))).numpy():
+                counts.update(symbol for symbol in text.decode("utf-8").split(" ") if symbol)
+        return cls(sorted(counts, key=lambda symbol: (-counts[symbol], symbol)))
+
+    def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
+        text = json.dumps(self.symbols, ensure_ascii=False, indent=0) + "\n"
+        (directory / SYMBOLS_FILE).write_text(text, encoding="utf-8")
+        return {}
+
+    @classmethod
+    def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
+        return cls(json.loads((directory / SYMBOLS_FILE).read_text(encoding="utf-8")))
+
+
+def _check_symbols(symbols: Sequence[str]) -> None:
+    if not symbols:
+        raise ValueError("A vocabulary needs at least one symbol. Received none: pass text that is not blank.")
+    as_read = collapse_whitespace(replace_invalid(tf.constant(symbols, tf.string))).numpy()
+    for symbol, read in zip(symbols, as_read, strict=True):
+        if not symbol or " " in symbol or symbol.encode("utf-8") != read:
+            raise ValueError(f"A symbol is a non-empty text without white space. Received: {symbol!r}. Remove it.")
+    repeated = [symbol for symbol, count in Counter(symbols).items() if count > 1]
+    if repeated:
+        raise ValueError(f"Every symbol comes once. Repeated: {', '.join(map(repr, repeated))}. Remove the copies.")

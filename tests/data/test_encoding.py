@@ -1,0 +1,60 @@
+"""Pairs of texts to flat arrays of ids."""
+
+import keras_nlp
+import numpy as np
+import pytest
+
+from kformer.data import encode_pairs
+from kformer.tokenizers import KerasNLPTokenizer, SymbolTokenizer
+
+
+def test_ids_and_offsets(letters: SymbolTokenizer) -> None:
+    encoded = encode_pairs([("a b", "c"), ("d", "e f a")], letters, letters, max_length=8)
+    assert encoded.source_ids.tolist() == [4, 5, 2, 7, 2]
+    assert encoded.source_offsets.tolist() == [0, 3, 5]
+    assert encoded.target_ids.tolist() == [6, 2, 8, 9, 4, 2]
+    assert encoded.target_offsets.tolist() == [0, 2, 6]
+    assert encoded.source_ids.dtype == encoded.target_ids.dtype == np.int32
+    assert encoded.lengths.tolist() == [3, 4]
+    assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, 0, 0)
+
+
+def test_special_ids_come_from_the_tokenizers(letters: SymbolTokenizer) -> None:
+    target = SymbolTokenizer(["x"])
+    target.pad_id, target.start_id, target.end_id = 7, 8, 9
+    encoded = encode_pairs([("a", "x")], letters, target, max_length=8)
+    assert (encoded.source_pad_id, encoded.target_pad_id, encoded.start_id) == (0, 7, 8)
+    assert (encoded.source_ids.tolist(), encoded.target_ids.tolist()) == ([4, 2], [4, 9])
+
+
+def test_blank_and_long_pairs_are_skipped_and_counted(letters: SymbolTokenizer) -> None:
+    pairs = [("a", "b"), ("", "b"), ("a", " \u3000\n"), ("a b c", "b"), ("a b", "a b"), ("b", "a b c"), ("", "a b c")]
+    encoded = encode_pairs(pairs, letters, letters, max_length=3)  # two tokens and the end id
+    assert encoded.source_ids.tolist() == [4, 2, 4, 5, 2]
+    assert encoded.target_ids.tolist() == [5, 2, 4, 5, 2]
+    assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, 3, 2)
+    assert encoded.report() == ("2 pairs kept (5 source and 5 target tokens); skipped: 3 blank, 2 longer than 3 tokens")
+
+
+def test_white_space_is_blank_even_if_it_has_tokens(letters: SymbolTokenizer) -> None:
+    spaces = KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer())  # keeps blanks as bytes
+    encoded = encode_pairs([("a", "b"), ("a", " ")], letters, spaces, max_length=8)
+    assert (encoded.kept, encoded.skipped_blank) == (1, 1)
+
+
+def test_more_pairs_than_one_call_takes(letters: SymbolTokenizer) -> None:
+    pairs = [("a " * (n % 3 + 1), "b") for n in range(4001)]  # two full calls and one of a single text
+    encoded = encode_pairs(pairs, letters, letters, max_length=8)
+    assert np.diff(encoded.source_offsets).tolist() == [n % 3 + 2 for n in range(4001)]
+    assert len(encoded.target_ids) == 2 * 4001
+
+
+def test_lone_surrogates_are_unknown(letters: SymbolTokenizer) -> None:
+    encoded = encode_pairs([("a \ud800", "b")], letters, letters, max_length=8)
+    assert encoded.source_ids[:2].tolist() == [4, 3]
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "a")], [("a b c", "a")]])
+def test_nothing_left(pairs: list[tuple[str, str]], letters: SymbolTokenizer) -> None:
+    with pytest.raises(ValueError, match=f"No pair of {len(pairs)} is left: 0 pairs kept .* or raise max_length"):
+        encode_pairs(pairs, letters, letters, max_length=3)

@@ -1,0 +1,166 @@
+"""The stream of batches: what a batch holds, and that it depends on nothing but seed and step."""
+
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kformer.data import BatchPlan, encode_pairs, make_dataset
+from kformer.tokenizers import SymbolTokenizer
+
+LENGTHS = [(2 + n % 7, 2 + n * 3 % 11) for n in range(61)]
+
+
+def as_numpy(dataset: tf.data.Dataset, count: int | None = None) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    return [
+        (inputs["source"].numpy(), inputs["target_in"].numpy(), target_out.numpy())
+        for inputs, target_out in islice(dataset, count)
+    ]
+
+
+def same(first: list, second: list) -> bool:
+    return len(first) == len(second) and all(
+        np.array_equal(a, b) for x, y in zip(first, second, strict=True) for a, b in zip(x, y, strict=True)
+    )
+
+
+def test_shifted_pair(letters: SymbolTokenizer) -> None:
+    encoded = encode_pairs([("a b", "c"), ("d", "e f a")], letters, letters, max_length=4)
+    dataset = make_dataset(encoded, tokens_per_batch=12, shuffle_seed=None, repeat=False, bucket_lengths=[4])
+    ((source, target_in, target_out),) = as_numpy(dataset)
+    # Three rows of 4; the third is filled with pad ids.
+    assert source.tolist() == [[4, 5, 2, 0], [7, 2, 0, 0], [0, 0, 0, 0]]
+    assert target_in.tolist() == [[1, 6, 0, 0], [1, 8, 9, 4], [0, 0, 0, 0]]
+    assert target_out.tolist() == [[6, 2, 0, 0], [8, 9, 4, 2], [0, 0, 0, 0]]
+    assert {array.dtype for array in (source, target_in, target_out)} == {np.dtype(np.int32)}
+
+
+def test_pad_and_start_ids_of_the_tokenizers(letters: SymbolTokenizer) -> None:
+    target = SymbolTokenizer(["x"])
+    target.pad_id, target.start_id, target.end_id = 7, 8, 9
+    encoded = encode_pairs([("a", "x")], letters, target, max_length=3)
+    ((source, target_in, target_out),) = as_numpy(
+        make_dataset(encoded, tokens_per_batch=6, shuffle_seed=1, repeat=False, bucket_lengths=[3])
+    )
+    assert source.tolist() == [[4, 2, 0], [0, 0, 0]]
+    assert target_in.tolist() == [[8, 4, 7], [7, 7, 7]]
+    assert target_out.tolist() == [[4, 9, 7], [7, 7, 7]]
+
+
+def rows(batches: list, padding: int = 0) -> Counter[tuple[bytes, bytes]]:
+    """The pairs in the batches, without padding."""
+    return Counter(
+        (source[source != padding].tobytes(), target[target != padding].tobytes())
+        for batch in batches
+        for source, target in zip(batch[0], batch[2], strict=True)
+        if source.any()
+    )
+
+
+def expected_rows(encoded) -> Counter[tuple[bytes, bytes]]:
+    s, t = encoded.source_offsets, encoded.target_offsets
+    return Counter(
+        (encoded.source_ids[s[n] : s[n + 1]].tobytes(), encoded.target_ids[t[n] : t[n + 1]].tobytes())
+        for n in range(encoded.kept)
+    )
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 5])
+def test_an_epoch_holds_every_pair_once(shuffle_seed: int | None, make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    plan = BatchPlan(encoded, 40)
+    batches = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=shuffle_seed, repeat=False))
+    assert len(batches) == plan.steps_per_epoch
+    assert rows(batches) == expected_rows(encoded)
+    assert {(*source.shape, target.shape[1]) for source, _, target in batches} == set(plan.shapes)
+    padding = sum((target == 0).sum() for _, _, target in batches) / sum(target.size for _, _, target in batches)
+    assert padding == pytest.approx(plan.padding_share)
+
+
+def test_without_seed_buckets_and_pairs_keep_their_order(make_encoded) -> None:
+    encoded = make_encoded([(2, 2), (6, 6), (3, 3), (5, 5), (2, 2)])
+    batches = as_numpy(
+        make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=False, bucket_lengths=[4, 8])
+    )
+    # The sources start at 10, 12, 18, 21 and 26. Two rows of 4: pairs 0 and 2, then 4; one row of 8: 1, then 3.
+    assert [batch[0][:, 0].tolist() for batch in batches] == [[10, 18], [26, 0], [12], [21]]
+
+
+def test_every_epoch_of_a_repeated_stream_is_whole_and_new(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    steps = BatchPlan(encoded, 40).steps_per_epoch
+    stream = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=5, repeat=True), 3 * steps)
+    epochs = [stream[i * steps : (i + 1) * steps] for i in range(3)]
+    assert all(rows(epoch) == expected_rows(encoded) for epoch in epochs)
+    assert not same(epochs[0], epochs[1])
+    assert not same(epochs[1], epochs[2])
+
+
+def test_start_step_reaches_the_same_batches(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    steps = BatchPlan(encoded, 40).steps_per_epoch
+
+    def stream(start_step: int, count: int) -> list:
+        return as_numpy(
+            make_dataset(encoded, tokens_per_batch=40, shuffle_seed=7, repeat=True, start_step=start_step), count
+        )
+
+    whole = stream(0, 2 * steps + 5)
+    for start_step in (1, steps - 1, steps, steps + 3, 2 * steps):
+        assert same(stream(start_step, 5), whole[start_step : start_step + 5])
+
+
+def test_the_seed_decides_the_order(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+
+    def epoch(seed: int) -> list:
+        return as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=seed, repeat=False))
+
+    assert same(epoch(1), epoch(1))
+    assert not same(epoch(1), epoch(2))
+
+
+def test_shuffling_mixes_buckets_and_pairs(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    batches = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=3, repeat=False))
+    lengths = [batch[0].shape[1] for batch in batches]
+    assert lengths != sorted(lengths)
+    first = [batch[0][0, 0] for batch in batches if batch[0].shape[1] == 8]
+    assert first != sorted(first)
+
+
+def test_skipping_computes_nothing(make_encoded, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    assembled = []
+    monkeypatch.setattr(plan, "_assemble", lambda pairs, shape: assembled.append(shape))
+    next(plan.batches(shuffle_seed=1, repeat=True, start_step=10**6))
+    assert len(assembled) == 1
+
+
+def test_cardinality(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    steps = BatchPlan(encoded, 40).steps_per_epoch
+    options = {"tokens_per_batch": 40, "shuffle_seed": 1}
+    assert make_dataset(encoded, **options, repeat=False, start_step=2).cardinality() == steps - 2
+    assert make_dataset(encoded, **options, repeat=True).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert as_numpy(make_dataset(encoded, **options, repeat=False, start_step=steps)) == []
+
+
+def test_a_dataset_can_be_read_again(make_encoded) -> None:
+    dataset = make_dataset(make_encoded(LENGTHS), tokens_per_batch=40, shuffle_seed=1, repeat=False)
+    assert same(as_numpy(dataset), as_numpy(dataset))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shuffle_seed": -1}, "shuffle_seed must be 0 or more, or None. Received: shuffle_seed=-1"),
+        ({"start_step": -1}, "start_step must be at least 0 .* Received: start_step=-1"),
+        ({"start_step": 2}, "at most the 1 steps of the epoch. Received: start_step=2"),
+    ],
+)
+def test_unusable_options(options: dict[str, int], message: str, make_encoded) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_dataset(make_encoded([(3, 3)]), tokens_per_batch=64, repeat=False, **{"shuffle_seed": None, **options})

@@ -1,0 +1,218 @@
+"""What holds for every tokenizer: graphs, edge cases, files, SavedModels."""
+
+import pathlib
+from collections.abc import Callable
+
+import keras_nlp
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from kformer.config import TrainingConfig
+from kformer.tokenizers import (
+    KerasNLPTokenizer,
+    SentencePieceTokenizer,
+    SymbolTokenizer,
+    Tokenizer,
+    load_tokenizer,
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+)
+from kformer.tokenizers.text_ops import check_tensorflow_text
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
+MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
+    "sentencepiece": lambda bpe: bpe,
+    "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
+    "keras bytes": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(lowercase=False)),
+    "keras words": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.WordPieceTokenizer(WORDS)),
+    "keras sentencepiece": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.SentencePieceTokenizer(bpe.model_bytes)),
+}
+TEXT_OPS = {  # of tensorflow-text; the rest must be core TensorFlow
+    "NormalizeUTF8",
+    "SentencepieceOp",
+    "SentencepieceTokenizeOp",
+    "SentencepieceDetokenizeOp",
+    "RegexSplitWithOffsets",
+    "FastWordpieceTokenizeWithOffsets",
+    "TFText>FastWordpieceTokenizeWithOffsets",
+    "TFText>FastWordpieceDetokenize",
+    "FastWordpieceDetokenize",
+    "CaseFoldUTF8",
+}
+
+
+def saved_ops(directory: pathlib.Path) -> set[str]:
+    saved = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    graph = saved.meta_graphs[0].graph_def
+    return {
+        node.op for nodes in [graph.node, *(function.node_def for function in graph.library.function)] for node in nodes
+    }
+
+
+@pytest.fixture(params=MAKERS)
+def tokenizer(request: pytest.FixtureRequest, bpe: SentencePieceTokenizer) -> Tokenizer:
+    return MAKERS[request.param](bpe)
+
+
+def tokenize_in_graph(tokenizer: Tokenizer) -> tf.types.experimental.GenericFunction:
+    return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+
+
+def test_graph_equals_eager(tokenizer: Tokenizer) -> None:
+    text = tf.constant(["K AE T", "", "T"])
+    assert tokenizer.tokenize(tf.constant([""])).to_list() == [[]]
+    ids = tokenizer.tokenize(text)
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == tokenize_in_graph(tokenizer)(text).to_list()
+    assert ids.to_list()[1] == []
+    detokenize = tf.function(tokenizer.detokenize, input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    assert detokenize(ids.to_tensor(tokenizer.pad_id)).numpy().tolist() == [b"K AE T", b"", b"T"]
+
+
+def test_functions_can_be_traced_again(tokenizer: Tokenizer) -> None:
+    for _ in range(2):
+        normalize = tf.function(tokenizer.normalize, input_signature=[tf.TensorSpec([None], tf.string)])
+        assert normalize(tf.constant(["K AE"])).numpy().tolist() == [b"K AE"]
+
+
+def test_empty_batch(tokenizer: Tokenizer) -> None:
+    ids = tokenize_in_graph(tokenizer)(tf.zeros([0], tf.string))
+    assert ids.shape.as_list() == [0, None]
+    assert tokenizer.detokenize(ids).shape == [0]
+    assert tokenizer.detokenize(tf.zeros([0, 3], tf.int32)).shape == [0]
+    assert tokenizer.detokenize(tf.zeros([2, 0], tf.int32)).numpy().tolist() == [b"", b""]
+
+
+def test_invalid_utf8_is_replaced(tokenizer: Tokenizer) -> None:
+    broken, replaced = tf.constant([b"K \xff\xed\xa0\x80 T"]), tf.constant(["K \ufffd\ufffd\ufffd\ufffd T"])
+    assert tokenize_in_graph(tokenizer)(broken).to_list() == tokenizer.tokenize(replaced).to_list()
+
+
+def test_detokenize_stops_at_the_end_and_drops_pad_and_start(tokenizer: Tokenizer) -> None:
+    first, second = (tokenizer.tokenize(tf.constant([symbol])).to_list()[0] for symbol in ("K", "T"))
+    pad, start, end = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id
+    rows = [[start, *first, end, *second], [start, *second, pad, pad], [end, *first]]
+    for dtype in (tf.int32, tf.int64):
+        ragged = tf.ragged.constant(rows, dtype)
+        assert tokenizer.detokenize(ragged).numpy().tolist() == [b"K", b"T", b""]
+        assert tokenizer.detokenize(ragged.to_tensor(pad)).numpy().tolist() == [b"K", b"T", b""]
+
+
+def test_no_special_id_comes_out_of_text(tokenizer: Tokenizer) -> None:
+    text = tf.constant(["<s> </s> <pad> [PAD] \0 \1 \2", "K AE T"])
+    ids = set(tokenizer.tokenize(text).flat_values.numpy().tolist())
+    assert not ids & {tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id}
+    assert max(ids) < tokenizer.vocab_size
+
+
+def test_normalize_twice_is_normalize_once(tokenizer: Tokenizer) -> None:
+    once = tokenizer.normalize(tf.constant([" K  AE\nT", "T "]))
+    assert tokenizer.normalize(once).numpy().tolist() == once.numpy().tolist()
+
+
+# keras-nlp does not close the vocabulary file of its SentencePieceTokenizer.
+@pytest.mark.filterwarnings("ignore:unclosed file .*vocabulary.spm:ResourceWarning")
+def test_save_and_load(tokenizer: Tokenizer, tmp_path: pathlib.Path) -> None:
+    directory = tmp_path / "made" / "here"
+    tokenizer.save(directory)
+    tokenizer.save(directory)  # over the older one
+    loaded = load_tokenizer(directory)
+    text = tf.constant(["K AE T", "the fox ⁇ 30"])
+    assert type(loaded) is type(tokenizer)
+    assert loaded.vocab_size == tokenizer.vocab_size
+    assert loaded.tokenize(text).to_list() == tokenizer.tokenize(text).to_list()
+    assert loaded.normalize(text).numpy().tolist() == tokenizer.normalize(text).numpy().tolist()
+    assert [entry.name for entry in directory.parent.iterdir()] == ["here"]
+
+
+def test_saved_model_holds_no_python(tokenizer: Tokenizer, tmp_path: pathlib.Path) -> None:
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    module.normalize = tf.function(tokenizer.normalize, input_signature=[tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.normalize.get_concrete_function()})
+    loaded = tf.saved_model.load(str(tmp_path))
+    text = tf.constant(["K AE  T", ""])
+    assert loaded.normalize(text).numpy().tolist() == tokenizer.normalize(text).numpy().tolist()
+
+    ops = saved_ops(tmp_path)
+    registered_by_core = {name for name in ops if name not in TEXT_OPS}
+    assert not {name for name in ops if "Py" in name}  # PyFunc, EagerPyFunc, ...
+    assert all(hasattr(tf.raw_ops, name) for name in registered_by_core), registered_by_core
+
+
+def test_failed_save_leaves_the_old_tokenizer(symbols: SymbolTokenizer, tmp_path: pathlib.Path) -> None:
+    symbols.save(tmp_path / "t")
+
+    class Broken(SymbolTokenizer):
+        def write_files(self, directory: pathlib.Path) -> dict[str, object]:
+            (directory / "symbols.json").write_text("half")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        Broken(["X"]).save(tmp_path / "t")
+    assert load_tokenizer(tmp_path / "t").symbols == ("K", "AE", "T")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t"]
+
+
+def test_save_refuses_a_directory_with_other_files(symbols: SymbolTokenizer, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "thesis.txt").write_text("do not delete")
+    with pytest.raises(ValueError, match=r"holds something else than tokenizers: thesis.txt. Nothing was written"):
+        symbols.save(tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_load_from_nowhere(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"tokenizer.json does not exist. Pass a directory"):
+        load_tokenizer(tmp_path)
+    with pytest.raises(FileNotFoundError, match="holds neither a folder 'shared' nor 'source' and 'target'"):
+        load_tokenizers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is damaged"), ("[]", "is damaged"), ('{"kind": "morse"}', "names the kind 'morse'")]
+)
+def test_load_damaged_description(text: str, message: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(tmp_path)
+
+
+def test_a_pair_is_saved_and_a_shared_one_stays_shared(
+    symbols: SymbolTokenizer, bpe: SentencePieceTokenizer, tmp_path: pathlib.Path
+) -> None:
+    save_tokenizers(tmp_path / "pair", symbols, bpe)
+    source, target = load_tokenizers(tmp_path / "pair")
+    assert (type(source), type(target)) == (SymbolTokenizer, SentencePieceTokenizer)
+    save_tokenizers(tmp_path / "pair", symbols, symbols)  # takes the place of the two
+    source, target = load_tokenizers(tmp_path / "pair")
+    assert source is target
+    assert sorted(entry.name for entry in (tmp_path / "pair").iterdir()) == ["shared"]
+
+
+def test_train_tokenizers() -> None:
+    pairs = [("a b", "X"), ("b", "Y X")]
+    config = TrainingConfig(tokenizer="symbols", shared_vocabulary=False)
+    source, target = train_tokenizers(pairs, config)
+    assert (source.symbols, target.symbols) == (("b", "a"), ("X", "Y"))
+    source, target = train_tokenizers(pairs, config.replace(shared_vocabulary=True))
+    assert source is target
+    assert source.symbols == ("X", "b", "Y", "a")
+
+
+def test_train_tokenizers_learns_subwords(texts: list[str]) -> None:
+    config = TrainingConfig(tokenizer="unigram", vocab_size=300)
+    source, target = train_tokenizers([(text, text) for text in texts], config)
+    assert source is target
+    assert source.vocab_size == 300
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [(None, "tensorflow-text is not installed"), ("2.20.1", "tensorflow-text is version 2.20.1"), ("2.2.1", "2.2.1")],
+)
+def test_tensorflow_text_of_another_tensorflow(found: str | None, message: str) -> None:
+    with pytest.raises(ImportError, match=message + r'.*pip install "tensorflow-text==2.21.\*"'):
+        check_tensorflow_text("2.21.0", found)
+    check_tensorflow_text("2.21.0", "2.21.1")

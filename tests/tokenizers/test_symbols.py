@@ -1,0 +1,45 @@
+"""Whole symbols split by blanks."""
+
+import pytest
+import tensorflow as tf
+
+from kformer.tokenizers import SymbolTokenizer
+
+
+def test_ids_follow_the_four_special_ones(symbols: SymbolTokenizer) -> None:
+    assert symbols.vocab_size == 7
+    assert symbols.tokenize(tf.constant(["K AE T", " T\u3000K\n"])).to_list() == [[4, 5, 6], [6, 4]]
+
+
+def test_unknown_symbol_is_marked(symbols: SymbolTokenizer) -> None:
+    text = tf.constant(["K OW T </s>"])
+    assert symbols.tokenize(text).to_list() == [[4, 3, 6, 3]]
+    assert symbols.normalize(text).numpy()[0].decode() == "K ⁇ T ⁇"
+
+
+def test_ids_outside_the_vocabulary_are_marked(symbols: SymbolTokenizer) -> None:
+    assert symbols.detokenize(tf.constant([[4, 7, -1]])).numpy()[0].decode() == "K ⁇ ⁇"
+
+
+def test_train_orders_by_frequency_then_code_point() -> None:
+    assert SymbolTokenizer.train(["b a", "c b", "", "a b"]).symbols == ("b", "a", "c")
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ([], "needs at least one symbol"),
+        (["A", "A"], "Every symbol comes once. Repeated: 'A'"),
+        (["A B"], "without white space. Received: 'A B'"),
+        (["A\u00a0"], "without white space"),
+        ([""], "A symbol is a non-empty text"),
+    ],
+)
+def test_unusable_symbols(symbols: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SymbolTokenizer(symbols)
+
+
+def test_train_on_blank_texts() -> None:
+    with pytest.raises(ValueError, match=r"needs at least one symbol. Received none: pass text that is not blank"):
+        SymbolTokenizer.train(["", " "])
