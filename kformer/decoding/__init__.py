@@ -1,0 +1,12 @@
+"""Search for target sequences: greedy, beam search and sampling.
+
+The searches know no model and no tokenizer. They call `next_logits(tokens, state) -> (logits, state)`
+with the newest token of every row and get the logits of the next one.
+"""
+
+from kformer.decoding.beam_search import beam_search
+from kformer.decoding.greedy import greedy_search
+from kformer.decoding.result import SearchResult
+from kformer.decoding.sampling import sample
+
+__all__ = ["SearchResult", "beam_search", "greedy_search", "sample"]

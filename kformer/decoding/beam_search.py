@@ -1,0 +1,257 @@
+"""Beam search with the length penalty of Google's NMT system.
+
+Letters: B sentences, K beams (beam_size), n hypotheses returned (n_best), T buffer length, V vocabulary.
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from kformer.decoding.greedy import greedy_search
+from kformer.decoding.result import SearchResult
+from kformer.decoding.search_space import NextLogits, SearchSpace, make_search_space, state_tensors, write_column
+
+DEAD = float("-inf")  # log probability of a beam that holds no hypothesis
+
+
+class BeamState(NamedTuple):
+    """What the loop carries."""
+
+    step: Any  # () int32; tokens of every live hypothesis of a sentence that is not done
+    last_tokens: Any  # (B, K) int32; newest token of each live hypothesis
+    live_tokens: Any  # (B, K, T) int32
+    live_log_probs: Any  # (B, K) float32, falling; -inf: no hypothesis
+    finished_tokens: Any  # (B, n, T) int32
+    finished_scores: Any  # (B, n) float32, normalised, falling; -inf: no hypothesis
+    finished_lengths: Any  # (B, n) int32, the end token included
+    done: Any  # (B,) bool; the sentence's result is final
+    model_state: Any  # nested tensors, owned by next_logits; leading dimension B * K or rank 0
+
+
+class _Candidates(NamedTuple):
+    """The 2K best extensions of a sentence's live hypotheses, best first."""
+
+    log_probs: Any  # (B, 2K) float32
+    parents: Any  # (B, 2K) int32, beam from 0 to K - 1
+    next_tokens: Any  # (B, 2K) int32
+    tokens: Any  # (B, 2K, T) int32
+
+
+class _Search(NamedTuple):
+    space: SearchSpace
+    beam_size: int
+    length_penalty: float
+    n_best: int
+
+
+def beam_search(
+    next_logits: NextLogits,
+    state: Any,
+    *,
+    start_id: int,
+    end_id: int,
+    pad_id: int,
+    max_lengths: Any,
+    buffer_length: Any,
+    min_length: int = 0,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    n_best: int = 1,
+) -> SearchResult:
+    """The `n_best` finished hypotheses with the highest normalised score that a beam of `beam_size` meets.
+
+    A hypothesis Y scores log P(Y) / lp(Y), lp(Y) = ((5 + |Y|) / 6) ** length_penalty (Wu et al. 2016, equation 14,
+    without coverage), |Y| counting the end token. Each step looks at the 2K best extensions: at most K of them
+    end, so K always go on. Extensions that end join the sentence's finished hypotheses, of which the n best stay.
+    A sentence is done at its limit, or when its n-th finished hypothesis is no worse than any live one can
+    become: log probabilities only fall and lp only grows, so log P / lp(limit) bounds what is to come.
+    A sentence that is done is frozen, so the rest of the batch does not touch its result. Equal scores: the
+    shorter hypothesis, then the better beam, then the lower id.
+
+    Where fewer than n hypotheses finished, live ones cut off at the limit follow behind them, scored as they are:
+    without an end token, divided by lp(limit). Where even these are too few (a small vocabulary), the rest have
+    score -inf, length 0 and pad ids.
+
+    With `beam_size=1` this is greedy search with a normalised score: the only beam ends with its first end token.
+
+    The arguments not named below are those of `greedy_search`, with N = B * K rows for B: row b * K + k is beam k of
+    sentence b, in the tokens, the logits and the state. `max_lengths` has one limit a sentence: (B,).
+
+    Args:
+        next_logits: `(tokens (N,) int32, state) -> (logits (N, V) any float, state)`.
+        state: nested structure of tensors; leaves of rank >= 1 have leading dimension N, and follow their
+            hypotheses when beams are reordered. Leaves of rank 0 are shared.
+        beam_size: int >= 1; may be larger than V.
+        length_penalty: float >= 0, alpha; 0 compares plain log probabilities, larger values favour longer ones.
+        n_best: int from 1 to beam_size.
+
+    Returns:
+        A `SearchResult` with n = n_best.
+
+    Raises:
+        ValueError: An argument is out of range, a leaf of the state does not have N rows, or the logits do not hold the
+            special ids.
+    """
+    _check_beam(beam_size, length_penalty, n_best)
+    bounds = {"start_id": start_id, "end_id": end_id, "pad_id": pad_id}
+    bounds |= {"max_lengths": max_lengths, "buffer_length": buffer_length, "min_length": min_length}
+    if beam_size == 1:
+        result = greedy_search(next_logits, state, **bounds)
+        return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
+    search = _Search(make_search_space(**bounds), beam_size, length_penalty, n_best)
+
+    def going(*values: Any) -> Any:
+        return ops.logical_not(ops.all(BeamState(*values).done))
+
+    def step(*values: Any) -> BeamState:
+        return _next_state(next_logits, search, BeamState(*values))
+
+    last = BeamState(*ops.while_loop(going, step, tuple(_first_state(search, state))))
+    return _result(search, last)
+
+
+def length_norm(lengths: Any, length_penalty: float) -> Any:
+    """lp(Y) = ((5 + |Y|) / 6) ** alpha, Wu et al. 2016, equation 14; float32, shape of `lengths`."""
+    return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
+
+
+def _first_state(search: _Search, state: Any) -> BeamState:
+    space = search.space
+    sentences = ops.shape(space.limits)[0]
+    live, best = (sentences, search.beam_size), (sentences, search.n_best)
+    rows = space.limits.shape[0]
+    # All beams start alike: only the first one counts, or the same hypothesis would fill the beam.
+    only_first = ops.where(ops.arange(search.beam_size) == 0, 0.0, DEAD)  # (K,)
+    return BeamState(
+        step=ops.convert_to_tensor(0, "int32"),
+        last_tokens=ops.full(live, space.start_id, dtype="int32"),
+        live_tokens=ops.full((*live, space.buffer_length), space.pad_id, dtype="int32"),
+        live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
+        finished_tokens=ops.full((*best, space.buffer_length), space.pad_id, dtype="int32"),
+        finished_scores=ops.full(best, DEAD, dtype="float32"),
+        finished_lengths=ops.zeros(best, dtype="int32"),
+        done=ops.less_equal(space.limits, 0),
+        model_state=state_tensors(state, None if rows is None else rows * search.beam_size),
+    )
+
+
+def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> BeamState:
+    space = search.space
+    logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), now.model_state)
+    log_probs = space.log_probabilities(logits, now.step)  # (B * K, V)
+    candidates = _best_candidates(search, now, log_probs)
+    ends = ops.equal(candidates.next_tokens, space.end_id)  # (B, 2K)
+
+    # The K best that go on. Dead beams sort behind, where they do no harm.
+    live_log_probs, kept = ops.top_k(ops.where(ends, DEAD, candidates.log_probs), search.beam_size)  # (B, K)
+    parents = ops.take_along_axis(candidates.parents, kept, axis=1)  # (B, K)
+    finished_tokens, finished_scores, finished_lengths = _merge_finished(search, now, candidates, ends)
+
+    # log_probs <= 0 and lp grows with the length: no live hypothesis can end above this.
+    best_attainable = live_log_probs[:, 0] / length_norm(space.limits, search.length_penalty)  # (B,)
+    no_better_to_come = ops.greater_equal(finished_scores[:, -1], best_attainable)
+    new = BeamState(
+        step=now.step + 1,
+        last_tokens=ops.take_along_axis(candidates.next_tokens, kept, axis=1),
+        live_tokens=_take_hypotheses(candidates.tokens, kept),
+        live_log_probs=live_log_probs,
+        finished_tokens=finished_tokens,
+        finished_scores=finished_scores,
+        finished_lengths=finished_lengths,
+        done=no_better_to_come | ops.greater_equal(now.step + 1, space.limits),
+        model_state=_reorder(model_state, parents, search.beam_size),
+    )
+    return _freeze_done(now, new)
+
+
+def _best_candidates(search: _Search, now: BeamState, log_probs: Any) -> _Candidates:
+    vocab_size = log_probs.shape[-1]
+    beams = search.beam_size
+    totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs  # (B * K, V)
+    totals = ops.reshape(totals, (-1, beams * vocab_size))  # (B, K * V)
+    best, indices = ops.top_k(totals, 2 * beams)  # (B, 2K); equal values: lower index first
+    indices = ops.cast(indices, "int32")
+    parents = ops.floor_divide(indices, vocab_size)
+    next_tokens = indices - parents * vocab_size
+    tokens = write_column(_take_hypotheses(now.live_tokens, parents), next_tokens, now.step)  # (B, 2K, T)
+    return _Candidates(best, parents, next_tokens, tokens)
+
+
+def _merge_finished(search: _Search, now: BeamState, candidates: _Candidates, ends: Any) -> tuple[Any, Any, Any]:
+    """The n best of the finished hypotheses so far and the candidates that end: tokens, scores, lengths."""
+    scores = candidates.log_probs / length_norm(now.step + 1, search.length_penalty)  # (B, 2K)
+    # Earlier ones first, so that they win where scores are equal.
+    scores = ops.concatenate([now.finished_scores, ops.where(ends, scores, DEAD)], axis=1)  # (B, n + 2K)
+    tokens = ops.concatenate([now.finished_tokens, candidates.tokens], axis=1)  # (B, n + 2K, T)
+    new_lengths = ops.zeros_like(candidates.next_tokens) + now.step + 1  # (B, 2K)
+    lengths = ops.concatenate([now.finished_lengths, new_lengths], axis=1)
+    best, kept = ops.top_k(scores, search.n_best)  # (B, n)
+    return _take_hypotheses(tokens, kept), best, ops.take_along_axis(lengths, kept, axis=1)
+
+
+def _freeze_done(now: BeamState, new: BeamState) -> BeamState:
+    """`new`, but with sentences that were done as they were; their model state no longer matters."""
+
+    def old_where_done(old: Any, fresh: Any) -> Any:
+        done = ops.reshape(now.done, (-1,) + (1,) * (len(old.shape) - 1))
+        return ops.where(done, old, fresh)
+
+    frozen = {
+        name: old_where_done(getattr(now, name), getattr(new, name))
+        for name in BeamState._fields
+        if name not in ("step", "model_state")
+    }
+    return new._replace(**frozen)
+
+
+def _result(search: _Search, last: BeamState) -> SearchResult:
+    """Finished hypotheses, best first, then live ones that were cut off at the limit."""
+    limits = ops.expand_dims(search.space.limits, -1)  # (B, 1)
+    cut_scores = last.live_log_probs / length_norm(limits, search.length_penalty)  # (B, K)
+    cut_lengths = ops.zeros_like(last.last_tokens) + limits  # (B, K)
+    scores = ops.concatenate([last.finished_scores, cut_scores], axis=1)  # (B, n + K)
+    lengths = ops.concatenate([last.finished_lengths, cut_lengths], axis=1)
+    tokens = ops.concatenate([last.finished_tokens, last.live_tokens], axis=1)  # (B, n + K, T)
+
+    finished = ops.sum(ops.cast(last.finished_scores > DEAD, "int32"), axis=1, keepdims=True)  # (B, 1)
+    rank = ops.arange(search.n_best, dtype="int32")  # (n,)
+    chosen = ops.where(rank < finished, rank, rank - finished + search.n_best)  # (B, n)
+    scores = ops.take_along_axis(scores, chosen, axis=1)
+    exists = scores > DEAD
+    tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), search.space.pad_id)
+    return SearchResult(tokens, scores, ops.where(exists, ops.take_along_axis(lengths, chosen, axis=1), 0))
+
+
+def _take_hypotheses(tokens: Any, indices: Any) -> Any:
+    """Rows of `tokens` (B, M, T) by `indices` (B, R): (B, R, T)."""
+    sentences, per_sentence, length = ops.shape(tokens)
+    flat = ops.reshape(tokens, (sentences * per_sentence, length))  # (B * M, T)
+    return ops.take(flat, _flat_rows(indices, per_sentence), axis=0)  # One gather of whole rows.
+
+
+def _reorder(model_state: Any, parents: Any, beam_size: int) -> Any:
+    """The state of each new live hypothesis is that of the one it extends."""
+    rows = ops.reshape(_flat_rows(parents, beam_size), (-1,))  # (B * K,)
+    return keras.tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0) if len(leaf.shape) else leaf, model_state)
+
+
+def _flat_rows(indices: Any, per_sentence: int) -> Any:
+    """`indices` (B, R) into a sentence's rows, as indices (B, R) into the rows of all sentences."""
+    first = ops.arange(ops.shape(indices)[0], dtype="int32") * per_sentence  # (B,)
+    return ops.expand_dims(first, -1) + ops.cast(indices, "int32")
+
+
+def _check_beam(beam_size: int, length_penalty: float, n_best: int) -> None:
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be at least 1. Received: beam_size={beam_size}. Pass 1 for greedy search.")
+    if not 0 <= length_penalty < float("inf"):
+        raise ValueError(
+            f"length_penalty must be a finite number from 0 up. Received: length_penalty={length_penalty}. "
+            "Pass 0 to compare plain log probabilities."
+        )
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(
+            f"n_best must be from 1 to beam_size. Received: n_best={n_best}, beam_size={beam_size}. "
+            "Raise beam_size or lower n_best."
+        )

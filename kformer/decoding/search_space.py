@@ -1,0 +1,120 @@
+"""Which sequences a search may produce: special ids, length limits, and log probabilities under them.
+
+Letters: N rows (B sentences, times K beams in beam search), V vocabulary, T buffer length.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+NextLogits = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class SearchSpace(NamedTuple):
+    """The bounds shared by all searches. Build it with `make_search_space`, which checks them."""
+
+    start_id: int
+    end_id: int
+    pad_id: int
+    min_length: int  # tokens that must come before the end token
+    limits: Any  # (B,) int32; most tokens a row, from 0 to buffer_length
+    buffer_length: Any  # int or () int32 tensor; T
+
+    def log_probabilities(self, logits: Any, length: Any) -> Any:
+        """Log probabilities of the next token, -inf for those that may not come next.
+
+        The mask comes after the log softmax: what remains is the model's own log probability, so a score
+        says what the model thinks of a sequence, whatever was forbidden. Pad and start ids are always forbidden,
+        the end id while fewer than `min_length` tokens are written.
+
+        Args:
+            logits: (N, V), any float dtype.
+            length: () int32, number of tokens written so far.
+
+        Returns:
+            (N, V) float32.
+
+        Raises:
+            ValueError: The logits are not (N, V) with a known V that holds every special id.
+        """
+        self._check_logits(logits)
+        log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
+        ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
+        too_short = ops.less(length, self.min_length)
+        forbidden = (ids == self.pad_id) | (ids == self.start_id) | ((ids == self.end_id) & too_short)
+        return ops.where(forbidden, float("-inf"), log_probs)
+
+    def _check_logits(self, logits: Any) -> None:
+        if len(logits.shape) != 2 or logits.shape[-1] is None:
+            raise ValueError(
+                "next_logits must return logits of shape (rows, vocabulary) with a known vocabulary size. "
+                f"Received: shape {tuple(logits.shape)}. Return one row of logits for each token passed in."
+            )
+        special = max(self.start_id, self.end_id, self.pad_id)
+        if special >= logits.shape[-1]:
+            raise ValueError(
+                f"start_id, end_id and pad_id must be below the vocabulary size {logits.shape[-1]} of the logits. "
+                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
+                "Pass the ids of the tokenizer that the model was trained with."
+            )
+
+
+def make_search_space(
+    *, start_id: int, end_id: int, pad_id: int, max_lengths: Any, buffer_length: Any, min_length: int
+) -> SearchSpace:
+    """Checks the bounds of a search.
+
+    Raises:
+        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
+    """
+    if len({start_id, end_id, pad_id}) != 3 or min(start_id, end_id, pad_id) < 0:
+        raise ValueError(
+            "start_id, end_id and pad_id must be three different ids from 0 up. "
+            f"Received: start_id={start_id}, end_id={end_id}, pad_id={pad_id}."
+        )
+    if min_length < 0:
+        raise ValueError(f"min_length must be at least 0. Received: min_length={min_length}. Pass 0 for no minimum.")
+    if isinstance(buffer_length, int) and buffer_length < 1:
+        raise ValueError(
+            f"buffer_length must be at least 1. Received: buffer_length={buffer_length}. "
+            "Pass the longest of max_lengths."
+        )
+    max_lengths = ops.convert_to_tensor(max_lengths)
+    if len(max_lengths.shape) != 1:
+        raise ValueError(
+            "max_lengths must have shape (sentences,): one limit a sentence. "
+            f"Received: shape {tuple(max_lengths.shape)}. For one limit, repeat it for every sentence."
+        )
+    limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(buffer_length, "int32"))
+    return SearchSpace(start_id, end_id, pad_id, min_length, limits, buffer_length)
+
+
+def state_tensors(state: Any, rows: int | None) -> Any:
+    """The model's state with every leaf a tensor, as a loop needs it.
+
+    Args:
+        state: nested structure; leaves of rank >= 1 have leading dimension `rows`, rank 0 leaves are shared.
+        rows: rows of the search, None where it is only known at run time.
+
+    Raises:
+        ValueError: A leaf has another leading dimension.
+    """
+    state = keras.tree.map_structure(ops.convert_to_tensor, state)
+    for leaf in keras.tree.flatten(state):
+        if len(leaf.shape) > 0 and None not in (rows, leaf.shape[0]) and leaf.shape[0] != rows:
+            raise ValueError(
+                f"Every state leaf of rank >= 1 must have leading dimension {rows} (sentences x beams). "
+                f"Received: a leaf of shape {tuple(leaf.shape)}. Repeat the state of each sentence once a beam."
+            )
+    return state
+
+
+def write_column(buffer: Any, column: Any, position: Any) -> Any:
+    """`buffer` (..., T) with `column` (...) written at `position` () of the last axis.
+
+    A select and not a slice update: it keeps static shapes, and XLA's update op stays out of TensorFlow graphs.
+    """
+    here = ops.equal(ops.arange(ops.shape(buffer)[-1], dtype="int32"), position)  # (T,)
+    return ops.where(here, ops.expand_dims(column, -1), buffer)

@@ -1,0 +1,119 @@
+"""Scores of translations and pronunciations, as plain dicts: one line of JSON each.
+
+Every sentence has a list of references, of any length from 1 up.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sacrebleu
+
+
+def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Corpus BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) by sacreBLEU, with its default settings.
+
+    Args:
+        hypotheses: one text a sentence, detokenized.
+        references: the reference texts of each sentence, detokenized.
+
+    Returns:
+        `bleu` and `chrf`, from 0 to 100; `bleu_signature` and `chrf_signature`, which name the settings and version
+        (Post 2018); `sentences`, their number.
+
+    Raises:
+        ValueError: There are no sentences, the lengths differ, or a sentence has no reference.
+    """
+    _check(hypotheses, references)
+    most = max(len(texts) for texts in references)
+    # sacreBLEU wants the first reference of every sentence, then the second: None where there is none.
+    streams = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
+    bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
+    return {
+        "bleu": bleu.corpus_score(list(hypotheses), streams).score,
+        "bleu_signature": str(bleu.get_signature()),
+        "chrf": chrf.corpus_score(list(hypotheses), streams).score,
+        "chrf_signature": str(chrf.get_signature()),
+        "sentences": len(hypotheses),
+    }
+
+
+def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Share of the words whose pronunciation is none of the references.
+
+    This is the word error rate of grapheme-to-phoneme conversion: a word is right or wrong as a whole.
+
+    Args:
+        hypotheses: one pronunciation a word, symbols split by blanks.
+        references: all accepted pronunciations of each word.
+
+    Returns:
+        `word_error_rate` (wrong / words, from 0 to 1), `wrong_words` and `words`.
+
+    Raises:
+        ValueError: There are no words, the lengths differ, or a word has no reference.
+    """
+    _check(hypotheses, references)
+    wrong = sum(
+        hypothesis.split() not in [text.split() for text in texts]
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    )
+    return {"word_error_rate": wrong / len(hypotheses), "wrong_words": wrong, "words": len(hypotheses)}
+
+
+def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Edits to the nearest reference, over the phonemes of these references.
+
+    PER = sum_i d(h_i, r_i) / sum_i |r_i|, where r_i is the reference of word i with the smallest edit distance d
+    (Levenshtein: substitutions, insertions and deletions cost 1) to the hypothesis h_i; of equally near ones
+    the first. It can exceed 1, because insertions count.
+
+    Args:
+        hypotheses: one pronunciation a word, symbols split by blanks.
+        references: all accepted pronunciations of each word.
+
+    Returns:
+        `phoneme_error_rate`, `phoneme_errors` and `phonemes`: the quotient and its two sums.
+
+    Raises:
+        ValueError: There are no words, the lengths differ, or a word has no reference or an empty one.
+    """
+    _check(hypotheses, references)
+    errors, phonemes = 0, 0
+    for number, (hypothesis, texts) in enumerate(zip(hypotheses, references, strict=True)):
+        if not all(text.strip() for text in texts):
+            raise ValueError(
+                f"Every reference must hold at least one phoneme. Received: references[{number}]={list(texts)!r}. "
+                "Remove the empty reference."
+            )
+        distances = [(edit_distance(hypothesis.split(), text.split()), len(text.split())) for text in texts]
+        distance, length = min(distances, key=lambda pair: pair[0])
+        errors, phonemes = errors + distance, phonemes + length
+    return {"phoneme_error_rate": errors / phonemes, "phoneme_errors": errors, "phonemes": phonemes}
+
+
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Levenshtein distance of two sequences of symbols: the fewest substitutions, insertions and deletions."""
+    above = list(range(len(second) + 1))  # Distances of the empty prefix of `first` to every prefix of `second`.
+    for row, symbol in enumerate(first, start=1):
+        current = [row]
+        for column, other in enumerate(second, start=1):
+            substituted = above[column - 1] + (symbol != other)
+            current.append(min(substituted, above[column] + 1, current[-1] + 1))
+        above = current
+    return above[-1]
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            "There must be one list of references for each hypothesis. "
+            f"Received: {len(hypotheses)} hypotheses and {len(references)} lists of references."
+        )
+    if not hypotheses:
+        raise ValueError("There must be at least one hypothesis to score. Received: none. Is the test set empty?")
+    for number, texts in enumerate(references):
+        if isinstance(texts, str) or not texts:
+            raise ValueError(
+                "The references of a sentence must be a list of at least one text. "
+                f"Received: references[{number}]={texts!r}. Pass [text] where there is only one."
+            )

@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from decoding_fakes import END, IDS, HistoryModel
+from keras import ops
+
+from kformer.decoding import greedy_search, sample
+
+# Over pad, start, end, a, b, c, d.
+PROBABILITIES = np.array([0.05, 0.05, 0.1, 0.2, 0.4, 0.15, 0.05])
+
+
+def first_tokens(rows, **options):
+    logits = np.broadcast_to(np.log(PROBABILITIES).astype("float32"), (rows, 7))
+    options = {"seed": 1, **options}
+    result = sample(
+        lambda tokens, state: (ops.convert_to_tensor(logits), state),
+        (),
+        max_lengths=[1] * rows,
+        buffer_length=1,
+        **IDS,
+        **options,
+    )
+    return np.array(result.tokens)[:, 0, 0]
+
+
+def assert_frequencies(tokens, expected):
+    # Hoeffding: P(|frequency - p| >= t) <= 2 exp(-2 n t^2) for each of the 7 tokens. With a total of 1e-9 for being
+    # wrong: t = sqrt(log(2 * 7 / 1e-9) / (2 n)), 0.024 for n = 20011.
+    bound = np.sqrt(np.log(2 * 7 / 1e-9) / (2 * len(tokens)))
+    frequencies = np.bincount(tokens, minlength=7) / len(tokens)
+    np.testing.assert_allclose(frequencies, np.array(expected) / np.sum(expected), atol=bound)
+    assert not np.any(frequencies[np.array(expected) == 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # Pad and start never come; the rest keeps its proportions.
+        ({}, [0, 0, 0.1, 0.2, 0.4, 0.15, 0.05]),
+        ({"min_length": 1}, [0, 0, 0, 0.2, 0.4, 0.15, 0.05]),
+        # p^(1 / temperature): the squares at 0.5, the square roots at 2.
+        ({"temperature": 0.5}, [0, 0, 0.01, 0.04, 0.16, 0.0225, 0.0025]),
+        ({"temperature": 2.0}, np.sqrt([0, 0, 0.1, 0.2, 0.4, 0.15, 0.05])),
+        ({"top_k": 2}, [0, 0, 0, 0.2, 0.4, 0, 0]),
+        ({"top_k": 1}, [0, 0, 0, 0, 1, 0, 0]),
+        # Without pad and start b has 0.4 / 0.9 = 0.444, a 0.222, c 0.167: sums 0.444, 0.667, 0.833.
+        ({"top_p": 0.44}, [0, 0, 0, 0, 1, 0, 0]),
+        ({"top_p": 0.45}, [0, 0, 0, 0.2, 0.4, 0, 0]),
+        ({"top_p": 0.66}, [0, 0, 0, 0.2, 0.4, 0, 0]),
+        ({"top_p": 0.67}, [0, 0, 0, 0.2, 0.4, 0.15, 0]),
+        # Of the two that top-k leaves, b has 2 / 3: top-p sees them renormalised.
+        ({"top_k": 2, "top_p": 0.66}, [0, 0, 0, 0, 1, 0, 0]),
+        ({"top_k": 2, "top_p": 0.67}, [0, 0, 0, 0.2, 0.4, 0, 0]),
+        # Squares first: b has 0.16 / 0.235 = 0.68.
+        ({"temperature": 0.5, "top_p": 0.67}, [0, 0, 0, 0, 1, 0, 0]),
+        ({"top_k": 100}, [0, 0, 0.1, 0.2, 0.4, 0.15, 0.05]),
+    ],
+)
+def test_frequencies_follow_the_distribution(options, expected):
+    assert_frequencies(first_tokens(20011, **options), expected)
+
+
+def test_top_k_keeps_exactly_k_of_equal_tokens():
+    logits = ops.zeros((503, 11))
+    result = sample(
+        lambda tokens, state: (logits, state), (), max_lengths=[3] * 503, buffer_length=3, seed=5, top_k=4, **IDS
+    )
+    assert set(np.unique(result.tokens)) == {0, END, 3, 4, 5}  # The four lowest ids; pad ids behind an end token.
+
+
+def test_the_score_is_the_models_own_log_probability():
+    model = HistoryModel(seed=29, sentences=7, vocab_size=6, max_length=4)
+    result = sample(
+        model.next_logits,
+        model.state(range(7)),
+        max_lengths=[4, 3, 2, 1, 4, 4, 4],
+        buffer_length=4,
+        seed=3,
+        temperature=1.7,
+        top_k=3,
+        top_p=0.9,
+        **IDS,
+    )
+    for sentence in range(7):
+        tokens = np.array(result.tokens)[sentence, 0, : int(result.lengths[sentence, 0])]
+        np.testing.assert_allclose(
+            result.scores[sentence, 0], model.token_log_probs(sentence, tokens).sum(), rtol=1e-4
+        )
+
+
+def letters(seed, rows=5, length=13):
+    logits = ops.where(ops.arange(29) == END, -100.0, ops.zeros((rows, 29)))
+    bounds = {"max_lengths": [length] * rows, "buffer_length": length, **IDS}
+    return sample(lambda tokens, state: (logits, state), (), seed=seed, **bounds).tokens
+
+
+def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():
+    np.testing.assert_array_equal(letters(7), letters(7))
+    # Equal by chance: 26 ** -65.
+    assert np.any(np.array(letters(7)) != np.array(letters(8)))
+    assert np.any(np.array(letters(7)) != np.array(letters(7 + 2**30)))
+    assert np.any(np.array(letters(-7)) != np.array(letters(7)))
+
+
+def test_every_step_and_every_row_draws_anew():
+    tokens = np.array(letters(11, rows=7, length=17))[:, 0]
+    assert len({tuple(row) for row in tokens}) == 7  # Rows: two equal by chance with 26 ** -17 each.
+    assert len({tuple(column) for column in tokens.T}) == 17  # Steps: 26 ** -7.
+
+
+def test_a_compiled_search_takes_the_seed_as_an_input(compiled):
+    search = compiled(letters)
+    seeds = [ops.convert_to_tensor(seed, "int32") for seed in ([7, 0], [8, 0])]
+    for seed in seeds:
+        np.testing.assert_array_equal(search(seed), letters(seed))
+    np.testing.assert_array_equal(search(seeds[0]), letters(7))
+    assert np.any(np.array(search(seeds[0])) != np.array(search(seeds[1])))
+
+
+def test_a_very_low_temperature_is_greedy():
+    model, bounds = HistoryModel(seed=31, sentences=5, vocab_size=6, max_length=4), {"max_lengths": [4] * 5}
+    bounds |= {"buffer_length": 4, **IDS}
+    cold = sample(model.next_logits, model.state(range(5)), seed=1, temperature=1e-4, **bounds)
+    greedy = greedy_search(model.next_logits, model.state(range(5)), **bounds)
+    np.testing.assert_array_equal(cold.tokens, greedy.tokens)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.0}, "temperature must be a finite number greater than 0. Received: temperature=0.0"),
+        ({"top_k": -1}, "top_k must be at least 0. Received: top_k=-1"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1. Received: top_p=0.0"),
+        ({"top_p": 1.5}, "Received: top_p=1.5"),
+        ({"seed": np.array([1, 2, 3])}, r"seed must be an int or an integer tensor of shape \(2,\).* shape \(3,\)"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        first_tokens(3, **options)

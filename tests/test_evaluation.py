@@ -1,0 +1,110 @@
+import json
+import math
+
+import pytest
+
+from kformer.evaluation import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
+
+# PROJECT and READ have two pronunciations each, LEAD one.
+PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]
+
+
+def test_bleu_of_a_hand_counted_sentence():
+    # "a b c d e" against "a b c d f": n-gram precisions 4/5, 3/4, 2/3, 1/2; same length, so no brevity penalty.
+    scores = bleu_and_chrf(["a b c d e"], [["a b c d f"]])
+    assert scores["bleu"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert scores["sentences"] == 1
+
+
+def test_a_short_translation_pays_the_brevity_penalty():
+    # All n-grams are right; 4 words for 5: exp(1 - 5 / 4).
+    assert bleu_and_chrf(["a b c d"], [["a b c d e"]])["bleu"] == pytest.approx(100 * math.exp(1 - 5 / 4))
+
+
+def test_chrf_of_a_hand_counted_sentence():
+    # Characters without blanks, "ab" against "ac": 1-grams 1 of 2 right, 2-grams 0 of 1; longer n-grams exist in
+    # neither and are left out. Precision = recall = (1/2 + 0) / 2, so F2 is 1/4.
+    assert bleu_and_chrf(["ab"], [["ac"]])["chrf"] == pytest.approx(25.0)
+
+
+def test_a_sentence_may_have_more_references_than_another():
+    hypotheses = ["the cat sat on the mat", "no one is here today"]
+    references = [["a dog ran", "the cat sat on the mat"], ["no one is here today"]]
+    scores = bleu_and_chrf(hypotheses, references)
+    assert scores["bleu"] == pytest.approx(100.0)
+    assert scores["chrf"] == pytest.approx(100.0)
+    assert "nrefs:var" in scores["bleu_signature"].split("|")
+    assert bleu_and_chrf(hypotheses, [texts[:1] for texts in references])["bleu"] < 60
+
+
+def test_signatures_name_the_settings():
+    scores = bleu_and_chrf(["a b"], [["a b"]])
+    bleu, chrf = scores["bleu_signature"].split("|"), scores["chrf_signature"].split("|")
+    assert {"nrefs:1", "case:mixed", "eff:no", "tok:13a", "smooth:exp"} < set(bleu)
+    assert {"nrefs:1", "case:mixed", "eff:yes", "nc:6", "nw:0", "space:no"} < set(chrf)
+    assert bleu[-1].startswith("version:")
+    assert json.loads(json.dumps(scores)) == scores
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "wrong"),
+    [
+        (["P R AH JH EH K T", "R IY D", "L EH D"], 0),
+        (["P R AH JH EH K T", "R  IY D ", "L IY D"], 1),
+        (["P R AH JH EH K", "", "L EH D Z"], 3),
+    ],
+)
+def test_a_word_is_wrong_if_it_is_none_of_its_references(hypotheses, wrong):
+    expected = {"word_error_rate": wrong / 3, "wrong_words": wrong, "words": 3}
+    assert word_error_rate(hypotheses, PRONUNCIATIONS) == expected
+
+
+def test_phoneme_errors_count_to_the_nearest_reference():
+    # 1 deletion of 7, 1 substitution of 3 ("R AE D" is as near to both), 2 insertions to 3.
+    scores = phoneme_error_rate(["P R AH JH EH K", "R AE D", "L EH D AH Z"], PRONUNCIATIONS)
+    assert scores == {"phoneme_error_rate": 4 / 13, "phoneme_errors": 4, "phonemes": 13}
+
+
+def test_the_nearest_reference_gives_the_length():
+    # "AA" is 3 edits from the first reference and 1 from the second, which has 2 phonemes.
+    scores = phoneme_error_rate(["AA"], [["AA B K D", "AA B"]])
+    assert scores == {"phoneme_error_rate": 1 / 2, "phoneme_errors": 1, "phonemes": 2}
+    # "A" is 1 edit from both: the first counts.
+    assert phoneme_error_rate(["A"], [["B", "A B"]])["phonemes"] == 1
+    assert phoneme_error_rate(["A"], [["A B", "B"]])["phonemes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [
+        ("kitten", "sitting", 3),  # k -> s, e -> i, + g
+        ("flaw", "lawn", 2),  # - f, + n
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("abc", "abc", 0),
+        ("intention", "execution", 5),  # Jurafsky and Martin, chapter 2, with substitutions at 1
+    ],
+)
+def test_edit_distance(first, second, distance):
+    assert edit_distance(first, second) == distance
+    assert edit_distance(list(second), list(first)) == distance
+
+
+@pytest.mark.parametrize("score", [bleu_and_chrf, word_error_rate, phoneme_error_rate])
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        ([], [], "at least one hypothesis to score. Received: none"),
+        (["a", "b"], [["a"]], "Received: 2 hypotheses and 1 lists of references"),
+        (["a", "b"], [["a"], []], r"list of at least one text. Received: references\[1\]=\[\]"),
+        (["a"], ["a"], r"Received: references\[0\]='a'. Pass \[text\]"),
+    ],
+)
+def test_input_that_cannot_be_scored_is_refused(score, hypotheses, references, message):
+    with pytest.raises(ValueError, match=message):
+        score(hypotheses, references)
+
+
+def test_an_empty_pronunciation_is_no_reference():
+    with pytest.raises(ValueError, match=r"at least one phoneme. Received: references\[0\]=\['A', ' '\]"):
+        phoneme_error_rate(["A"], [["A", " "]])
