@@ -1,0 +1,36 @@
+"""Keras callbacks of a training run. A Keras "epoch" is one interval between validations here.
+
+They share one `kformer.training.checkpoints.TrainingState`. Keras calls them in the order of the list, and hands
+them one dict of logs, which the first ones complete. The order must be:
+
+1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `tokens_per_second` and `minutes` to
+   the logs;
+2. `Budget`, `GracefulInterrupt`, in any order: they end the run;
+3. `KeepBest`: the best loss and the patience counter;
+4. `Checkpoint`: writes what the former have found;
+5. `ProgressBar`, `TensorBoardLog`, `keras.callbacks.CSVLogger(path, append=True)` and a user's own, in any order.
+
+On JAX, Keras runs ahead of the device as long as every callback with a hook at the end of a training batch says
+`async_safe = True`, as these do; one that does not makes every step wait for its figures. On TensorFlow Keras
+reads the figures at every step whatever the callbacks are.
+
+`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `GracefulInterrupt` and
+`ProgressBar` in a `finally:`; a second call does nothing.
+"""
+
+from kformer.training.callbacks.budget import Budget
+from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest
+from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
+from kformer.training.callbacks.progress_bar import ProgressBar
+from kformer.training.callbacks.tensorboard_log import TensorBoardLog
+from kformer.training.callbacks.track_state import TrackState
+
+__all__ = [
+    "Budget",
+    "Checkpoint",
+    "GracefulInterrupt",
+    "KeepBest",
+    "ProgressBar",
+    "TensorBoardLog",
+    "TrackState",
+]

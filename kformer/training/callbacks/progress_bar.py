@@ -1,0 +1,145 @@
+"""The line that shows how training goes."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import keras
+import rich.console
+import rich.progress
+
+from kformer.training.checkpoints import TrainingState
+
+_REFRESH_SECONDS = 0.5
+
+
+class ProgressBar(keras.callbacks.Callback):
+    """One live line: updates done, loss, accuracy, real target tokens a second, time left; a line a validation.
+
+    Where the output is no terminal it prints a plain line every `line_seconds` instead. Others print above the
+    live line through `progress_bar.console`. Batches in between cost a look at the clock.
+
+    Args:
+        state: Shared with the other callbacks; `TrackState` must come before.
+        total_steps: Updates of the whole run; None: unknown.
+        max_minutes: Minutes of the whole run; None: no limit. The bar shows the limit that will be reached first.
+        console: Where to print; None: standard output.
+        line_seconds: Seconds between plain lines.
+        clock: Seconds, for tests.
+    """
+
+    async_safe = True
+
+    def __init__(
+        self,
+        state: TrainingState,
+        total_steps: int | None = None,
+        max_minutes: float | None = None,
+        console: rich.console.Console | None = None,
+        line_seconds: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.state = state
+        self.total_steps = total_steps
+        self.max_minutes = max_minutes
+        self.console = console or rich.console.Console()
+        self.line_seconds = line_seconds
+        self.clock = clock
+        self._live: rich.progress.Progress | None = None
+        self._lock = threading.Lock()  # on JAX, ends of batches come from several threads
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._began = self._shown_at = self.clock()
+        self._first_step = self.state.step
+        if self.console.is_terminal:
+            columns = (rich.progress.BarColumn(), rich.progress.TextColumn("{task.description}", markup=False))
+            self._live = rich.progress.Progress(*columns, console=self.console, transient=True)
+            self._task = self._live.add_task("compiling the first step", total=1.0)
+            self._live.start()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._tokens_shown, self._tokens_at = 0.0, self.clock()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        with self._lock:
+            now = self.clock()
+            if now - self._shown_at < (_REFRESH_SECONDS if self._live else self.line_seconds):
+                return
+            self._shown_at = now
+            text = self._text(now, logs or {})
+            if self._live:
+                self._live.update(self._task, description=text, completed=self._share_done(now))
+            else:
+                self._print(text)
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        if self._live:
+            self._live.update(self._task, description=f"step {self.state.step}  validating")
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs = logs or {}
+        parts = [f"step {self.state.step}", *_figures(logs, "")]
+        if any(name.startswith("val_") for name in logs):
+            parts += ["validation:", *_figures(logs, "val_")]
+        if "tokens_per_second" in logs:
+            parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
+        self._print("  ".join(parts))
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes the live line and gives the terminal back."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _text(self, now: float, logs: dict) -> str:
+        total = f"/{self.total_steps}" if self.total_steps else ""
+        parts = [f"step {self.state.step}{total}", *_figures(logs, "")]
+        if "tokens" in logs and now > self._tokens_at:
+            rate = max(0.0, logs["tokens"] - self._tokens_shown) / (now - self._tokens_at)
+            self._tokens_shown, self._tokens_at = logs["tokens"], now
+            parts.append(f"{rate:,.0f} tokens/s")
+        seconds_left = self._seconds_left(now)
+        if seconds_left is not None:
+            parts.append(f"{_duration(seconds_left)} left")
+        return "  ".join(parts)
+
+    def _seconds_left(self, now: float) -> float | None:
+        estimates = []
+        done = self.state.step - self._first_step
+        if self.total_steps is not None and done:
+            estimates.append((self.total_steps - self.state.step) * (now - self._began) / done)
+        if self.max_minutes is not None:
+            estimates.append(self._began + self.max_minutes * 60 - now)
+        return max(0.0, min(estimates)) if estimates else None
+
+    def _share_done(self, now: float) -> float:
+        """Between 0 and 1, by the limit that is nearer."""
+        shares = [0.0]
+        if self.total_steps is not None:
+            shares.append(self.state.step / self.total_steps)
+        if self.max_minutes is not None:
+            shares.append((now - self._began) / (self.max_minutes * 60))
+        return min(1.0, max(shares))
+
+
+def _figures(logs: dict, prefix: str) -> list[str]:
+    loss = logs.get(f"{prefix}token_loss", logs.get(f"{prefix}loss"))
+    parts = [] if loss is None else [f"loss {loss:.3f}"]
+    if f"{prefix}perplexity" in logs and prefix:
+        parts.append(f"perplexity {logs[f'{prefix}perplexity']:.2f}")
+    if f"{prefix}accuracy" in logs:
+        parts.append(f"accuracy {logs[f'{prefix}accuracy']:.3f}")
+    return parts
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

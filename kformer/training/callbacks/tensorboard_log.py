@@ -1,0 +1,55 @@
+"""Scalars for TensorBoard."""
+
+import pathlib
+import time
+
+import keras
+
+from kformer.training.checkpoints import TrainingState
+
+
+class TensorBoardLog(keras.callbacks.Callback):
+    """Writes the logs of every epoch as scalars at `state.step`: training and validation as two runs of one tag.
+
+    Unlike `keras.callbacks.TensorBoard` it counts updates, not epochs, and the package `tensorboard` is needed for
+    looking only, not for writing. It needs TensorFlow, whichever the backend is.
+
+    Args:
+        directory: Gets the folders `train` and `validation`; a resumed run adds a file to each.
+        state: Shared with the other callbacks; `TrackState` must come before.
+    """
+
+    def __init__(self, directory: str | pathlib.Path, state: TrainingState) -> None:
+        super().__init__()
+        self.directory = pathlib.Path(directory)
+        self.state = state
+        self._writers: dict[str, object] = {}
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs = logs or {}
+        self._write("train", {name: value for name, value in logs.items() if not name.startswith("val_")})
+        validation = {name.removeprefix("val_"): value for name, value in logs.items() if name.startswith("val_")}
+        if validation:
+            self._write("validation", validation)
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+    def _write(self, run: str, scalars: dict[str, float]) -> None:
+        # An event file is a TFRecord of Event messages. `tf.summary.scalar` would need the package tensorboard.
+        import tensorflow as tf
+
+        if run not in self._writers:
+            folder = self.directory / run
+            folder.mkdir(parents=True, exist_ok=True)
+            self._writers[run] = tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
+            version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
+            self._writers[run].write(version.SerializeToString())
+        values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=float(value)) for tag, value in scalars.items()]
+        event = tf.compat.v1.Event(
+            wall_time=time.time(), step=self.state.step, summary=tf.compat.v1.Summary(value=values)
+        )
+        self._writers[run].write(event.SerializeToString())
+        self._writers[run].flush()

@@ -1,0 +1,72 @@
+"""Keeps a `TrainingState` in step with `fit`, and completes the logs."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import keras
+
+from kformer.training.checkpoints import TrainingState
+from kformer.training.optimizers import accumulation_steps, update_count
+
+# Batches that Keras may start before their figures are read, on JAX: enough to keep the device busy, few enough
+# that a time limit or an interrupt is not noticed late.
+_MAX_BATCHES_AHEAD = 16
+
+
+class TrackState(keras.callbacks.Callback):
+    """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
+
+    After every batch `state.batch` and `state.step`; at the end of an epoch `state.epoch`, and in the logs:
+    `step` (updates done), `learning_rate` (of the next update), `tokens_per_second` (target tokens, no padding,
+    validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
+    (since `fit` began).
+
+    Args:
+        state: What the run starts from; shared with the other callbacks.
+        clock: Seconds, for tests.
+    """
+
+    async_safe = True
+
+    def __init__(self, state: TrainingState, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.state = state
+        self.clock = clock
+        self._lock = threading.Lock()  # on JAX, ends of batches come from several threads, in any order
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._accumulation = accumulation_steps(self.model.optimizer)
+        self._began = self.clock()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._batch_before = self.state.batch
+        self._step_before = self.state.step
+        self._epoch_began = self._last_batch_ended = self.clock()
+        # Made anew: a batch that found the data at its end has begun and never ends.
+        self._ahead = threading.Semaphore(_MAX_BATCHES_AHEAD)
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._ahead.acquire()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        with self._lock:
+            self.state.batch = max(self.state.batch, self._batch_before + batch + 1)
+            pending = self._batch_before % self._accumulation  # micro-batches that await their update
+            done = self.state.batch - self._batch_before
+            self.state.step = self._step_before + (pending + done) // self._accumulation
+            self._last_batch_ended = self.clock()
+        self._ahead.release()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self.state.epoch = epoch + 1
+        # The optimizer's own count: under float16 it skips the batches whose gradients overflow.
+        self.state.step = update_count(self.model.optimizer)
+        if logs is None:
+            return
+        logs["step"] = self.state.step
+        logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        seconds = self._last_batch_ended - self._epoch_began
+        if "tokens" in logs and seconds > 0:
+            logs["tokens_per_second"] = logs["tokens"] / seconds
+        logs["minutes"] = (self.clock() - self._began) / 60

@@ -1,0 +1,159 @@
+"""Label-smoothed cross entropy over token ids ("Attention Is All You Need", section 5.4).
+
+Shapes: B rows of the batch, T target length, V target vocabulary.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kformer.config import LABEL_SMOOTHING_FORMS
+
+
+def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
+    """Cross entropy between the smoothed labels and softmax(logits), one value a token, in nats.
+
+    With `q` the smoothed distribution over the V classes and `y` the label, the value is
+    `-sum_k q_k log softmax(logits)_k` where
+
+    - form "all" (the paper's reference [36], Szegedy et al., 2016, equation 7): every class gets
+      `epsilon / V`, the label `1 - epsilon` on top;
+    - form "others" (Tensor2Tensor): every wrong class gets `epsilon / (V - 1)`, the label `1 - epsilon`.
+
+    `q` is never built. As it sums to 1, the value is
+    `logsumexp(logits) - (q_label - q_wrong) * logits_label - q_wrong * sum(logits)`, and its gradient
+    `softmax(logits) - q`. The gradient is written by hand: the automatic one scatters into a
+    (B, T, V) tensor, which takes three times as long on a CPU, and keeps a float32 copy of low-precision logits.
+
+    Args:
+        labels: (B, T) integers from 0 to V - 1.
+        logits: (B, T, V), any float dtype; the computation is in float32.
+        epsilon: The probability taken from the label, at least 0 and below 1. 0 gives the plain cross entropy.
+        form: "all" or "others".
+
+    Returns:
+        (B, T) float32.
+
+    Raises:
+        ValueError: `epsilon` or `form` is out of range, or the shapes do not fit each other.
+    """
+    _check_smoothing(epsilon, form)
+    labels, logits = ops.cast(labels, "int32"), ops.convert_to_tensor(logits)
+    if len(logits.shape) != len(labels.shape) + 1:
+        raise ValueError(
+            "label_smoothed_cross_entropy expects integer labels (B, T) and logits (B, T, V). "
+            f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}. "
+            "Pass ids, not one-hot vectors."
+        )
+    num_classes = logits.shape[-1]
+    q_wrong = epsilon / (num_classes if form == "all" else max(num_classes - 1, 1))
+    q_label = 1 - epsilon + (q_wrong if form == "all" else 0.0)
+
+    @ops.custom_gradient
+    def cross_entropy(logits: Any) -> tuple[Any, Any]:
+        values = ops.cast(logits, "float32")  # (B, T, V)
+        normalizer = ops.logsumexp(values, axis=-1)  # (B, T)
+        label_logits = ops.squeeze(ops.take_along_axis(values, ops.expand_dims(labels, -1), axis=-1), -1)  # (B, T)
+        loss = normalizer - (q_label - q_wrong) * label_logits
+        if q_wrong:
+            loss = loss - q_wrong * ops.sum(values, axis=-1)
+
+        def gradient(*args: Any, upstream: Any = None) -> Any:
+            if upstream is None:  # TensorFlow and JAX pass it by position
+                (upstream,) = args
+            probabilities = ops.exp(ops.cast(logits, "float32") - ops.expand_dims(normalizer, -1))  # (B, T, V)
+            is_label = ops.equal(ops.arange(num_classes, dtype="int32"), ops.expand_dims(labels, -1))  # (B, T, V)
+            difference = probabilities - ops.where(is_label, q_label, q_wrong)
+            return ops.cast(ops.expand_dims(upstream, -1) * difference, logits.dtype)
+
+        return loss, gradient
+
+    return cross_entropy(logits)
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class LabelSmoothedCrossEntropy(keras.Loss):
+    """Mean of `label_smoothed_cross_entropy` over the tokens of a batch that are not padding.
+
+    The mean is the sum over tokens divided by the number of tokens of the whole batch. Under
+    `tf.distribute` the number is summed over the replicas, and so is the gradient by Keras: a replica with few
+    tokens does not weigh more than its tokens. (`keras.distribution` on JAX needs nothing: its arrays are global.)
+    With gradient accumulation Keras averages the means of the micro-batches, each weighing the same.
+
+    Args:
+        epsilon: See `label_smoothed_cross_entropy`.
+        pad_id: Label of the positions that do not count. A batch of padding alone gives 0.
+        form: "all" or "others", see `label_smoothed_cross_entropy`.
+        name: Name of the loss.
+
+    Raises:
+        ValueError: `epsilon` or `form` is out of range.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        pad_id: int = 0,
+        form: str = "all",
+        name: str = "label_smoothed_cross_entropy",
+    ) -> None:
+        super().__init__(name=name, reduction="sum")
+        _check_smoothing(epsilon, form)
+        self.epsilon = epsilon
+        self.pad_id = pad_id
+        self.form = form
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """The mean over tokens: a float32 scalar. Overrides Keras, which would cast the ids to a float dtype.
+
+        Args:
+            y_true: (B, T) integer ids.
+            y_pred: (B, T, V) logits, any float dtype.
+            sample_weight: Must be None.
+
+        Raises:
+            ValueError: There is a `sample_weight`.
+        """
+        refuse_sample_weight(self.name, sample_weight)
+        tokens = _sum_over_replicas(ops.sum(token_mask(y_true, self.pad_id)))
+        return ops.sum(self.call(y_true, y_pred)) / ops.maximum(tokens, 1.0)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """(B, T) float32: the loss of every token, 0 where `y_true` is padding."""
+        losses = label_smoothed_cross_entropy(y_true, y_pred, self.epsilon, self.form)
+        return ops.where(token_mask(y_true, self.pad_id) > 0, losses, 0.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "pad_id": self.pad_id, "form": self.form, "name": self.name}
+
+
+def token_mask(labels: Any, pad_id: int) -> Any:
+    """(B, T) float32: 1 where `labels` holds a token, 0 where it holds `pad_id`."""
+    return ops.cast(ops.not_equal(ops.cast(labels, "int32"), pad_id), "float32")
+
+
+def refuse_sample_weight(name: str, sample_weight: Any) -> None:
+    """Raises a ValueError unless `sample_weight`, which Keras always passes, is None."""
+    if sample_weight is not None:
+        raise ValueError(
+            f"{name} takes no sample_weight: padding is excluded by pad_id. "
+            f"Received: sample_weight={sample_weight}. Leave it out."
+        )
+
+
+def _check_smoothing(epsilon: float, form: str) -> None:
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"epsilon must be at least 0 and below 1. Received: epsilon={epsilon}.")
+    if form not in LABEL_SMOOTHING_FORMS:
+        raise ValueError(f"form must be one of {', '.join(LABEL_SMOOTHING_FORMS)}. Received: form={form!r}.")
+
+
+def _sum_over_replicas(value: Any) -> Any:
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    return value

@@ -1,0 +1,315 @@
+import csv
+import io
+import os
+import signal
+import threading
+
+import h5py
+import keras
+import numpy as np
+import pytest
+import rich.console
+
+from kformer.config import TrainingConfig
+from kformer.training.callbacks import Budget, GracefulInterrupt, KeepBest, ProgressBar, TensorBoardLog, TrackState
+from kformer.training.checkpoints import TrainingState, load_weights
+from kformer.training.losses import LabelSmoothedCrossEntropy
+from kformer.training.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.training.optimizers import build_adam, update_count
+
+IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
+
+
+def tiny_model(accumulation=1):
+    layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 3), keras.layers.Dense(7)]
+    model = keras.Sequential(layers)
+    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
+    metrics = [TokenLoss(), TokenAccuracy(), Perplexity(), TokenCount()]
+    model.compile(build_adam(8, config), LabelSmoothedCrossEntropy(), metrics=metrics)
+    return model
+
+
+def endless():
+    while True:
+        yield IDS, IDS
+
+
+def fit(model, callbacks, epochs=1, steps=5, **arguments):
+    return model.fit(
+        endless(), steps_per_epoch=steps, epochs=epochs, callbacks=callbacks, shuffle=False, verbose=0, **arguments
+    ).history
+
+
+class FakeClock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class AtBatch(keras.callbacks.Callback):
+    """Runs `action` before every batch from number `first` on, counted over the epochs."""
+
+    def __init__(self, action, first=0):
+        super().__init__()
+        self.action, self.first, self.batches = action, first, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.batches += 1
+        if self.batches > self.first:
+            self.action()
+
+    def on_train_batch_end(self, batch, logs=None):
+        """As this hook does not say `async_safe`, Keras ends every batch before it begins the next, on JAX too."""
+
+
+def recorded_console(terminal=False):
+    return rich.console.Console(file=io.StringIO(), force_terminal=terminal, width=200)
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_budget_stops_after_the_last_update(accumulation):
+    model, state = tiny_model(accumulation), TrainingState()
+    fit(model, [TrackState(state), Budget(state, max_steps=4)], epochs=7)
+    assert (state.step, state.batch) == (4, 4 * accumulation)
+    fit(model, [TrackState(state)], steps=2)  # with accumulation, 2 of 3 micro-batches
+    fit(model, [TrackState(state), Budget(state, max_steps=7)], epochs=7)  # resumed: all of these count
+    assert (state.step, state.batch) == (7, 7 * accumulation)
+    assert update_count(model.optimizer) == 7
+
+
+def test_budget_stops_after_the_batch_in_which_time_runs_out():
+    clock, model = FakeClock(), tiny_model()
+
+    def ten_seconds_pass():
+        clock.now += 10
+
+    fit(model, [AtBatch(ten_seconds_pass), Budget(TrainingState(), max_minutes=0.5, clock=clock)], epochs=7)
+    assert int(model.optimizer.iterations) == 3
+
+
+def test_budget_counts_from_a_given_start():
+    clock, model = FakeClock(), tiny_model()
+    fit(model, [Budget(TrainingState(), max_minutes=1, started=clock.now - 61, clock=clock)], epochs=7)
+    assert int(model.optimizer.iterations) == 1
+
+
+def test_no_budget_runs_to_the_end():
+    model = tiny_model()
+    fit(model, [Budget(TrainingState())], epochs=2, steps=5)
+    assert int(model.optimizer.iterations) == 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_ends_the_run_in_good_order(number):
+    former = signal.getsignal(number)
+    model, interrupt = tiny_model(), GracefulInterrupt()
+    ended = []
+    at_end = keras.callbacks.LambdaCallback(on_train_end=lambda logs: ended.append(logs))
+    once = AtBatch(lambda: interrupt.interrupted or os.kill(os.getpid(), number), first=2)
+    history = fit(model, [interrupt, once, at_end], epochs=7, validation_data=(IDS, IDS))
+    assert interrupt.interrupted
+    assert int(model.optimizer.iterations) == 3
+    assert len(history["val_token_loss"]) == len(ended) == 1
+    assert signal.getsignal(number) is former
+
+
+def test_second_signal_raises():
+    former = signal.getsignal(signal.SIGINT)
+    model, interrupt = tiny_model(), GracefulInterrupt()
+
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, [interrupt, AtBatch(twice, first=2)], epochs=7)
+    assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_interrupt_does_nothing_outside_the_main_thread():
+    former, seen = signal.getsignal(signal.SIGINT), []
+    interrupt = GracefulInterrupt()
+
+    def in_thread():
+        interrupt.on_train_begin()
+        seen.append(signal.getsignal(signal.SIGINT))
+        interrupt.close()
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert seen == [former]
+
+
+def keep_best(losses, path, state, patience):
+    """What `KeepBest` leaves after epochs with these losses; the weights are set to the epoch's number."""
+    model = tiny_model()
+    callback = KeepBest(path, state, patience=patience)
+    callback.set_model(model)
+    model.stop_training = False
+    for epoch, loss in enumerate(losses):
+        for variable in model.weights:
+            variable.assign(keras.ops.full(variable.shape, epoch))
+        callback.on_epoch_end(epoch, {"val_token_loss": loss})
+        if model.stop_training:
+            return epoch
+    return None
+
+
+def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
+    state, path = TrainingState(), tmp_path / "best.weights.h5"
+    assert keep_best([5.0, 6.0, 3.0, 4.0, float("nan"), 1.0], path, state, patience=2) == 4
+    assert (state.best_loss, state.waited) == (3.0, 2)
+    model = tiny_model()  # compiled, which Keras's own load_weights would refuse
+    load_weights(path, model)
+    assert {float(value) for weights in model.get_weights() for value in weights.flat} == {2.0}
+
+
+def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):
+    state = TrainingState(best_loss=2.0, waited=2)
+    assert keep_best([2.5], tmp_path / "best.weights.h5", state, patience=3) == 0
+    assert not (tmp_path / "best.weights.h5").exists()
+
+
+def test_best_weights_hold_no_optimizer_and_load_uncompiled(tmp_path):
+    model, path = tiny_model(), tmp_path / "best.weights.h5"
+    state = TrainingState()
+    fit(model, [TrackState(state), KeepBest(path, state)], validation_data=(IDS, IDS))
+    with h5py.File(path) as file:
+        assert "layers" in file
+        assert "optimizer" not in file
+    layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 3), keras.layers.Dense(7)]
+    fresh = keras.Sequential(layers)
+    fresh.load_weights(path)
+    for ours, theirs in zip(fresh.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert os.listdir(tmp_path) == ["best.weights.h5"]
+
+
+def test_keep_best_says_what_the_logs_have(tmp_path):
+    with pytest.raises(ValueError, match=r"no 'val_token_loss' in the logs.*: .*loss.*Give fit validation"):
+        fit(tiny_model(), [KeepBest(tmp_path / "best.weights.h5", TrainingState())])
+    with pytest.raises(ValueError, match=r"must end in .weights.h5. Received: best.h5"):
+        KeepBest("best.h5", TrainingState())
+
+
+def test_track_state_completes_the_logs(tmp_path):
+    clock, state, model = FakeClock(), TrainingState(), tiny_model(accumulation=2)
+
+    def two_seconds_pass():
+        clock.now += 2
+
+    def validation_takes_a_minute(logs):
+        clock.now += 60
+
+    slow_validation = keras.callbacks.LambdaCallback()
+    slow_validation.on_test_end = validation_takes_a_minute
+    tick = AtBatch(two_seconds_pass)
+    log = keras.callbacks.CSVLogger(str(tmp_path / "log.csv"), append=True)
+    callbacks = [tick, TrackState(state, clock=clock), slow_validation, log]
+    history = fit(model, callbacks, epochs=2, steps=5, validation_data=(IDS, IDS))
+    # 5 batches of 5 tokens in 10 seconds; 10 micro-batches are 5 updates, the next is number 6 (warm-up: 5).
+    assert history["tokens_per_second"] == [2.5, 2.5]
+    assert history["minutes"] == pytest.approx([70 / 60, 140 / 60])
+    assert history["step"] == [2, 5]
+    assert history["learning_rate"][1] == pytest.approx(8**-0.5 * 6**-0.5, rel=1e-5)
+    assert state == TrainingState(step=5, batch=10, epoch=2)
+    with open(tmp_path / "log.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["2", "5"]
+    assert "val_token_loss" in rows[0]
+
+
+def test_track_state_counts_batches_in_any_order():
+    state = TrainingState(step=33, batch=101)  # 33 updates of 3 micro-batches, and 2 that await theirs
+    callback = TrackState(state)
+    callback.set_model(tiny_model(accumulation=3))
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    for batch in (0, 1, 3, 2):
+        callback.on_train_batch_begin(batch)
+        callback.on_train_batch_end(batch)
+    assert (state.step, state.batch) == (35, 105)
+
+
+def test_csv_log_has_one_header_when_resumed(tmp_path):
+    path = tmp_path / "log.csv"
+    for _ in range(2):
+        fit(tiny_model(), [TrackState(TrainingState()), keras.callbacks.CSVLogger(str(path), append=True)])
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3
+    assert [line.startswith("epoch,") for line in lines] == [True, False, False]
+
+
+def test_plain_lines_where_there_is_no_terminal():
+    clock, state, console = FakeClock(), TrainingState(), recorded_console()
+
+    def ten_seconds_pass():
+        clock.now += 10
+
+    bar = ProgressBar(state, total_steps=20, console=console, line_seconds=25, clock=clock)
+    callbacks = [AtBatch(ten_seconds_pass), TrackState(state, clock=clock), bar]
+    fit(tiny_model(), callbacks, epochs=1, steps=5, validation_data=(IDS, IDS))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 2  # at 30 s, then the validation
+    # 3 batches of 5 tokens in 30 s; 17 updates of 10 s are left.
+    assert lines[0].startswith("step 3/20  loss ")
+    assert "accuracy " in lines[0]
+    assert lines[0].endswith("0 tokens/s  0:02:50 left")
+    assert lines[1].startswith("step 5  loss ")
+    assert "validation:  loss " in lines[1]
+    assert "perplexity " in lines[1]
+
+
+def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
+    clock, state, console = FakeClock(), TrainingState(), recorded_console()
+    bar = ProgressBar(state, total_steps=1000, max_minutes=2, console=console, line_seconds=10, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    state.step, clock.now = 1, clock.now + 10
+    bar.on_train_batch_end(0, {"loss": 2.0, "tokens": 30000.0})
+    state.step, clock.now = 2, clock.now + 10
+    bar.on_train_batch_end(1, {"loss": 1.5, "tokens": 80000.0})
+    assert console.file.getvalue().splitlines() == [
+        "step 1/1000  loss 2.000  3,000 tokens/s  0:01:50 left",
+        "step 2/1000  loss 1.500  5,000 tokens/s  0:01:40 left",
+    ]
+
+
+def test_live_line_on_a_terminal_gives_the_terminal_back():
+    state, console = TrainingState(), recorded_console(terminal=True)
+    bar = ProgressBar(state, total_steps=5, console=console)
+    fit(tiny_model(), [TrackState(state), bar], steps=5)
+    written = console.file.getvalue()
+    assert "compiling the first step" in written
+    assert "step 5  loss " in written
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is shown again
+    bar.close()
+
+
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_tensorboard_scalars(tmp_path, with_validation):
+    import tensorflow as tf
+
+    state = TrainingState()
+    validation = {"validation_data": (IDS, IDS)} if with_validation else {}
+    callbacks = [TrackState(state), TensorBoardLog(tmp_path, state)]
+    history = fit(tiny_model(), callbacks, epochs=2, steps=3, **validation)
+    runs = {}
+    for run in os.listdir(tmp_path):
+        (file,) = (tmp_path / run).iterdir()
+        records = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file))]
+        assert records[0].file_version == "brain.Event:2"
+        runs[run] = [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in records[1:]]
+    assert sorted(runs) == (["train", "validation"] if with_validation else ["train"])
+    assert [step for step, _ in runs["train"]] == [3, 6]
+    scalars = runs["train"][1][1]
+    assert scalars["token_loss"] == pytest.approx(history["token_loss"][1], rel=1e-6)
+    assert scalars["learning_rate"] == pytest.approx(history["learning_rate"][1], rel=1e-6)
+    assert scalars["tokens_per_second"] > 0
+    if with_validation:
+        assert runs["validation"][1][1]["token_loss"] == pytest.approx(history["val_token_loss"][1], rel=1e-6)

@@ -1,0 +1,164 @@
+import dataclasses
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from kformer.config import TrainingConfig
+from kformer.training import checkpoints
+from kformer.training.callbacks import Checkpoint, KeepBest, TrackState
+from kformer.training.checkpoints import TrainingState, load_checkpoint, replaced_when_whole, save_checkpoint
+from kformer.training.losses import LabelSmoothedCrossEntropy
+from kformer.training.metrics import TokenLoss
+from kformer.training.optimizers import build_adam
+
+
+def tiny_model(seed=1, d_model=3, accumulation=3):
+    """Embedding, dropout (a random seed to restore) and logits over 7 classes, accumulating 3 micro-batches."""
+    keras.utils.set_random_seed(seed)
+    ids = keras.Input((None,), dtype="int32")
+    hidden = keras.layers.Dropout(0.3)(keras.layers.Embedding(7, d_model)(ids))
+    model = keras.Model(ids, keras.layers.Dense(7)(hidden))
+    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
+    model.compile(build_adam(d_model, config), LabelSmoothedCrossEntropy(), metrics=[TokenLoss()])
+    return model
+
+
+def stream(start):
+    """An endless stream: batch k is a function of k."""
+    step = start
+    while True:
+        ids = np.random.default_rng(step).integers(0, 7, (5, 3)).astype("int32")
+        yield ids, ids
+        step += 1
+
+
+def values(model):
+    return [np.array(keras.ops.convert_to_numpy(v.value)) for v in model.variables + model.optimizer.variables]
+
+
+def train(model, state, directory, epochs):
+    """`epochs` validation intervals of 5 batches each: 5 is no multiple of the 3 accumulated."""
+    callbacks = [TrackState(state), KeepBest(directory / "best.weights.h5", state), Checkpoint(directory, state)]
+    validation = next(stream(10**6))
+    model.fit(
+        stream(state.batch),
+        steps_per_epoch=5,
+        initial_epoch=state.epoch,
+        epochs=state.epoch + epochs,
+        validation_data=validation,
+        callbacks=callbacks,
+        shuffle=False,
+        verbose=0,
+    )
+
+
+def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path):
+    whole, whole_state = tiny_model(), TrainingState()
+    train(whole, whole_state, tmp_path / "whole", epochs=4)
+
+    train(tiny_model(), TrainingState(), tmp_path / "parts", epochs=2)
+    resumed = tiny_model(seed=99)  # other weights and seeds, which the checkpoint must replace
+    state = load_checkpoint(tmp_path / "parts" / "checkpoint.npz", resumed)
+    assert (state.batch, state.step, state.epoch) == (10, 3, 2)
+    train(resumed, state, tmp_path / "parts", epochs=2)
+
+    assert state == whole_state
+    assert (state.batch, state.step, state.epoch) == (20, 6, 4)
+    for ours, theirs in zip(values(resumed), values(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_every_kind_of_variable_is_restored(tmp_path):
+    model = tiny_model()
+    train(model, TrainingState(), tmp_path, epochs=1)
+    before = values(model)
+    assert any("seed" in variable.path for variable in model.variables)
+    for variable in model.variables + model.optimizer.variables:
+        variable.assign(np.zeros(variable.shape))
+    load_checkpoint(tmp_path / "checkpoint.npz", model)
+    for restored, saved in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(restored, saved)
+
+
+def test_state_survives(tmp_path):
+    state = TrainingState(step=11, batch=37, epoch=2, best_loss=1.25, waited=1)
+    model = tiny_model()
+    save_checkpoint(tmp_path / "a.npz", model, state)
+    assert load_checkpoint(tmp_path / "a.npz", model) == state
+    save_checkpoint(tmp_path / "a.npz", model, dataclasses.replace(state, best_loss=None))
+    assert load_checkpoint(tmp_path / "a.npz", model).best_loss is None
+
+
+def test_failure_in_the_middle_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    model, path = tiny_model(), tmp_path / "checkpoint.npz"
+    save_checkpoint(path, model, TrainingState(step=1))
+    before = path.read_bytes()
+
+    def full_disk(file, **arrays):
+        file.write(b"half a check")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoints.np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(path, model, TrainingState(step=2))
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["checkpoint.npz"]
+
+
+def test_the_file_appears_only_when_whole(tmp_path):
+    path = tmp_path / "new" / "a.weights.h5"
+    with replaced_when_whole(path) as partial:
+        assert partial.parent == path.parent
+        assert partial.name.endswith(".weights.h5")
+        partial.write_bytes(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+    assert os.listdir(path.parent) == ["a.weights.h5"]
+
+
+def test_half_a_file_is_no_checkpoint(tmp_path):
+    model, path = tiny_model(), tmp_path / "checkpoint.npz"
+    save_checkpoint(path, model, TrainingState())
+    whole = path.read_bytes()
+    before = values(model)
+    for content in (whole[: len(whole) // 2], b"", b"something else"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"checkpoint.npz is not a kformer checkpoint"):
+            load_checkpoint(path, model)
+    np.savez(path, weights=np.zeros(3))
+    with pytest.raises(ValueError, match="is not a kformer checkpoint"):
+        load_checkpoint(path, model)
+    for ours, theirs in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_another_model_or_optimizer_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    save_checkpoint(path, tiny_model(), TrainingState())
+    with pytest.raises(ValueError, match=r"holds shape \(7, 3\) for .*embeddings, but its shape is \(7, 5\)"):
+        load_checkpoint(path, tiny_model(d_model=5))
+    with pytest.raises(ValueError, match=r"holds 10 optimizer variables, but this optimizer has 7"):
+        load_checkpoint(path, tiny_model(accumulation=1))
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(tmp_path / "none.npz", tiny_model())
+
+
+def test_a_model_must_be_compiled(tmp_path):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match=r"Call model.compile\(optimizer, ...\) first"):
+        save_checkpoint(tmp_path / "a.npz", model, TrainingState())
+
+
+def test_bfloat16_variables_survive(tmp_path):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="bfloat16")])
+    model.compile("sgd", "mse")
+    before = [keras.ops.convert_to_numpy(keras.ops.cast(v.value, "float32")) for v in model.variables]
+    save_checkpoint(tmp_path / "a.npz", model, TrainingState())
+    for variable in model.variables:
+        variable.assign(np.ones(variable.shape))
+    load_checkpoint(tmp_path / "a.npz", model)
+    for variable, saved in zip(model.variables, before, strict=True):
+        assert variable.dtype == "bfloat16"
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(keras.ops.cast(variable.value, "float32")), saved)
