@@ -8,6 +8,7 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 import dataclasses
 import json
 import pathlib
+import re
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
@@ -129,6 +130,15 @@ def _preset(presets: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
     return presets[name]
 
 
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-9 is a number, as in JSON and YAML 1.2; YAML 1.1 asks for a dot in it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
 def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     """The mapping in a JSON or YAML file.
 
@@ -139,7 +149,7 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     if path.suffix not in (".json", ".yaml", ".yml"):
         raise ValueError(f"A configuration file ends in .json, .yaml or .yml. Received: {path}.")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is a subset of YAML.
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # JSON is a subset of YAML
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Mend the file.") from error
     if not isinstance(values, dict):
@@ -221,7 +231,7 @@ class TrainingConfig(_Config):
     """
 
     tokenizer: str = "bpe"  # "bpe", "unigram" or "symbols" (already split by blanks)
-    vocab_size: int = 8000  # pieces that a subword tokenizer is trained to have
+    vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
     tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths

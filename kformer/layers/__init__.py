@@ -1,0 +1,27 @@
+"""Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
+
+from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.decoder import Decoder, DecoderLayer
+from kformer.layers.embedding import TokenEmbedding
+from kformer.layers.encoder import Encoder, EncoderLayer
+from kformer.layers.feed_forward import FeedForward
+from kformer.layers.masks import causal_mask, padding_mask, step_mask
+from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding
+from kformer.layers.residual import ResidualConnection
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "LearnedPositionalEncoding",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+    "ResidualConnection",
+    "TokenEmbedding",
+    "causal_mask",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "step_mask",
+]

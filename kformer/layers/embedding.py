@@ -1,0 +1,42 @@
+"""Token embeddings that also give the logits before the softmax (section 3.4).
+
+Shape letters: B batch, T length, D model size, V vocabulary.
+"""
+
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class TokenEmbedding(keras.layers.ReversibleEmbedding):
+    """Embeddings times sqrt(d_model); called in reverse, the projection to the vocabulary.
+
+    With `tie_weights` both use one matrix. Used for source, target and softmax alike it is the three-way
+    tie of section 3.4. The matrix starts normal with a deviation of d_model^-0.5, so that the scaled
+    embeddings and the first logits have a deviation near 1.
+
+    Args:
+        input_dim: V.
+        output_dim: D.
+        tie_weights: Whether the reverse projection shares the matrix.
+    """
+
+    def __init__(self, input_dim: int, output_dim: int, tie_weights: bool = True, **kwargs: Any) -> None:
+        kwargs.setdefault("embeddings_initializer", keras.initializers.RandomNormal(stddev=output_dim**-0.5))
+        super().__init__(input_dim, output_dim, tie_weights=tie_weights, **kwargs)
+
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        """Embeds ids, or projects vectors to logits.
+
+        Args:
+            inputs: (B, T) integer ids; with `reverse`, (B, T, D) floats.
+            reverse: Which of the two (the signature of `keras.layers.ReversibleEmbedding`).
+
+        Returns:
+            (B, T, D) floats; with `reverse`, (B, T, V) logits.
+        """
+        outputs = super().call(inputs, reverse=reverse)
+        return outputs if reverse else outputs * self.output_dim**0.5

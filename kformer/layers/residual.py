@@ -1,0 +1,57 @@
+"""The residual connection with layer norm and dropout that wraps every sublayer (sections 3.1 and 5.4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+LAYER_NORM_EPSILON = 1e-6
+
+
+def layer_norm(dtype: Any, name: str) -> keras.layers.LayerNormalization:
+    """The one layer norm of this package, so that every stack uses the same epsilon."""
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class ResidualConnection(keras.layers.Layer):
+    """LayerNorm(x + Dropout(Sublayer(x))) as in the paper, or x + Dropout(Sublayer(LayerNorm(x))).
+
+    Args:
+        dropout_rate: P_drop, applied to the sublayer's output before it is added (section 5.4).
+        norm_first: Whether the norm comes before the sublayer (the second form).
+    """
+
+    def __init__(self, dropout_rate: float = 0.0, norm_first: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dropout_rate = dropout_rate
+        self.norm_first = norm_first
+        self.norm = layer_norm(self.dtype_policy, "norm")
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.norm.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], training: bool | None = None) -> Tensor:
+        """Applies `sublayer`, a function from (B, T, D) to (B, T, D), around the residual path.
+
+        Args:
+            inputs: (B, T, D) floats.
+            sublayer: What is wrapped.
+            training: Whether dropout is applied.
+
+        Returns:
+            (B, T, D) floats.
+        """
+        if self.norm_first:
+            return inputs + self.dropout(sublayer(self.norm(inputs)), training=training)
+        return self.norm(inputs + self.dropout(sublayer(inputs), training=training))
+
+    def compute_output_shape(self, inputs_shape: tuple) -> tuple:
+        return tuple(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "dropout_rate": self.dropout_rate, "norm_first": self.norm_first}

@@ -1,0 +1,84 @@
+"""The Transformer of Figure 1 as a functional Keras model.
+
+Shape letters: B batch, S source length, T target length, V vocabulary.
+"""
+
+import keras
+
+from kformer.config import TransformerConfig
+from kformer.layers import (
+    Decoder,
+    Encoder,
+    LearnedPositionalEncoding,
+    PositionalEncoding,
+    TokenEmbedding,
+    padding_mask,
+)
+
+# Names by which the step-by-step decoder finds the layers again, also in a model loaded from a file.
+SOURCE_EMBEDDING = "source_embedding"
+TARGET_EMBEDDING = "target_embedding"
+SOURCE_POSITIONS = "source_positions"
+TARGET_POSITIONS = "target_positions"
+ENCODER = "encoder"
+DECODER = "decoder"
+SHARED_EMBEDDING = "shared_embedding"
+
+# Fields of the configuration that encoder and decoder take as keywords.
+SIZES = ("d_model", "num_heads", "d_ff", "dropout_rate", "attention_dropout_rate", "norm_first")
+
+
+def build_transformer(config: TransformerConfig, dtype: str | None = None) -> keras.Model:
+    """Wires source and target ids through encoder and decoder to logits.
+
+    Logits are float32 under every dtype policy, so that loss and search see full scores.
+
+    Args:
+        config: Sizes and options.
+        dtype: Name of the layers' dtype policy, such as "mixed_bfloat16"; None: Keras's global one.
+
+    Returns:
+        A functional `keras.Model` with inputs `{"source": (B, S) int32, "target_in": (B, T) int32}` and
+        output logits (B, T, V) of the target vocabulary. `target_in` is the target behind the start id.
+        The model's `name` is "transformer" and its layers keep the names in this module.
+    """
+    source = keras.Input((None,), dtype="int32", name="source")
+    target_in = keras.Input((None,), dtype="int32", name="target_in")
+    source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
+    sizes = {name: getattr(config, name) for name in SIZES}
+    source_embedding, target_embedding = _embeddings(config, dtype)
+
+    embedded = _positions(config, SOURCE_POSITIONS, dtype)(source_embedding(source))
+    encoder_output = Encoder(config.num_encoder_layers, **sizes, dtype=dtype, name=ENCODER)(
+        embedded, attention_mask=source_mask
+    )
+    embedded = _positions(config, TARGET_POSITIONS, dtype)(target_embedding(target_in))
+    decoder_output = Decoder(config.num_decoder_layers, **sizes, dtype=dtype, name=DECODER)(
+        embedded, encoder_output, cross_mask=source_mask
+    )
+    logits = keras.layers.Activation("linear", dtype="float32", name="logits")(
+        target_embedding(decoder_output, reverse=True)
+    )
+    return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
+
+
+def _embeddings(config: TransformerConfig, dtype: str | None) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """Source and target embedding; one and the same for a three-way tie (section 3.4)."""
+
+    def embedding(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
+        return TokenEmbedding(vocab_size, config.d_model, tie_weights=tie_weights, dtype=dtype, name=name)
+
+    if config.embedding_tying == "all":
+        shared = embedding(SHARED_EMBEDDING, config.target_vocab_size)
+        return shared, shared
+    target_tied = config.embedding_tying == "target"
+    return (
+        embedding(SOURCE_EMBEDDING, config.source_vocab_size),
+        embedding(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
+    )
+
+
+def _positions(config: TransformerConfig, name: str, dtype: str | None) -> keras.layers.Layer:
+    if config.positional_encoding == "learned":
+        return LearnedPositionalEncoding(config.max_length, config.d_model, dtype=dtype, name=name)
+    return PositionalEncoding(config.d_model, dtype=dtype, name=name)

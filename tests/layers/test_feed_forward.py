@@ -1,0 +1,34 @@
+import numpy as np
+import oracles
+from contracts import assert_layer_contract
+
+from kformer.layers import FeedForward
+
+B, T, D, F = 2, 5, 7, 11
+
+
+def test_contract():
+    inputs = {"inputs": np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")}
+    assert_layer_contract(FeedForward, {"d_model": D, "d_ff": F}, inputs, num_parameters=D * F + F + F * D + D)
+
+
+def test_one_number_by_hand():
+    # max(0, 3 x 2 + 1) = 7 and max(0, 3 x -2 + 1) = 0, so 7 x 10 + 0 x 100 + 5 = 75.
+    layer = FeedForward(1, 2)
+    layer.build((None, None, 1))
+    layer.set_weights([np.array(w) for w in ([[2.0, -2.0]], [1.0, 1.0], [[10.0], [100.0]], [5.0])])
+    np.testing.assert_array_equal(layer(np.array([[[3.0]]], "float32")), [[[75.0]]])
+
+
+def test_equals_the_formula():
+    inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
+    layer = FeedForward(D, F)
+    layer.build(inputs.shape)
+    oracles.randomize(layer)
+    np.testing.assert_allclose(layer(inputs), oracles.feed_forward(oracles.weights_of(layer), inputs), atol=1e-5)
+
+
+def test_positions_do_not_see_each_other():
+    inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
+    layer = FeedForward(D, F)
+    np.testing.assert_allclose(layer(inputs)[:, 3:4], layer(inputs[:, 3:4]), atol=1e-6)
