@@ -139,6 +139,21 @@ class SentencePieceTokenizer(Tokenizer):
         return cls((directory / MODEL_FILE).read_bytes())
 
 
+class VocabularyTooLarge(ValueError):
+    """The texts do not yield as many pieces as were asked for.
+
+    Attributes:
+        largest: how many they do yield.
+    """
+
+    def __init__(self, vocab_size: int, largest: int) -> None:
+        super().__init__(
+            f"vocab_size={vocab_size} is too large for these texts: they yield at most {largest} pieces. "
+            f"Lower vocab_size to {largest} or less, or give more text."
+        )
+        self.largest = largest
+
+
 def _sample(texts: Iterable[str], limit: int) -> list[str]:
     """At most `limit` texts, each as likely as any other (reservoir sampling with a fixed seed)."""
     iterator = iter(texts)
@@ -198,8 +213,5 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
         )
     large = re.search(r"Please set it to a value <= (\d+)", str(error))
     if large:
-        return ValueError(
-            f"vocab_size={vocab_size} is too large for these texts: they yield at most {large[1]} pieces. "
-            f"Lower vocab_size to {large[1]} or less, or give more text."
-        )
+        return VocabularyTooLarge(vocab_size, int(large[1]))
     return RuntimeError(f"SentencePiece could not learn a vocabulary of {vocab_size} pieces: {error}.")

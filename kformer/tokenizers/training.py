@@ -4,18 +4,19 @@ from collections.abc import Sequence
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer
-from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
+from kformer.tokenizers.sentencepiece import SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 
 
 def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
     """Learns the source and target vocabularies from (source, target) pairs.
 
-    Reads `tokenizer`, `vocab_size` (subwords only) and `shared_vocabulary` of the configuration. With a shared
+    Reads `tokenizer`, `vocab_size` (subwords only) and `shared_vocabulary` of the configuration. Texts too few for
+    `vocab_size` pieces give a vocabulary of as many as they yield. With a shared
     vocabulary (section 5.1 of the paper) both are the same object.
 
     Raises:
-        ValueError: The texts are all blank, or `vocab_size` does not fit them.
+        ValueError: The texts are all blank, or `vocab_size` is too small for their characters.
     """
     sources = [source for source, _ in pairs]
     targets = [target for _, target in pairs]
@@ -28,4 +29,7 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
 def _train(texts: list[str], config: TrainingConfig) -> Tokenizer:
     if config.tokenizer == "symbols":
         return SymbolTokenizer.train(texts)
-    return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+    try:
+        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+    except VocabularyTooLarge as error:
+        return SentencePieceTokenizer.train(texts, error.largest, config.tokenizer)

@@ -43,7 +43,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.state = state
         self.total_steps = total_steps
         self.max_minutes = max_minutes
-        self.console = console or rich.console.Console()
+        self.console = console or rich.console.Console(soft_wrap=True, highlight=False)
         self.line_seconds = line_seconds
         self.clock = clock
         self._live: rich.progress.Progress | None = None

@@ -1,0 +1,98 @@
+"""The C API client runs a SavedModel whose tokenizer, table and variable a loader has to bring to life."""
+
+import ast
+import base64
+import io
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tensorflow_only
+
+CLIENT = pathlib.Path(__file__).with_name("c_api.py")
+TEXTS = ["", "a cat", "the cat sat", "überall 猫 sat"]
+
+
+def run_client(directory, stdin):
+    return subprocess.run(
+        [sys.executable, str(CLIENT), str(directory)], input=stdin, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory):
+    """Pieces of the text joined by blanks, "cat" translated by a table; the score is a variable times their number."""
+    import sentencepiece
+    import tensorflow as tf
+    import tensorflow_text
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "a cat", "überall sat a cat"] * 5),
+        model_writer=model,
+        vocab_size=290,
+        model_type="bpe",
+        byte_fallback=True,
+        minloglevel=2,
+    )
+
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokenizer = tensorflow_text.SentencepieceTokenizer(model=model.getvalue())
+            self.table = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(["cat"], ["chat"]), default_value="?"
+            )
+            self.weight = tf.Variable(-0.25)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        def translate(self, text):
+            text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=ord("?"))
+            ids = self.tokenizer.tokenize(text)
+            words = tf.strings.split(self.tokenizer.detokenize(ids))
+            known = tf.where(words.flat_values == "cat", self.table.lookup(words.flat_values), words.flat_values)
+            translation = tf.strings.reduce_join(words.with_flat_values(known), axis=-1, separator=" ")
+            return {"translation": translation, "score": self.weight * tf.cast(ids.row_lengths(), tf.float32)}
+
+    directory = tmp_path_factory.mktemp("saved_model")
+    module = Model()
+    expected = module.translate(TEXTS)
+    tf.saved_model.save(module, str(directory), signatures=module.translate)
+    return directory, expected
+
+
+def test_translates_as_the_python_module_does(saved_model):
+    directory, expected = saved_model
+    process = run_client(directory, json.dumps(TEXTS))
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
+    assert result["translation"] == ["", "a chat", "the chat sat", "überall 猫 sat"]
+    np.testing.assert_allclose(result["score"], expected["score"])
+    assert result["score"][0] == 0 > result["score"][1]
+
+
+def test_takes_bytes_and_long_strings_and_an_empty_list(saved_model):
+    directory, _ = saved_model
+    long = "cat " * 1000  # Longer than the 22 bytes that a TF_TString holds in place.
+    invalid = {"b64": base64.b64encode(b"the\xff cat").decode()}  # 0xFF is never UTF-8; this model writes ? for it.
+    result = json.loads(run_client(directory, json.dumps([long, invalid])).stdout)
+    assert result["translation"] == [" ".join(["chat"] * 1000), "the? chat"]
+    assert json.loads(run_client(directory, "[]").stdout) == {"translation": [], "score": []}
+
+
+def test_says_why_a_model_cannot_be_loaded(tmp_path):
+    process = run_client(tmp_path / "nothing", "[]")
+    assert process.returncode != 0
+    assert "TF_LoadSessionFromSavedModel" in process.stderr
+    assert "nothing" in process.stderr
+
+
+def test_the_client_needs_neither_tensorflow_nor_kformer():
+    nodes = list(ast.walk(ast.parse(CLIENT.read_text(encoding="utf-8"))))
+    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert imported == {"base64", "ctypes", "json", "pathlib", "sys", "sysconfig"}

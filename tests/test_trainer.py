@@ -1,0 +1,168 @@
+"""A training run as a whole: what it learns, what it leaves on disk, how it ends and goes on."""
+
+import csv
+import io
+import os
+import signal
+import threading
+
+import pytest
+import rich.console
+import toy
+
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.data import corpus_from_pairs
+from kformer.run import RunFolder
+from kformer.trainer import resolve_precision, train
+from kformer.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+SHORT = toy.TRAINING.replace(max_steps=4, validation_steps=2)
+
+
+def quiet():
+    return rich.console.Console(file=io.StringIO(), width=200)
+
+
+def test_a_tiny_model_learns_the_toy_language(numbers_translator):
+    test = toy.corpus().test
+    translations = numbers_translator([source for source, _ in test])
+    right = sum(translation == target for translation, (_, target) in zip(translations, test, strict=True))
+    assert right >= 95
+
+
+def test_the_run_folder_holds_all_that_is_promised(numbers_run):
+    run = RunFolder(numbers_run)
+    for path in (run.best_weights_file, run.checkpoint_file, run.corpus_file, run.tokenizer_folder):
+        assert path.exists()
+    assert list(run.tensorboard_folder.rglob("events.out.tfevents.*"))
+    with run.log_file.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(float(row["step"])) for row in rows] == [100, 200, 300]
+    assert float(rows[-1]["val_token_loss"]) < float(rows[0]["val_token_loss"])
+    assert run.training_config() == toy.TRAINING
+    assert run.transformer_config().d_model == toy.TRANSFORMER.d_model
+    assert not list(run.path.glob("*partial*"))
+
+
+def test_vocabulary_sizes_and_special_ids_come_from_the_tokenizers(tmp_path):
+    run = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=quiet()).run
+    assert run.transformer_config().source_vocab_size == 320
+    assert run.transformer_config().end_id == 2
+
+
+def test_one_vocabulary_a_side_ties_the_target_matrices_alone(tmp_path):
+    training = SHORT.replace(shared_vocabulary=False)
+    run = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet()).run
+    assert run.transformer_config().embedding_tying == "target"
+    assert isinstance(Translator.from_run(run.path)("one two"), str)
+
+
+def test_the_budget_of_steps_ends_the_run_and_resume_goes_on(tmp_path):
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=quiet())
+    assert report.steps == 4
+    assert report.reason == "the budget of 4 steps is spent"
+    again = train(toy.corpus(), tmp_path / "run", training=SHORT.replace(max_steps=8), resume=True, console=quiet())
+    assert again.steps == 8
+    with report.run.log_file.open() as file:
+        assert [int(float(row["step"])) for row in csv.DictReader(file)] == [2, 4, 6, 8]
+
+
+def test_a_resumed_run_equals_one_that_was_never_stopped(tmp_path):
+    whole = train(toy.corpus(), tmp_path / "whole", toy.TRANSFORMER, SHORT.replace(max_steps=8), console=quiet())
+    train(toy.corpus(), tmp_path / "parts", toy.TRANSFORMER, SHORT, console=quiet())
+    parts = train(toy.corpus(), tmp_path / "parts", training=SHORT.replace(max_steps=8), resume=True, console=quiet())
+    assert parts.best_loss == whole.best_loss
+
+
+def test_a_spent_budget_is_said_and_nothing_is_trained(tmp_path):
+    train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=quiet())
+    before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
+    again = train(toy.corpus(), tmp_path / "run", training=SHORT, resume=True, console=quiet())
+    assert again.reason == "the budget of 4 steps was spent already"
+    assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
+
+
+def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
+    small = corpus_from_pairs("small", toy.corpus().train[:100])
+    training = toy.TRAINING.replace(max_steps=None, max_epochs=2, validation_steps=None, tokens_per_batch=64)
+    report = train(small, tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    with report.run.log_file.open() as file:
+        assert len(list(csv.DictReader(file))) == 2
+
+
+def test_the_budget_of_minutes_ends_the_run(tmp_path):
+    training = SHORT.replace(max_steps=None, max_minutes=0.02)
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    assert report.reason == "the budget of 0.02 minutes is spent"
+    assert report.run.best_weights_file.exists()
+
+
+def test_ctrl_c_ends_the_run_in_good_order(tmp_path):
+    console = quiet()
+    timer = threading.Timer(12, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=10**6), console=console)
+    timer.cancel()
+    assert report.reason == "interrupted"
+    assert Translator.from_run(report.run.path)("one") is not None
+    assert RunFolder(tmp_path / "run").checkpoint_file.exists()
+
+
+def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
+    training = SHORT.replace(max_steps=10**6, patience=1, learning_rate_scale=1e-9)
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    assert report.reason == "1 validations brought no better loss"
+
+
+def test_samples_are_shown_after_each_validation(tmp_path):
+    console = quiet()
+    train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, samples=["one two"], console=console)
+    assert console.file.getvalue().count("  one two\n  -> ") == 2
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_low_precision_trains_and_translates_in_float32(tmp_path, precision):
+    training = SHORT.replace(precision=precision)
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    assert report.best_loss < 7  # finite, and no worse than a uniform guess (ln 320 = 5.8) by much
+    assert Translator.from_run(report.run.path).model.dtype_policy.compute_dtype == "float32"
+
+
+def test_gradient_accumulation_counts_updates(tmp_path):
+    training = SHORT.replace(gradient_accumulation_steps=2)
+    assert train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet()).steps == 4
+
+
+def test_learned_positions_translate(tmp_path):
+    transformer = toy.TRANSFORMER.replace(positional_encoding="learned", max_length=512)
+    run = train(toy.corpus(), tmp_path / "run", transformer, SHORT, console=quiet()).run
+    assert isinstance(Translator.from_run(run.path)("one two"), str)
+
+
+def test_precision_auto_is_made_concrete():
+    assert resolve_precision("auto") in ("float32", "mixed_bfloat16")
+    assert resolve_precision("mixed_float16") == "mixed_float16"
+
+
+def test_an_existing_run_is_not_overwritten(numbers_run):
+    with pytest.raises(FileExistsError, match="holds a run already. Go on with it by resume"):
+        train(toy.corpus(), numbers_run, toy.TRANSFORMER, SHORT)
+
+
+def test_nothing_to_resume_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no checkpoint.npz, so there is nothing to resume"):
+        train(toy.corpus(), tmp_path / "none", resume=True)
+
+
+def test_resuming_on_another_corpus_is_refused(tmp_path):
+    train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=quiet())
+    other = corpus_from_pairs("other", toy.corpus().train)
+    with pytest.raises(ValueError, match="was trained on another corpus: numbers with 1,354 training pairs"):
+        train(other, tmp_path / "run", training=SHORT, resume=True, console=quiet())
+
+
+def test_a_corpus_without_validation_is_refused(tmp_path):
+    corpus = corpus_from_pairs("mine", toy.corpus().train, [])
+    with pytest.raises(ValueError, match="has no valid pairs"):
+        train(corpus, tmp_path / "run", TransformerConfig.from_preset("tiny"), TrainingConfig.from_preset("tiny"))
