@@ -90,9 +90,7 @@ class HistoryModel:
         """NumPy: every possible result with its score; finished ones first, then those cut off, best first each."""
         letters = range(END + 1, self.vocab_size)
         finished = [
-            (*body, END)
-            for length in range(min_length, limit)
-            for body in itertools.product(letters, repeat=length)
+            (*body, END) for length in range(min_length, limit) for body in itertools.product(letters, repeat=length)
         ]
         cut = list(itertools.product(letters, repeat=limit))
 

@@ -180,9 +180,7 @@ def test_one_beam_is_greedy_with_a_normalised_score(length_penalty):
     model, limits = HistoryModel(seed=17, sentences=7, vocab_size=5, max_length=5), [5, 5, 5, 4, 3, 5, 1]
     bounds = {"max_lengths": limits, "buffer_length": 5, **IDS}
     greedy = greedy_search(model.next_logits, model.state(range(7)), **bounds)
-    beam = beam_search(
-        model.next_logits, model.state(range(7)), beam_size=1, length_penalty=length_penalty, **bounds
-    )
+    beam = beam_search(model.next_logits, model.state(range(7)), beam_size=1, length_penalty=length_penalty, **bounds)
     np.testing.assert_array_equal(beam.tokens, greedy.tokens)
     np.testing.assert_array_equal(beam.lengths, greedy.lengths)
     norm = ((5 + np.array(greedy.lengths)) / 6) ** length_penalty

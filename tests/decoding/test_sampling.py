@@ -83,9 +83,7 @@ def test_the_score_is_the_models_own_log_probability():
     )
     for sentence in range(7):
         tokens = np.array(result.tokens)[sentence, 0, : int(result.lengths[sentence, 0])]
-        np.testing.assert_allclose(
-            result.scores[sentence, 0], model.token_log_probs(sentence, tokens).sum(), rtol=1e-4
-        )
+        np.testing.assert_allclose(result.scores[sentence, 0], model.token_log_probs(sentence, tokens).sum(), rtol=1e-4)
 
 
 def letters(seed, rows=5, length=13):

@@ -1,0 +1,20 @@
+"""`kformer` and `python -m kformer`."""
+
+import sys
+
+from kformer.cli import app
+
+
+def main() -> None:
+    """Runs the command line; what a user can mend is one line on standard error, without a traceback."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.exit(0)  # the reader of our output has seen enough
+    except (ValueError, OSError, ImportError) as error:
+        print(f"kformer: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The command line: thin commands over the Python interface.
+
+TensorFlow is imported inside the commands, so that `--help` answers at once.
+"""
+
+import json
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kformer.config import DecodingConfig
+    from kformer.data import Corpus
+
+app = typer.Typer(
+    name="kformer",
+    help='The Transformer of "Attention Is All You Need": train a translator, use it, export it.',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ModelArgument = Annotated[
+    pathlib.Path,
+    typer.Argument(metavar="MODEL", help="A run folder, or a SavedModel (or its base folder: the last version)."),
+]
+BeamSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Width of the beam; 1 is greedy search. Default 4; a SavedModel has its own."),
+]
+CorpusName = Annotated[
+    str | None, typer.Option(help="cmudict, bible-en-es, or tfds:NAME (any TFDS translation data set).")
+]
+File = pathlib.Path
+
+
+@app.command()
+def train(
+    output: Annotated[File, typer.Option(metavar="RUN", help="The run folder to write.")],
+    corpus: CorpusName = None,
+    train: Annotated[File | None, typer.Option(help="Pairs, source TAB target a line; .gz and .xz are read.")] = None,
+    valid: Annotated[File | None, typer.Option(help="Validation pairs; default: one in 50 of --train.")] = None,
+    train_source: Annotated[File | None, typer.Option(help="Source lines, parallel to --train-target.")] = None,
+    train_target: Annotated[File | None, typer.Option(help="Target lines.")] = None,
+    valid_source: Annotated[File | None, typer.Option(help="Validation source lines.")] = None,
+    valid_target: Annotated[File | None, typer.Option(help="Validation target lines.")] = None,
+    preset: Annotated[str, typer.Option(help="Sizes and settings: tiny, small, base or big.")] = "small",
+    config: Annotated[
+        File | None, typer.Option(help="JSON or YAML with `transformer:` and `training:` fields to change.")
+    ] = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN.")] = False,
+) -> None:
+    """Train a translator on a corpus, a file of pairs or two parallel files.
+
+    Ctrl-C ends the run in good order: the best weights and the last checkpoint are saved. Without a budget the
+    run ends when the validation loss has stopped falling.
+    """
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.trainer import train as train_run
+
+    pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
+    budget = {"max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
+    transformer, training = _configurations(preset, config, budget)
+    report = train_run(pairs, output, transformer, training, resume=resume)
+    loss = "none" if report.best_loss is None else f"{report.best_loss:.4f}"
+    print(f"{report.steps:,} steps: {report.reason}. Best validation loss {loss}. The run is in {report.run.path}.")
+
+
+@app.command()
+def translate(
+    model: ModelArgument,
+    input: Annotated[File | None, typer.Option(help="UTF-8 lines; default: standard input.")] = None,
+    output: Annotated[File | None, typer.Option(help="Where to write; default: standard output.")] = None,
+    beam_size: BeamSize = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Hypotheses a line, as `number ||| translation ||| score`.")] = 1,
+) -> None:
+    """Translate line by line: as many lines out as in, in order."""
+    from kformer.startup import quiet_tensorflow
+
+    if input is not None and not input.is_file():
+        raise FileNotFoundError(f"There is no file {input}. Name a text file, or leave out --input to read a pipe.")
+    quiet_tensorflow()
+    from kformer.filter import LINES_AT_ONCE, translate_lines
+    from kformer.inference import load_model
+
+    function = load_model(model, _decoding(beam_size), n_best)
+    source = sys.stdin.buffer if input is None else input.open("rb")
+    lines_at_once = 1 if source.isatty() else LINES_AT_ONCE
+    if output is None:
+        translate_lines(function, source, sys.stdout.buffer, n_best, lines_at_once)
+        return
+    partial = output.with_name(output.name + ".partial")
+    with partial.open("wb") as target:
+        translate_lines(function, source, target, n_best, lines_at_once)
+    partial.replace(output)
+
+
+@app.command()
+def evaluate(
+    model: ModelArgument,
+    corpus: CorpusName = None,
+    split: Annotated[str, typer.Option(help="Part of --corpus: train, valid or test.")] = "test",
+    test: Annotated[File | None, typer.Option(help="Pairs, source TAB target a line, instead of --corpus.")] = None,
+    beam_size: BeamSize = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N sources.")] = None,
+) -> None:
+    """Print one JSON line: BLEU and chrF by sacreBLEU, or word and phoneme error rate for cmudict."""
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.data import load_corpus, read_tsv
+    from kformer.inference import load_model
+    from kformer.run import RunFolder
+    from kformer.scoring import score
+
+    if (corpus is None) == (test is None):
+        raise ValueError("evaluate needs either --corpus or --test. Give one of the two.")
+    if corpus is not None:
+        loaded = load_corpus(corpus)
+        pairs, symbols = _part(loaded, split), loaded.symbols
+    else:
+        run = RunFolder(model)
+        pairs, symbols = read_tsv(test), run.exists() and run.corpus()["symbols"]
+    print(json.dumps(score(load_model(model, _decoding(beam_size)), pairs, symbols, limit), ensure_ascii=False))
+
+
+@app.command()
+def export(
+    run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
+    directory: Annotated[File, typer.Argument(metavar="DIR", help="The model's base folder; gets a new version.")],
+    beam_size: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy search.")] = 4,
+) -> None:
+    """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out."""
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.config import DecodingConfig
+    from kformer.export import export_saved_model
+    from kformer.translator import Translator
+
+    print(export_saved_model(Translator.from_run(run, DecodingConfig(beam_size=beam_size)), directory))
+
+
+@app.command()
+def demo(
+    corpus: Annotated[str, typer.Option(help="bible-en-es (translation) or cmudict (pronunciation).")] = "bible-en-es",
+    output: Annotated[File | None, typer.Option(help="Where to write; default: demo-CORPUS.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Training time; default: 10, or 5 for cmudict.")] = None,
+) -> None:
+    """Train, evaluate, export and use a small translator, in under fifteen minutes on two cores."""
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.demo import run_demo
+
+    run_demo(corpus, output or File(f"demo-{corpus}"), minutes)
+
+
+def _decoding(beam_size: int | None) -> "DecodingConfig | None":
+    from kformer.config import DecodingConfig
+
+    return None if beam_size is None else DecodingConfig(beam_size=beam_size)
+
+
+def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
+    if split not in ("train", "valid", "test"):
+        raise ValueError(f"--split must be train, valid or test. Received: {split}.")
+    return getattr(corpus, split)
+
+
+def _configurations(preset: str, file: File | None, budget: dict[str, Any]) -> tuple[Any, Any]:
+    """The preset, changed by the file, changed by the options."""
+    from kformer.config import TrainingConfig, TransformerConfig, read_mapping
+
+    changes = read_mapping(file) if file is not None else {}
+    unknown = sorted(set(changes) - {"transformer", "training"})
+    if unknown:
+        raise ValueError(
+            f"{file} has the unknown part {', '.join(unknown)}. Put the fields under `transformer:` or `training:`."
+        )
+    given = {name: value for name, value in budget.items() if value is not None}
+    return (
+        TransformerConfig.from_preset(preset, **(changes.get("transformer") or {})),
+        TrainingConfig.from_preset(preset, **{**(changes.get("training") or {}), **given}),
+    )
+
+
+def _training_corpus(
+    name: str | None,
+    tsv: tuple[File | None, File | None],
+    train_files: tuple[File | None, File | None],
+    valid_files: tuple[File | None, File | None],
+) -> "Corpus":
+    """The corpus that one of the three ways of naming it means."""
+    from kformer.data import corpus_from_pairs, load_corpus, read_parallel, read_tsv
+
+    ways = [name is not None, tsv[0] is not None, train_files != (None, None)]
+    if sum(ways) != 1:
+        raise ValueError(
+            "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target. "
+            f"Received: {sum(ways)} of them."
+        )
+    if name is not None:
+        return load_corpus(name)
+    if tsv[0] is not None:
+        valid = read_tsv(tsv[1]) if tsv[1] is not None else None
+        return corpus_from_pairs(str(tsv[0]), read_tsv(tsv[0]), valid)
+    for side, files in (("train", train_files), ("valid", valid_files)):
+        if (files[0] is None) != (files[1] is None):
+            raise ValueError(f"--{side}-source and --{side}-target go together. Give both.")
+    valid = read_parallel(*valid_files) if valid_files[0] is not None else None
+    return corpus_from_pairs(str(train_files[0]), read_parallel(*train_files), valid)

@@ -1,0 +1,42 @@
+"""A model's scores on a test set: the model translates the sources, `kformer.evaluation` compares."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kformer.data import Pair, references
+from kformer.evaluation import bleu_and_chrf, phoneme_error_rate, word_error_rate
+from kformer.inference import TranslateBatch, translate_all
+
+
+def score(
+    translate: TranslateBatch,
+    pairs: Sequence[Pair],
+    symbols: bool = False,
+    limit: int | None = None,
+    on_batch: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Translates every source once and compares with all its targets.
+
+    Args:
+        translate: From `kformer.inference.load_model`.
+        pairs: Test pairs; those with the same source are references of one sentence.
+        symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF.
+        limit: Only the first so many sources.
+        on_batch: Called after each batch with the number of sources in it.
+
+    Returns:
+        Plain values for one line of JSON.
+
+    Raises:
+        ValueError: There are no pairs.
+    """
+    grouped = list(pairs) if not symbols else list(references(pairs).items())
+    if not grouped:
+        raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
+    grouped = grouped[:limit]
+    sources = [source.encode("utf-8") for source, _ in grouped]
+    hypotheses = [found[0].text for found in translate_all(translate, sources, on_batch=on_batch)]
+    if not symbols:
+        return bleu_and_chrf(hypotheses, [[target] for _, target in grouped])
+    targets = [texts for _, texts in grouped]
+    return {**word_error_rate(hypotheses, targets), **phoneme_error_rate(hypotheses, targets)}
