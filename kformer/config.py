@@ -7,6 +7,7 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
 from typing import Any, Self, get_args, get_origin, get_type_hints
@@ -110,8 +111,8 @@ class _Config:
     def _check_positive(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be greater than 0. Received: {name}={value}.")
+            if value is not None and not 0 < value < math.inf:  # nan is not, either
+                raise ValueError(f"{name} must be greater than 0 and finite. Received: {name}={value}.")
 
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         value = getattr(self, name)

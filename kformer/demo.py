@@ -45,16 +45,20 @@ class DemoSettings:
 DEMOS = {
     "bible-en-es": DemoSettings(
         task="English to Spanish, on verses of the Bible",
-        # Four passes over the corpus do not overfit: less dropout learns faster.
+        # A few passes over the corpus do not overfit, so less dropout; and a warm-up that ends early.
         transformer=TransformerConfig.from_preset("small", dropout_rate=0.1),
-        training=TrainingConfig.from_preset("small", max_minutes=10.0),
+        training=TrainingConfig.from_preset(
+            "small", max_minutes=10.0, warmup_steps=500, learning_rate_scale=1.0, validation_steps=150
+        ),
         samples=1,
         shown=5,
     ),
     "cmudict": DemoSettings(
         task="spelling to pronunciation, on the CMU dictionary",
         transformer=TransformerConfig.from_preset("tiny"),
-        training=TrainingConfig.from_preset("tiny", max_minutes=5.0),
+        training=TrainingConfig.from_preset(
+            "tiny", max_minutes=5.0, tokens_per_batch=2048, warmup_steps=500, validation_steps=500
+        ),
         samples=3,
         shown=10,
     ),

@@ -14,7 +14,6 @@ from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset
 from kformer.models import build_transformer
 from kformer.run import RunFolder
-from kformer.samples import SampleTranslations
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 from kformer.training import callbacks, losses, metrics
 from kformer.training.checkpoints import TrainingState, load_checkpoint
@@ -164,6 +163,8 @@ class _Fit:
             keras.callbacks.CSVLogger(self.run.log_file, append=True),
         ]
         if samples and keras.backend.backend() == "tensorflow":
+            from kformer.samples import SampleTranslations  # here: a translator exists on TensorFlow alone
+
             listed.append(SampleTranslations(samples, self.model, self.transformer, self.tokenizers, self.console))
         return listed
 

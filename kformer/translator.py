@@ -49,7 +49,7 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
-        _check_fit(config, self.decoding, source_tokenizer, target_tokenizer)
+        _check(config, self.decoding, source_tokenizer, target_tokenizer)
 
     @classmethod
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
@@ -182,9 +182,14 @@ def _buffer_length(limits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
 
-def _check_fit(
+def _check(
     config: TransformerConfig, decoding: DecodingConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
 ) -> None:
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"A Translator runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
+            "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
+        )
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         vocab_size = getattr(config, f"{side}_vocab_size")
         if tokenizer.vocab_size != vocab_size:

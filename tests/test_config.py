@@ -45,7 +45,7 @@ class TestTransformerConfig:
     )
     @pytest.mark.parametrize("value", [0, -3])
     def test_sizes_are_positive(self, name, value):
-        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}={value}"):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}={value}"):
             TransformerConfig(**{name: value})
 
     @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
@@ -136,7 +136,7 @@ class TestTrainingConfig:
         ],
     )
     def test_amounts_are_positive(self, name):
-        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}=0"):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             TrainingConfig(**{name: 0})
 
     @pytest.mark.parametrize("name", ["label_smoothing", "beta_1", "beta_2"])
@@ -182,6 +182,11 @@ class TestTrainingConfig:
         with pytest.raises(ValueError, match=r"There is no preset 'huge'. Choose one of tiny, small, base, big"):
             TrainingConfig.from_preset("huge")
 
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_amounts_are_finite(self, value):
+        with pytest.raises(ValueError, match="max_minutes must be greater than 0 and finite"):
+            TrainingConfig(max_minutes=value)
+
 
 class TestDecodingConfig:
     def test_the_defaults_are_the_papers(self):
@@ -190,7 +195,7 @@ class TestDecodingConfig:
 
     @pytest.mark.parametrize("name", ["beam_size", "max_extra_length", "max_source_length"])
     def test_sizes_are_positive(self, name):
-        with pytest.raises(ValueError, match=f"{name} must be greater than 0. Received: {name}=0"):
+        with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             DecodingConfig(**{name: 0})
 
     @pytest.mark.parametrize(("name", "value"), [("length_penalty", -0.5), ("min_length", -1)])

@@ -12,9 +12,9 @@ from keras import ops
 
 Tensor = Any
 
-# Backends on which `keras.ops.dot_product_attention` is one fused (or flash) kernel and not the same
-# chain of operations as below.
-FUSED_BACKENDS = ("jax", "torch")
+# Where `keras.ops.dot_product_attention` is one fused (or flash) kernel and not the same chain of
+# operations as below. In float16 JAX asks for a product that CPUs and TPUs refuse to compile.
+FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
 
 
 class KeysValues(NamedTuple):
@@ -62,7 +62,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     Returns:
         (B, H, T, K) in the dtype of `query`; zeros for a query with nothing to attend to.
     """
-    if keras.backend.backend() not in FUSED_BACKENDS:
+    fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
+    if keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
         return ops.matmul(attention_weights(query, key, mask), value)
     heads_last = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))  # (B, T or S, H, K)
     attended = ops.swapaxes(ops.dot_product_attention(*heads_last, mask=mask), 1, 2)  # (B, H, T, K)

@@ -92,7 +92,7 @@ class TestScaledDotProductAttention:
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
     @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
     def test_a_masked_key_has_exactly_no_influence(self, dtype, fused, monkeypatch):
-        monkeypatch.setattr(attention, "FUSED_BACKENDS", (keras.backend.backend(),) if fused else ())
+        monkeypatch.setattr(attention, "FUSED_DTYPES", {keras.backend.backend(): (dtype,) if fused else ()})
         mask = np.ones((B, 1, 1, S), bool)
         mask[:, :, :, 4] = False
         query, key, value = normal(B, H, T, K), normal(B, H, S, K, seed=1), normal(B, H, S, K, seed=2)
@@ -113,8 +113,8 @@ class TestScaledDotProductAttention:
         if mask is not None:
             mask[-1, :, -1] = False
         outputs = []
-        for backends in ((), (keras.backend.backend(),)):
-            monkeypatch.setattr(attention, "FUSED_BACKENDS", backends)
+        for fused_dtypes in ((), (dtype,)):
+            monkeypatch.setattr(attention, "FUSED_DTYPES", {keras.backend.backend(): fused_dtypes})
             outputs.append(to_numpy(scaled_dot_product_attention(query, key, value, mask)))
         np.testing.assert_allclose(outputs[1], outputs[0], atol=tolerance)
 
