@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchResult, beam_search, greedy_search, sample
+from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
 from kformer.models import build_transformer, start_decoding
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers
@@ -116,11 +116,11 @@ class Translator(tf.Module):
         result = sample(
             next_logits,
             state,
+            self._space(limits),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
             top_p=top_p,
-            **self._bounds(limits),
         )
         return [text.decode("utf-8") for text in self._decode(result, limits)["translation"].numpy()[:, 0]]
 
@@ -129,31 +129,31 @@ class Translator(tf.Module):
         beam_size = self.decoding.beam_size
         next_logits, state = self._start(source, limits, beam_size)
         if beam_size == 1:
-            result = greedy_search(next_logits, state, **self._bounds(limits))
+            result = greedy_search(next_logits, state, self._space(limits))
         else:
             result = beam_search(
                 next_logits,
                 state,
+                self._space(limits),
                 beam_size=beam_size,
                 length_penalty=self.decoding.length_penalty,
                 n_best=n_best,
-                **self._bounds(limits),
             )
         return self._decode(result, limits)
 
     def _start(self, source: tf.Tensor, limits: tf.Tensor, rows_per_source: int) -> tuple[Any, Any]:
         return start_decoding(self.model, source, _buffer_length(limits), self.config.pad_id, rows_per_source)
 
-    def _bounds(self, limits: tf.Tensor) -> dict[str, Any]:
-        """What every search takes: special ids and lengths."""
-        return {
-            "start_id": self.config.start_id,
-            "end_id": self.config.end_id,
-            "pad_id": self.config.pad_id,
-            "max_lengths": limits,
-            "buffer_length": _buffer_length(limits),
-            "min_length": self.decoding.min_length,
-        }
+    def _space(self, limits: tf.Tensor) -> SearchSpace:
+        config = self.config
+        return SearchSpace(
+            start_id=config.start_id,
+            end_id=config.end_id,
+            pad_id=config.pad_id,
+            max_lengths=limits,
+            buffer_length=_buffer_length(limits),
+            min_length=self.decoding.min_length,
+        )
 
     def _encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Source ids (B, S) int32 with end ids, and the most tokens of each translation (B,) int32."""

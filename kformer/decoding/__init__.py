@@ -8,5 +8,6 @@ from kformer.decoding.beam_search import beam_search
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 from kformer.decoding.sampling import sample
+from kformer.decoding.search_space import SearchSpace
 
-__all__ = ["SearchResult", "beam_search", "greedy_search", "sample"]
+__all__ = ["SearchResult", "SearchSpace", "beam_search", "greedy_search", "sample"]

@@ -10,7 +10,7 @@ from keras import ops
 
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search_space import NextLogits, SearchSpace, make_search_space, state_tensors, write_column
+from kformer.decoding.search_space import NextLogits, SearchSpace, state_tensors, write_column
 
 DEAD = float("-inf")  # log probability of a beam that holds no hypothesis
 
@@ -48,13 +48,8 @@ class _Search(NamedTuple):
 def beam_search(
     next_logits: NextLogits,
     state: Any,
+    space: SearchSpace,
     *,
-    start_id: int,
-    end_id: int,
-    pad_id: int,
-    max_lengths: Any,
-    buffer_length: Any,
-    min_length: int = 0,
     beam_size: int = 4,
     length_penalty: float = 0.6,
     n_best: int = 1,
@@ -75,13 +70,13 @@ def beam_search(
 
     With `beam_size=1` this is greedy search with a normalised score: the only beam ends with its first end token.
 
-    The arguments not named below are those of `greedy_search`, with N = B * K rows for B: row b * K + k is beam k of
-    sentence b, in the tokens, the logits and the state. `max_lengths` has one limit a sentence: (B,).
+    There are N = B * K rows: row b * K + k is beam k of sentence b, in the tokens, the logits and the state.
 
     Args:
         next_logits: `(tokens (N,) int32, state) -> (logits (N, V) any float, state)`.
         state: nested structure of tensors; leaves of rank >= 1 have leading dimension N, and follow their
             hypotheses when beams are reordered. Leaves of rank 0 are shared.
+        space: what may be produced; one limit a sentence.
         beam_size: int >= 1; may be larger than V.
         length_penalty: float >= 0, alpha; 0 compares plain log probabilities, larger values favour longer ones.
         n_best: int from 1 to beam_size.
@@ -94,12 +89,10 @@ def beam_search(
             special ids.
     """
     _check_beam(beam_size, length_penalty, n_best)
-    bounds = {"start_id": start_id, "end_id": end_id, "pad_id": pad_id}
-    bounds |= {"max_lengths": max_lengths, "buffer_length": buffer_length, "min_length": min_length}
     if beam_size == 1:
-        result = greedy_search(next_logits, state, **bounds)
+        result = greedy_search(next_logits, state, space)
         return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
-    search = _Search(make_search_space(**bounds), beam_size, length_penalty, n_best)
+    search = _Search(space, beam_size, length_penalty, n_best)
 
     def going(*values: Any) -> Any:
         return ops.logical_not(ops.all(BeamState(*values).done))

@@ -7,7 +7,7 @@ from keras import ops
 
 from kformer.decoding.result import SearchResult
 from kformer.decoding.rows import decode_rows
-from kformer.decoding.search_space import NextLogits, make_search_space
+from kformer.decoding.search_space import NextLogits, SearchSpace
 
 
 class _FixedSeed(keras.random.SeedGenerator):
@@ -23,13 +23,8 @@ class _FixedSeed(keras.random.SeedGenerator):
 def sample(
     next_logits: NextLogits,
     state: Any,
+    space: SearchSpace,
     *,
-    start_id: int,
-    end_id: int,
-    pad_id: int,
-    max_lengths: Any,
-    buffer_length: Any,
-    min_length: int = 0,
     seed: Any,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -40,10 +35,12 @@ def sample(
     The three apply in this order: log probabilities are divided by `temperature`; the `top_k` most probable
     tokens stay; of these, renormalised, the smallest set whose probability reaches `top_p` stays (nucleus
     sampling, Holtzman et al. 2020, section 3.1). Equal probabilities: the lower id stays.
-    The same seed, arguments and batch give the same tokens on the same backend. The arguments not named below
-    are those of `greedy_search`.
+    The same seed, arguments and batch give the same tokens on the same backend.
 
     Args:
+        next_logits: see `greedy_search`.
+        state: see `greedy_search`.
+        space: what may be produced.
         seed: int, or (2,) integer tensor (which may be an input of a traced graph).
         temperature: float > 0; below 1 sharpens.
         top_k: int; 0 keeps every token.
@@ -57,14 +54,6 @@ def sample(
         ValueError: An argument is out of range, or the logits do not hold the special ids.
     """
     _check_sampling(temperature, top_k, top_p)
-    space = make_search_space(
-        start_id=start_id,
-        end_id=end_id,
-        pad_id=pad_id,
-        max_lengths=max_lengths,
-        buffer_length=buffer_length,
-        min_length=min_length,
-    )
     key = _seed_key(seed)
 
     def choose(log_probs: Any, step: Any) -> Any:

@@ -3,8 +3,9 @@
 Letters: N rows (B sentences, times K beams in beam search), V vocabulary, T buffer length.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,15 +13,57 @@ from keras import ops
 NextLogits = Callable[[Any, Any], tuple[Any, Any]]
 
 
-class SearchSpace(NamedTuple):
-    """The bounds shared by all searches. Build it with `make_search_space`, which checks them."""
+@dataclasses.dataclass(frozen=True)
+class SearchSpace:
+    """Which sequences a search may produce.
+
+    Args:
+        start_id: fed first, never produced.
+        end_id: ends a sequence.
+        pad_id: fills a sequence behind its end, never produced.
+        max_lengths: (B,) int, most tokens a sentence, the end token included; larger values than `buffer_length`
+            count as `buffer_length`. A sequence that reaches its limit stops there, without an end token.
+        buffer_length: int or () int tensor, T of the result.
+        min_length: tokens before the end token may come.
+
+    Attributes:
+        limits: (B,) int32, `max_lengths` from 0 to `buffer_length`.
+
+    Raises:
+        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
+    """
 
     start_id: int
     end_id: int
     pad_id: int
-    min_length: int  # tokens that must come before the end token
-    limits: Any  # (B,) int32; most tokens a row, from 0 to buffer_length
-    buffer_length: Any  # int or () int32 tensor; T
+    max_lengths: Any
+    buffer_length: Any
+    min_length: int = 0
+
+    def __post_init__(self) -> None:
+        special = (self.start_id, self.end_id, self.pad_id)
+        if len(set(special)) != 3 or min(special) < 0:
+            raise ValueError(
+                "start_id, end_id and pad_id must be three different ids from 0 up. "
+                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}."
+            )
+        if self.min_length < 0:
+            raise ValueError(
+                f"min_length must be at least 0. Received: min_length={self.min_length}. Pass 0 for no minimum."
+            )
+        if isinstance(self.buffer_length, int) and self.buffer_length < 1:
+            raise ValueError(
+                f"buffer_length must be at least 1. Received: buffer_length={self.buffer_length}. "
+                "Pass the longest of max_lengths."
+            )
+        max_lengths = ops.convert_to_tensor(self.max_lengths)
+        if len(max_lengths.shape) != 1:
+            raise ValueError(
+                "max_lengths must have shape (sentences,): one limit a sentence. "
+                f"Received: shape {tuple(max_lengths.shape)}. For one limit, repeat it for every sentence."
+            )
+        limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
+        object.__setattr__(self, "limits", limits)
 
     def log_probabilities(self, logits: Any, length: Any) -> Any:
         """Log probabilities of the next token, -inf for those that may not come next.
@@ -59,36 +102,6 @@ class SearchSpace(NamedTuple):
                 f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
                 "Pass the ids of the tokenizer that the model was trained with."
             )
-
-
-def make_search_space(
-    *, start_id: int, end_id: int, pad_id: int, max_lengths: Any, buffer_length: Any, min_length: int
-) -> SearchSpace:
-    """Checks the bounds of a search.
-
-    Raises:
-        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
-    """
-    if len({start_id, end_id, pad_id}) != 3 or min(start_id, end_id, pad_id) < 0:
-        raise ValueError(
-            "start_id, end_id and pad_id must be three different ids from 0 up. "
-            f"Received: start_id={start_id}, end_id={end_id}, pad_id={pad_id}."
-        )
-    if min_length < 0:
-        raise ValueError(f"min_length must be at least 0. Received: min_length={min_length}. Pass 0 for no minimum.")
-    if isinstance(buffer_length, int) and buffer_length < 1:
-        raise ValueError(
-            f"buffer_length must be at least 1. Received: buffer_length={buffer_length}. "
-            "Pass the longest of max_lengths."
-        )
-    max_lengths = ops.convert_to_tensor(max_lengths)
-    if len(max_lengths.shape) != 1:
-        raise ValueError(
-            "max_lengths must have shape (sentences,): one limit a sentence. "
-            f"Received: shape {tuple(max_lengths.shape)}. For one limit, repeat it for every sentence."
-        )
-    limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(buffer_length, "int32"))
-    return SearchSpace(start_id, end_id, pad_id, min_length, limits, buffer_length)
 
 
 def state_tensors(state: Any, rows: int | None) -> Any:

@@ -38,6 +38,10 @@ class SizedLayer(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.attention_dropout_rate = attention_dropout_rate
         self.norm_first = norm_first
+        self._make_sublayers()
+
+    def _make_sublayers(self) -> None:
+        """Makes what the layer consists of, from its sizes."""
 
     def sizes(self) -> dict[str, Any]:
         """The constructor arguments above, by name."""

@@ -28,8 +28,7 @@ class DecoderLayer(SizedLayer):
     Arguments: see `SizedLayer`.
     """
 
-    def __init__(self, *sizes: Any, **kwargs: Any) -> None:
-        super().__init__(*sizes, **kwargs)
+    def _make_sublayers(self) -> None:
         dtype = self.dtype_policy
         attention = (self.d_model, self.num_heads, self.attention_dropout_rate)
         residual = (self.dropout_rate, self.norm_first)

@@ -22,8 +22,7 @@ class EncoderLayer(SizedLayer):
     Arguments: see `SizedLayer`.
     """
 
-    def __init__(self, *sizes: Any, **kwargs: Any) -> None:
-        super().__init__(*sizes, **kwargs)
+    def _make_sublayers(self) -> None:
         dtype = self.dtype_policy
         residual = (self.dropout_rate, self.norm_first)
         self.self_attention = MultiHeadAttention(

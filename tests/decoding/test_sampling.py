@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from decoding_fakes import END, IDS, HistoryModel
+from decoding_fakes import END, HistoryModel, space
 from keras import ops
 
 from kformer.decoding import greedy_search, sample
@@ -9,15 +9,13 @@ from kformer.decoding import greedy_search, sample
 PROBABILITIES = np.array([0.05, 0.05, 0.1, 0.2, 0.4, 0.15, 0.05])
 
 
-def first_tokens(rows, **options):
+def first_tokens(rows, min_length=0, **options):
     logits = np.broadcast_to(np.log(PROBABILITIES).astype("float32"), (rows, 7))
     options = {"seed": 1, **options}
     result = sample(
         lambda tokens, state: (ops.convert_to_tensor(logits), state),
         (),
-        max_lengths=[1] * rows,
-        buffer_length=1,
-        **IDS,
+        space([1] * rows, 1, min_length),
         **options,
     )
     return np.array(result.tokens)[:, 0, 0]
@@ -63,7 +61,11 @@ def test_frequencies_follow_the_distribution(options, expected):
 def test_top_k_keeps_exactly_k_of_equal_tokens():
     logits = ops.zeros((503, 11))
     result = sample(
-        lambda tokens, state: (logits, state), (), max_lengths=[3] * 503, buffer_length=3, seed=5, top_k=4, **IDS
+        lambda tokens, state: (logits, state),
+        (),
+        space([3] * 503, 3),
+        seed=5,
+        top_k=4,
     )
     assert set(np.unique(result.tokens)) == {0, END, 3, 4, 5}  # The four lowest ids; pad ids behind an end token.
 
@@ -73,13 +75,11 @@ def test_the_score_is_the_models_own_log_probability():
     result = sample(
         model.next_logits,
         model.state(range(7)),
-        max_lengths=[4, 3, 2, 1, 4, 4, 4],
-        buffer_length=4,
+        space([4, 3, 2, 1, 4, 4, 4], 4),
         seed=3,
         temperature=1.7,
         top_k=3,
         top_p=0.9,
-        **IDS,
     )
     for sentence in range(7):
         tokens = np.array(result.tokens)[sentence, 0, : int(result.lengths[sentence, 0])]
@@ -88,8 +88,7 @@ def test_the_score_is_the_models_own_log_probability():
 
 def letters(seed, rows=5, length=13):
     logits = ops.where(ops.arange(29) == END, -100.0, ops.zeros((rows, 29)))
-    bounds = {"max_lengths": [length] * rows, "buffer_length": length, **IDS}
-    return sample(lambda tokens, state: (logits, state), (), seed=seed, **bounds).tokens
+    return sample(lambda tokens, state: (logits, state), (), space([length] * rows, length), seed=seed).tokens
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():
@@ -116,10 +115,9 @@ def test_a_compiled_search_takes_the_seed_as_an_input(compiled):
 
 
 def test_a_very_low_temperature_is_greedy():
-    model, bounds = HistoryModel(seed=31, sentences=5, vocab_size=6, max_length=4), {"max_lengths": [4] * 5}
-    bounds |= {"buffer_length": 4, **IDS}
-    cold = sample(model.next_logits, model.state(range(5)), seed=1, temperature=1e-4, **bounds)
-    greedy = greedy_search(model.next_logits, model.state(range(5)), **bounds)
+    model = HistoryModel(seed=31, sentences=5, vocab_size=6, max_length=4)
+    cold = sample(model.next_logits, model.state(range(5)), space([4] * 5, 4), seed=1, temperature=1e-4)
+    greedy = greedy_search(model.next_logits, model.state(range(5)), space([4] * 5, 4))
     np.testing.assert_array_equal(cold.tokens, greedy.tokens)
 
 
