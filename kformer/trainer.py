@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import pathlib
-import platform
 from collections.abc import Sequence
 
 import keras
@@ -12,6 +11,7 @@ import rich.console
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset
+from kformer.hardware import has_gpu, resolve_precision
 from kformer.models import build_transformer
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
@@ -93,26 +93,17 @@ def train(
     return fit(train_pairs, valid_pairs, samples)
 
 
+@dataclasses.dataclass
 class _Fit:
     """`model.fit` with its callbacks."""
 
-    def __init__(
-        self,
-        model: keras.Model,
-        transformer: TransformerConfig,
-        training: TrainingConfig,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        run: RunFolder,
-        state: TrainingState,
-        console: rich.console.Console,
-    ) -> None:
-        self.model = model
-        self.transformer = transformer
-        self.training = training
-        self.tokenizers = tokenizers
-        self.run = run
-        self.state = state
-        self.console = console
+    model: keras.Model
+    transformer: TransformerConfig
+    training: TrainingConfig
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    run: RunFolder
+    state: TrainingState
+    console: rich.console.Console
 
     def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs, samples: Sequence[str]) -> TrainingReport:
         training = self.training
@@ -179,26 +170,6 @@ class _Fit:
 
     def _report(self, reason: str) -> TrainingReport:
         return TrainingReport(self.run, self.state.step, self.state.best_loss, reason)
-
-
-def resolve_precision(precision: str) -> str:
-    """ "auto" made concrete: mixed_bfloat16 on a GPU, or on a CPU with bfloat16 instructions; else float32."""
-    if precision != "auto":
-        return precision
-    return "mixed_bfloat16" if _has_gpu() or _cpu_multiplies_bfloat16() else "float32"
-
-
-def _has_gpu() -> bool:
-    return any("gpu" in device.lower() or "cuda" in device.lower() for device in keras.distribution.list_devices())
-
-
-def _cpu_multiplies_bfloat16() -> bool:
-    """Linux says so in /proc/cpuinfo; elsewhere float32 is the safe answer."""
-    flags = pathlib.Path("/proc/cpuinfo")
-    if platform.system() != "Linux" or not flags.is_file():
-        return False
-    words = set(flags.read_text(encoding="utf-8", errors="replace").split())
-    return bool(words & {"avx512_bf16", "amx_bf16"})
 
 
 def _check_corpus(corpus: Corpus) -> None:
@@ -306,7 +277,7 @@ def _compile(model: keras.Model, transformer: TransformerConfig, training: Train
             metrics.TokenCount(pad_id),
         ],
         # On a CPU, TensorFlow's own kernels (oneDNN) train more than twice as fast as XLA's.
-        jit_compile="auto" if _has_gpu() or keras.backend.backend() != "tensorflow" else False,
+        jit_compile="auto" if has_gpu() or keras.backend.backend() != "tensorflow" else False,
     )
 
 

@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "serving": set(),  # a client runs where no model's code is installed
     "startup": set(),
+    "hardware": set(),
     "run": {"config"},
     "tokenizers": {"config"},
     "training": {"config"},
@@ -32,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["export"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
-MAY_IMPORT["trainer"] = {"data", "training", "samples"} | MAY_IMPORT["samples"]
+MAY_IMPORT["trainer"] = {"data", "hardware", "training", "samples"} | MAY_IMPORT["samples"]
 MAY_IMPORT["inference"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["filter"] = {"inference"}
 MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}

@@ -12,8 +12,9 @@ import toy
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import corpus_from_pairs
+from kformer.hardware import resolve_precision
 from kformer.run import RunFolder
-from kformer.trainer import resolve_precision, train
+from kformer.trainer import train
 from kformer.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
