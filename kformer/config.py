@@ -17,14 +17,7 @@ import yaml
 # Table 3 of the paper for base and big; tiny and small are sized for a laptop.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 128, "d_ff": 512, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
-    "small": {
-        "d_model": 256,
-        "d_ff": 1024,
-        "num_heads": 4,
-        "num_encoder_layers": 3,
-        "num_decoder_layers": 3,
-        "dropout_rate": 0.2,
-    },
+    "small": {"d_model": 256, "d_ff": 1024, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
     "base": {"d_model": 512, "d_ff": 2048, "num_heads": 8, "num_encoder_layers": 6, "num_decoder_layers": 6},
     "big": {
         "d_model": 1024,

@@ -45,8 +45,7 @@ class DemoSettings:
 DEMOS = {
     "bible-en-es": DemoSettings(
         task="English to Spanish, on verses of the Bible",
-        # A few passes over the corpus do not overfit, so less dropout; and a warm-up that ends early.
-        transformer=TransformerConfig.from_preset("small", dropout_rate=0.1),
+        transformer=TransformerConfig.from_preset("small"),
         training=TrainingConfig.from_preset(
             "small", max_minutes=10.0, warmup_steps=500, learning_rate_scale=1.0, validation_steps=150
         ),

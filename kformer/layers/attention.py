@@ -10,6 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from kformer.layers.initializers import small_normal
+
 Tensor = Any
 
 # Where `keras.ops.dot_product_attention` is one fused (or flash) kernel and not the same chain of
@@ -112,7 +114,13 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def _projection(self, name: str) -> keras.layers.Dense:
-        return keras.layers.Dense(self.d_model, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
+        return keras.layers.Dense(
+            self.d_model,
+            use_bias=self.use_bias,
+            kernel_initializer=small_normal(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     def build(self, query_shape: tuple, key_shape: tuple | None = None, value_shape: tuple | None = None) -> None:
         key_shape = key_shape or query_shape

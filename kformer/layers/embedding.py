@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from kformer.layers.initializers import small_normal
+
 Tensor = Any
 
 
@@ -15,8 +17,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Embeddings times sqrt(d_model); called in reverse, the projection to the vocabulary.
 
     With `tie_weights` both use one matrix. Used for source, target and softmax alike it is the three-way
-    tie of section 3.4. The matrix starts normal with a deviation of d_model^-0.5, so that the scaled
-    embeddings and the first logits have a deviation near 1.
+    tie of section 3.4.
 
     Args:
         input_dim: V.
@@ -25,7 +26,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """
 
     def __init__(self, input_dim: int, output_dim: int, tie_weights: bool = True, **kwargs: Any) -> None:
-        kwargs.setdefault("embeddings_initializer", keras.initializers.RandomNormal(stddev=output_dim**-0.5))
+        kwargs.setdefault("embeddings_initializer", small_normal())
         super().__init__(input_dim, output_dim, tie_weights=tie_weights, **kwargs)
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:

@@ -4,6 +4,8 @@ from typing import Any
 
 import keras
 
+from kformer.layers.initializers import small_normal
+
 Tensor = Any
 
 
@@ -20,8 +22,13 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         self.d_model = d_model
         self.d_ff = d_ff
-        self.inner = keras.layers.Dense(d_ff, activation="relu", dtype=self.dtype_policy, name="inner")
-        self.outer = keras.layers.Dense(d_model, dtype=self.dtype_policy, name="outer")
+        self.inner = self._dense(d_ff, "relu", "inner")
+        self.outer = self._dense(d_model, None, "outer")
+
+    def _dense(self, units: int, activation: str | None, name: str) -> keras.layers.Dense:
+        return keras.layers.Dense(
+            units, activation=activation, kernel_initializer=small_normal(), dtype=self.dtype_policy, name=name
+        )
 
     def build(self, inputs_shape: tuple) -> None:
         self.inner.build(inputs_shape)

@@ -9,6 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from kformer.layers.initializers import small_normal
+
 Tensor = Any
 
 
@@ -82,7 +84,7 @@ class LearnedPositionalEncoding(keras.layers.Layer):
     def build(self, inputs_shape: tuple) -> None:
         self.embeddings = self.add_weight(
             shape=(self.max_length, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            initializer=small_normal(),
             name="embeddings",
         )
 

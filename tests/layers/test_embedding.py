@@ -49,12 +49,12 @@ def test_tied_is_one_matrix_and_untied_two(ids):
     np.testing.assert_allclose(untied(vectors, reverse=True), expected, atol=1e-5)
 
 
-def test_embedded_tokens_and_first_logits_start_with_a_deviation_near_one():
+def test_the_matrix_starts_with_a_deviation_of_002_and_embeddings_are_scaled():
     layer = TokenEmbedding(1009, 128)
     embedded = ops.convert_to_numpy(layer(np.arange(1009, dtype="int32")[None]))
-    assert embedded.std() == pytest.approx(1.0, abs=0.02)
+    assert embedded.std() == pytest.approx(0.02 * 128**0.5, rel=0.02)
     vectors = np.random.default_rng(1).normal(size=(1, 31, 128)).astype("float32")
-    assert ops.convert_to_numpy(layer(vectors, reverse=True)).std() == pytest.approx(1.0, abs=0.05)
+    assert ops.convert_to_numpy(layer(vectors, reverse=True)).std() == pytest.approx(0.02 * 128**0.5, rel=0.05)
 
 
 def test_another_initializer_is_kept():
