@@ -1,0 +1,21 @@
+"""What the README shows is what works."""
+
+import pathlib
+import re
+
+import pytest
+
+README = pathlib.Path(__file__).parents[1] / "README.md"
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow_only
+def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first, second = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert "steps_per_epoch=300, epochs=2" in first
+    quick = first.replace("steps_per_epoch=300, epochs=2", "steps_per_epoch=2, epochs=1")
+    exec(compile(quick, str(README), "exec"), {})
+    assert (tmp_path / "exported" / "translator" / "1" / "saved_model.pb").is_file()
+    exec(compile(second, str(README), "exec"), {})
+    assert "'translation': <tf.Tensor: shape=(1,), dtype=string" in capsys.readouterr().out
