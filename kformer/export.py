@@ -26,9 +26,8 @@ def export_saved_model(
     Serving may batch requests. The folder appears whole or not at all: it is written under a name
     that TensorFlow Serving does not look at, checked, and renamed.
 
-    The weights are constants of the graph. TensorFlow multiplies by constants faster than by variables
-    (oneDNN packs them once), and no loader has to find and restore variables: Keras's, saved as such,
-    reach a Python loader but not TensorFlow's C API.
+    The weights are constants of the graph, so that no loader has to find and restore variables: Keras's, saved
+    as such, reach a Python loader but not TensorFlow's C API.
 
     Args:
         translator: What to export.
