@@ -285,12 +285,13 @@ class DecodingConfig(_Config):
     beam_size: int = 4  # 1 is greedy search
     length_penalty: float = 0.6  # alpha of Wu et al. (2016), equation 14
     max_extra_length: int = 50  # a translation has at most source length + 50 tokens
+    max_length: int | None = None  # and at most this many, if given
     min_length: int = 0  # tokens before a translation may end
     max_source_length: int = 256  # tokens of a longer source from here on are left untranslated
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_positive("beam_size", "max_extra_length", "max_source_length")
+        self._check_positive("beam_size", "max_extra_length", "max_length", "max_source_length")
         for name in ("length_penalty", "min_length"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0. Received: {name}={getattr(self, name)}.")

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
-from kformer.models import build_transformer, start_decoding
+from kformer.models import build_transformer, reorder_rows, start_decoding
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers
 
@@ -138,6 +138,7 @@ class Translator(tf.Module):
                 beam_size=beam_size,
                 length_penalty=self.decoding.length_penalty,
                 n_best=n_best,
+                reorder=reorder_rows,
             )
         return self._decode(result, limits)
 
@@ -162,9 +163,14 @@ class Translator(tf.Module):
         ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
         source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
         limits = lengths + self.decoding.max_extra_length
-        if self.config.positional_encoding == "learned":
-            limits = tf.minimum(limits, self.config.max_length)
+        for most in self._most_tokens():
+            limits = tf.minimum(limits, most)
         return source, tf.where(lengths > 0, limits, 0)  # nothing to say where nothing was said
+
+    def _most_tokens(self) -> list[int]:
+        """Bounds of a translation's length that hold for every source."""
+        bounds = [self.decoding.max_length] if self.decoding.max_length is not None else []
+        return bounds + ([self.config.max_length] if self.config.positional_encoding == "learned" else [])
 
     def _decode(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text (B, N) string and scores (B, N) float32 of the tokens found."""

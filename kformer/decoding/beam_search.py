@@ -3,6 +3,7 @@
 Letters: B sentences, K beams (beam_size), n hypotheses returned (n_best), T buffer length, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -26,7 +27,7 @@ class BeamState(NamedTuple):
     finished_scores: Any  # (B, n) float32, normalised, falling; -inf: no hypothesis
     finished_lengths: Any  # (B, n) int32, the end token included
     done: Any  # (B,) bool; the sentence's result is final
-    model_state: Any  # nested tensors, owned by next_logits; leading dimension B * K or rank 0
+    model_state: Any  # nested tensors, owned by next_logits
 
 
 class _Candidates(NamedTuple):
@@ -43,6 +44,12 @@ class _Search(NamedTuple):
     beam_size: int
     length_penalty: float
     n_best: int
+    reorder: Callable[[Any, Any], Any]
+
+
+def take_rows(state: Any, rows: Any) -> Any:
+    """The state in which row i goes on from what was row `rows[i]`: a gather of every leaf of rank >= 1."""
+    return keras.tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0) if len(leaf.shape) else leaf, state)
 
 
 def beam_search(
@@ -53,6 +60,7 @@ def beam_search(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     n_best: int = 1,
+    reorder: Callable[[Any, Any], Any] = take_rows,
 ) -> SearchResult:
     """The `n_best` finished hypotheses with the highest normalised score that a beam of `beam_size` meets.
 
@@ -74,25 +82,26 @@ def beam_search(
 
     Args:
         next_logits: `(tokens (N,) int32, state) -> (logits (N, V) any float, state)`.
-        state: nested structure of tensors; leaves of rank >= 1 have leading dimension N, and follow their
-            hypotheses when beams are reordered. Leaves of rank 0 are shared.
+        state: nested structure of tensors.
         space: what may be produced; one limit a sentence.
         beam_size: int >= 1; may be larger than V.
         length_penalty: float >= 0, alpha; 0 compares plain log probabilities, larger values favour longer ones.
         n_best: int from 1 to beam_size.
+        reorder: `(state, rows (N,) int32) -> state`, how the state follows its hypotheses. By default leaves of
+            rank >= 1, whose leading dimension must be N, are gathered, and leaves of rank 0 are shared.
 
     Returns:
         A `SearchResult` with n = n_best.
 
     Raises:
-        ValueError: An argument is out of range, a leaf of the state does not have N rows, or the logits do not hold the
-            special ids.
+        ValueError: An argument is out of range, a leaf of the state does not have N rows (with the default `reorder`),
+            or the logits do not hold the special ids.
     """
     _check_beam(beam_size, length_penalty, n_best)
     if beam_size == 1:
         result = greedy_search(next_logits, state, space)
         return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
-    search = _Search(space, beam_size, length_penalty, n_best)
+    search = _Search(space, beam_size, length_penalty, n_best, reorder)
 
     def going(*values: Any) -> Any:
         return ops.logical_not(ops.all(BeamState(*values).done))
@@ -113,7 +122,6 @@ def _first_state(search: _Search, state: Any) -> BeamState:
     space = search.space
     sentences = ops.shape(space.limits)[0]
     live, best = (sentences, search.beam_size), (sentences, search.n_best)
-    rows = space.limits.shape[0]
     # All beams start alike: only the first one counts, or the same hypothesis would fill the beam.
     only_first = ops.where(ops.arange(search.beam_size) == 0, 0.0, DEAD)  # (K,)
     return BeamState(
@@ -125,15 +133,20 @@ def _first_state(search: _Search, state: Any) -> BeamState:
         finished_scores=ops.full(best, DEAD, dtype="float32"),
         finished_lengths=ops.zeros(best, dtype="int32"),
         done=ops.less_equal(space.limits, 0),
-        model_state=state_tensors(state, None if rows is None else rows * search.beam_size),
+        model_state=state_tensors(state, _known_rows(search)),
     )
+
+
+def _known_rows(search: _Search) -> int | None:
+    """B * K, where it is known when the graph is made and the state is to have as many rows."""
+    sentences = search.space.limits.shape[0]
+    return None if sentences is None or search.reorder is not take_rows else sentences * search.beam_size
 
 
 def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> BeamState:
     space = search.space
     logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), now.model_state)
-    log_probs = space.log_probabilities(logits, now.step)  # (B * K, V)
-    candidates = _best_candidates(search, now, log_probs)
+    candidates = _best_candidates(search, now, logits)
     ends = ops.equal(candidates.next_tokens, space.end_id)  # (B, 2K)
 
     # The K best that go on. Dead beams sort behind, where they do no harm.
@@ -153,20 +166,21 @@ def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> Bea
         finished_scores=finished_scores,
         finished_lengths=finished_lengths,
         done=no_better_to_come | ops.greater_equal(now.step + 1, space.limits),
-        model_state=_reorder(model_state, parents, search.beam_size),
+        model_state=search.reorder(model_state, ops.reshape(_flat_rows(parents, search.beam_size), (-1,))),
     )
     return _freeze_done(now, new)
 
 
-def _best_candidates(search: _Search, now: BeamState, log_probs: Any) -> _Candidates:
-    vocab_size = log_probs.shape[-1]
+def _best_candidates(search: _Search, now: BeamState, logits: Any) -> _Candidates:
     beams = search.beam_size
-    totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs  # (B * K, V)
-    totals = ops.reshape(totals, (-1, beams * vocab_size))  # (B, K * V)
-    best, indices = ops.top_k(totals, 2 * beams)  # (B, 2K); equal values: lower index first
+    # No more than 2K of the best can come from one beam.
+    each = min(2 * beams, logits.shape[-1])
+    log_probs, ids = search.space.best_tokens(logits, now.step, each)  # (B * K, each)
+    totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
+    best, indices = ops.top_k(ops.reshape(totals, (-1, beams * each)), 2 * beams)  # (B, 2K); equal values: lower index
     indices = ops.cast(indices, "int32")
-    parents = ops.floor_divide(indices, vocab_size)
-    next_tokens = indices - parents * vocab_size
+    parents = ops.floor_divide(indices, each)
+    next_tokens = ops.take_along_axis(ops.reshape(ids, (-1, beams * each)), indices, axis=1)
     tokens = write_column(_take_hypotheses(now.live_tokens, parents), next_tokens, now.step)  # (B, 2K, T)
     return _Candidates(best, parents, next_tokens, tokens)
 
@@ -221,12 +235,6 @@ def _take_hypotheses(tokens: Any, indices: Any) -> Any:
     sentences, per_sentence, length = ops.shape(tokens)
     flat = ops.reshape(tokens, (sentences * per_sentence, length))  # (B * M, T)
     return ops.take(flat, _flat_rows(indices, per_sentence), axis=0)  # One gather of whole rows.
-
-
-def _reorder(model_state: Any, parents: Any, beam_size: int) -> Any:
-    """The state of each new live hypothesis is that of the one it extends."""
-    rows = ops.reshape(_flat_rows(parents, beam_size), (-1,))  # (B * K,)
-    return keras.tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0) if len(leaf.shape) else leaf, model_state)
 
 
 def _flat_rows(indices: Any, per_sentence: int) -> Any:

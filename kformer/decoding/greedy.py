@@ -25,4 +25,9 @@ def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> Se
     Raises:
         ValueError: The logits do not hold the special ids.
     """
-    return decode_rows(next_logits, state, space, lambda log_probs, step: ops.argmax(log_probs, axis=-1))
+
+    def choose(logits: Any, step: Any) -> tuple[Any, Any]:
+        log_probs, ids = space.best_tokens(logits, step, 1)  # (B, 1)
+        return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
+
+    return decode_rows(next_logits, state, space, choose)

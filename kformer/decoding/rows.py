@@ -22,7 +22,7 @@ class RowState(NamedTuple):
 
 
 def decode_rows(
-    next_logits: NextLogits, state: Any, space: SearchSpace, choose: Callable[[Any, Any], Any]
+    next_logits: NextLogits, state: Any, space: SearchSpace, choose: Callable[[Any, Any], tuple[Any, Any]]
 ) -> SearchResult:
     """Lets `choose` pick every token until all rows are finished.
 
@@ -30,7 +30,7 @@ def decode_rows(
         next_logits: `(tokens (B,) int32, state) -> (logits (B, V), state)`.
         state: the model's state before the first token.
         space: the bounds of the search.
-        choose: `(log_probs (B, V) float32, step () int32) -> tokens (B,) int32`.
+        choose: `(logits (B, V), step () int32) -> (tokens (B,) int32, their log probabilities (B,) float32)`.
 
     Returns:
         A `SearchResult` with n = 1.
@@ -52,9 +52,7 @@ def decode_rows(
     def step(*values: Any) -> RowState:
         now = RowState(*values)
         logits, model_state = next_logits(now.last_tokens, now.model_state)
-        log_probs = space.log_probabilities(logits, now.step)  # (B, V)
-        chosen = ops.cast(choose(log_probs, now.step), "int32")  # (B,)
-        gain = ops.squeeze(ops.take_along_axis(log_probs, ops.expand_dims(chosen, -1), axis=-1), -1)  # (B,)
+        chosen, gain = choose(logits, now.step)  # (B,) both
         tokens = ops.where(now.finished, space.pad_id, chosen)
         lengths = ops.where(now.finished, now.lengths, now.step + 1)
         return RowState(

@@ -56,12 +56,15 @@ def sample(
     _check_sampling(temperature, top_k, top_p)
     key = _seed_key(seed)
 
-    def choose(log_probs: Any, step: Any) -> Any:
+    def choose(logits: Any, step: Any) -> tuple[Any, Any]:
+        log_probs = space.log_probabilities(logits, step)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, temperature, top_k, top_p)
         step_key = key + ops.stack([ops.zeros_like(step), step])  # One key a step.
         # uint32 is JAX's key dtype; TensorFlow takes it, too.
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(ops.cast(step_key, "uint32")))
-        return ops.squeeze(ops.take_along_axis(ids, drawn, axis=-1), -1)  # (B,)
+        chosen = ops.take_along_axis(ids, drawn, axis=-1)  # (B, 1)
+        gain = ops.take_along_axis(log_probs, chosen, axis=-1)
+        return ops.squeeze(chosen, -1), ops.squeeze(gain, -1)
 
     return decode_rows(next_logits, state, space, choose)
 

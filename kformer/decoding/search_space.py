@@ -65,6 +65,33 @@ class SearchSpace:
         limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
         object.__setattr__(self, "limits", limits)
 
+    def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
+        """The `count` most probable next tokens of each row, best first; the lower id where two are equal.
+
+        What `top_k(log_probabilities(...))` gives, without writing down the log probabilities of the whole vocabulary:
+        a few tokens more than asked for are picked, as many as may be forbidden, and only these are looked at.
+
+        Args:
+            logits: (N, V), any float dtype.
+            length: () int32, number of tokens written so far.
+            count: at most V.
+
+        Returns:
+            (N, count) float32 log probabilities, -inf for forbidden tokens, and (N, count) int32 ids.
+
+        Raises:
+            ValueError: see `log_probabilities`.
+        """
+        self._check_logits(logits)
+        logits = ops.cast(logits, "float32")
+        spare = len((self.pad_id, self.start_id, self.end_id))
+        best, ids = ops.top_k(logits, min(count + spare, logits.shape[-1]))  # (N, count + spare)
+        ids = ops.cast(ids, "int32")
+        highest = best[:, :1]
+        log_probs = best - highest - ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
+        log_probs, kept = ops.top_k(ops.where(self._forbidden(ids, length), float("-inf"), log_probs), count)
+        return log_probs, ops.take_along_axis(ids, kept, axis=-1)
+
     def log_probabilities(self, logits: Any, length: Any) -> Any:
         """Log probabilities of the next token, -inf for those that may not come next.
 
@@ -85,9 +112,12 @@ class SearchSpace:
         self._check_logits(logits)
         log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
         ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
+        return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
+
+    def _forbidden(self, ids: Any, length: Any) -> Any:
+        """Which of `ids` may not come next."""
         too_short = ops.less(length, self.min_length)
-        forbidden = (ids == self.pad_id) | (ids == self.start_id) | ((ids == self.end_id) & too_short)
-        return ops.where(forbidden, float("-inf"), log_probs)
+        return ops.equal(ids, self.pad_id) | ops.equal(ids, self.start_id) | (ops.equal(ids, self.end_id) & too_short)
 
     def _check_logits(self, logits: Any) -> None:
         if len(logits.shape) != 2 or logits.shape[-1] is None:

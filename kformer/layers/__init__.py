@@ -5,7 +5,7 @@ from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward
-from kformer.layers.masks import causal_mask, padding_mask, step_mask
+from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding
 from kformer.layers.residual import ResidualConnection
 
@@ -20,8 +20,8 @@ __all__ = [
     "PositionalEncoding",
     "ResidualConnection",
     "TokenEmbedding",
+    "ancestry_mask",
     "causal_mask",
     "padding_mask",
     "scaled_dot_product_attention",
-    "step_mask",
 ]

@@ -1,7 +1,8 @@
 """Scaled dot-product attention and multi-head attention (section 3.2).
 
 Shape letters: B batch, T queries, S keys, H heads, K size of a head (the paper's d_k = d_v), D model size
-(`d_model` = H x K).
+(`d_model` = H x K). In step-by-step decoding: R rows a sentence (1, or the beams of a search), N = B x R rows,
+T the positions that a cache has room for.
 """
 
 from typing import Any, NamedTuple
@@ -179,28 +180,58 @@ class MultiHeadAttention(keras.layers.Layer):
             heads = scaled_dot_product_attention(query, keys_values.key, keys_values.value, attention_mask)
         return self.output_projection(self._merge_heads(heads))
 
-    def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor) -> KeysValues:
-        """An empty cache for `step`: zeros of shape (B, H, max_length, K), in the compute dtype."""
-        shape = (batch_size, self.num_heads, max_length, self.head_dim)
+    def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor, rows: int = 1) -> KeysValues:
+        """An empty cache for `write_cache`: zeros of shape (B, H, T x R, K), in the compute dtype.
+
+        Position t of row r of a sentence lies at t x R + r: all rows of a sentence share one list of keys, and each
+        attends to its own by a mask. So a search that reorders its rows has nothing to copy but that mask.
+        """
+        shape = (batch_size, self.num_heads, max_length * rows, self.head_dim)
         return KeysValues(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype))
 
-    def step(
-        self, query: Tensor, cache: KeysValues, position: int | Tensor, attention_mask: Tensor
-    ) -> tuple[Tensor, KeysValues]:
-        """Causal self-attention for one position: what `call` gives there, without the other positions.
+    def cache_indices(self, batch_size: int | Tensor, position: int | Tensor, rows: int = 1) -> Tensor:
+        """Where `write_cache` puts one position: (B x H x R, 3) int32. The same for all layers, so made once a step."""
+        number = ops.arange(batch_size * self.num_heads * rows, dtype="int32")  # one a row of K numbers
+        sentence_and_head = [number // (self.num_heads * rows), number // rows % self.num_heads]
+        return ops.stack([*sentence_and_head, number % rows + position * rows], axis=1)
+
+    def write_cache(self, inputs: Tensor, cache: KeysValues, indices: Tensor, rows: int = 1) -> KeysValues:
+        """The cache with the keys and values of one position.
+
+        A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
 
         Args:
-            query: (B, 1, D) floats, the input at `position`.
-            cache: Keys and values of the positions before, from `init_cache` or the step before.
-            position: Index of this step, an integer or an integer scalar tensor.
-            attention_mask: `step_mask(position, max_length)`.
+            inputs: (N, D) floats, the rows of a sentence one below the other.
+            cache: From `init_cache`, or from the position before.
+            indices: From `cache_indices`.
+            rows: R.
+        """
+
+        def write(old: Tensor, projected: Tensor) -> Tensor:
+            update = ops.reshape(self._split_rows(projected, rows), (-1, self.head_dim))  # (B x H x R, K)
+            return ops.scatter_update(old, indices, update)
+
+        return KeysValues(
+            write(cache.key, self.key_projection(inputs)), write(cache.value, self.value_projection(inputs))
+        )
+
+    def step(self, query: Tensor, keys_values: KeysValues, attention_mask: Tensor | None, rows: int = 1) -> Tensor:
+        """Attends from one position of every row: what `call` gives there, without the other positions.
+
+        Args:
+            query: (N, D) floats, the rows of a sentence one below the other.
+            keys_values: (B, H, S, K) each, from `keys_values` or `write_cache`; one set serves all rows of a sentence.
+            attention_mask: Booleans that broadcast to (B, H, R, S), True where a row may attend.
+            rows: R.
 
         Returns:
-            The output (B, 1, D) and the cache with this position written.
+            (N, D) floats.
         """
-        new = self.keys_values(query)  # (B, H, 1, K)
-        cache = KeysValues(_write(cache.key, new.key, position), _write(cache.value, new.value, position))
-        return self.attend(query, cache, attention_mask), cache
+        query = self._split_rows(self.query_projection(query), rows)  # (B, H, R, K)
+        heads = scaled_dot_product_attention(query, keys_values.key, keys_values.value, attention_mask)
+        if rows > 1:
+            heads = ops.swapaxes(heads, 1, 2)  # (B, R, H, K)
+        return self.output_projection(ops.reshape(heads, (-1, self.d_model)))  # (N, D)
 
     def attention_scores(
         self, query: Tensor, key: Tensor | None = None, attention_mask: Tensor | None = None
@@ -217,6 +248,11 @@ class MultiHeadAttention(keras.layers.Layer):
         batch_size, length = ops.shape(tensor)[:2]
         heads = ops.reshape(tensor, (batch_size, length, self.num_heads, self.head_dim))  # (B, T, H, K)
         return ops.swapaxes(heads, 1, 2)  # (B, H, T, K)
+
+    def _split_rows(self, tensor: Tensor, rows: int) -> Tensor:
+        if rows == 1:  # The same numbers in the same order: nothing to transpose.
+            return ops.reshape(tensor, (-1, self.num_heads, 1, self.head_dim))  # (B, H, 1, K)
+        return ops.swapaxes(ops.reshape(tensor, (-1, rows, self.num_heads, self.head_dim)), 1, 2)  # (B, H, R, K)
 
     def _merge_heads(self, heads: Tensor) -> Tensor:
         heads = ops.swapaxes(heads, 1, 2)  # (B, T, H, K)
@@ -236,14 +272,3 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
             "use_bias": self.use_bias,
         }
-
-
-def _write(cache: Tensor, update: Tensor, position: int | Tensor) -> Tensor:
-    """Writes (B, H, 1, K) into (B, H, T, K) at `position` of the third axis.
-
-    A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
-    """
-    batch_size, num_heads, _, head_dim = ops.shape(cache)
-    row = ops.arange(batch_size * num_heads)  # one index a head of a sentence
-    indices = ops.stack([row // num_heads, row % num_heads, ops.full_like(row, position)], axis=1)  # (B x H, 3)
-    return ops.scatter_update(cache, indices, ops.reshape(update, (batch_size * num_heads, head_dim)))

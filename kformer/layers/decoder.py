@@ -15,7 +15,7 @@ from keras import ops
 from kformer.layers.attention import KeysValues, MultiHeadAttention
 from kformer.layers.base import SizedLayer, Stack
 from kformer.layers.feed_forward import FeedForward
-from kformer.layers.masks import causal_mask, step_mask
+from kformer.layers.masks import causal_mask
 from kformer.layers.residual import ResidualConnection
 
 Tensor = Any
@@ -79,35 +79,34 @@ class DecoderLayer(SizedLayer):
         self,
         inputs: Tensor,
         cache: KeysValues,
-        position: int | Tensor,
+        indices: Tensor,
         memory: KeysValues,
         self_mask: Tensor,
         cross_mask: Tensor | None,
+        rows: int = 1,
     ) -> tuple[Tensor, KeysValues]:
         """Decodes one position: what `call` gives there.
 
         Args:
-            inputs: (N, 1, D) floats; row b x R + r belongs to sentence b.
+            inputs: (N, D) floats; row b x R + r belongs to sentence b.
             cache: Of the self-attention, from `MultiHeadAttention.init_cache` or the step before.
-            position: Index of this step.
+            indices: Where the cache is written, from `MultiHeadAttention.cache_indices`.
             memory: Keys and values of the encoder output, once a sentence: (B, H, S, K) each.
-            self_mask: `step_mask(position, T)`.
+            self_mask: From `ancestry_mask`.
             cross_mask: As in `call`.
+            rows: R.
 
         Returns:
-            The output (N, 1, D) and the new cache.
+            The output (N, D) and the new cache.
         """
         new_cache = []
 
         def self_attend(x: Tensor) -> Tensor:
-            output, written = self.self_attention.step(x, cache, position, self_mask)
-            new_cache.append(written)
-            return output
+            new_cache.append(self.self_attention.write_cache(x, cache, indices, rows))
+            return self.self_attention.step(x, new_cache[0], self_mask, rows)
 
         def cross_attend(x: Tensor) -> Tensor:
-            # The rows of a sentence stand side by side as its queries, so no beam copies the memory.
-            by_sentence = ops.reshape(x, (ops.shape(memory.key)[0], -1, self.d_model))  # (B, R, D)
-            return ops.reshape(self.cross_attention.attend(by_sentence, memory, cross_mask), ops.shape(x))
+            return self.cross_attention.step(x, memory, cross_mask, rows)
 
         output = self._sublayers(inputs, self_attend, cross_attend, training=False)
         return output, new_cache[0]
@@ -154,9 +153,9 @@ class Decoder(Stack):
         """Keys and values of every layer's cross-attention: (B, S, D) to a pair of (B, H, S, K) a layer."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
-    def init_cache(self, num_rows: int | Tensor, max_length: int | Tensor) -> list[KeysValues]:
-        """Empty caches of N rows for `step`, a pair of (N, H, max_length, K) a layer."""
-        return [layer.self_attention.init_cache(num_rows, max_length) for layer in self.layers]
+    def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor, rows: int = 1) -> list[KeysValues]:
+        """Empty caches for `step`, a pair of (B, H, T x R, K) a layer."""
+        return [layer.self_attention.init_cache(batch_size, max_length, rows) for layer in self.layers]
 
     def step(
         self,
@@ -164,14 +163,16 @@ class Decoder(Stack):
         cache: list[KeysValues],
         position: int | Tensor,
         memory: list[KeysValues],
+        self_mask: Tensor,
         cross_mask: Tensor | None,
+        rows: int = 1,
     ) -> tuple[Tensor, list[KeysValues]]:
-        """Decodes one position through all layers; arguments as in `DecoderLayer.step`, a list entry a layer."""
-        self_mask = step_mask(position, ops.shape(cache[0].key)[2])
+        """Decodes position number `position`; the other arguments as in `DecoderLayer.step`, an entry a layer."""
+        indices = self.layers[0].self_attention.cache_indices(ops.shape(cache[0].key)[0], position, rows)
         outputs = inputs
         new_cache = []
         for layer, layer_cache, layer_memory in zip(self.layers, cache, memory, strict=True):
-            outputs, written = layer.step(outputs, layer_cache, position, layer_memory, self_mask, cross_mask)
+            outputs, written = layer.step(outputs, layer_cache, indices, layer_memory, self_mask, cross_mask, rows)
             new_cache.append(written)
         return self.finish(outputs), new_cache
 

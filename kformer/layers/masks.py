@@ -37,14 +37,17 @@ def causal_mask(length: int | Tensor) -> Tensor:
     return ops.expand_dims(ops.expand_dims(positions, 1) >= ops.expand_dims(positions, 0), (0, 1))
 
 
-def step_mask(position: int | Tensor, length: int | Tensor) -> Tensor:
-    """Row `position` of the look-ahead mask, for one query against a cache of `length` keys.
+def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
+    """What each row of a search sees in a cache that all rows of its sentence share.
 
     Args:
-        position: Index of the query, an integer or an integer scalar tensor.
-        length: T, the size of the cache.
+        ancestors: (B x R, T) integers: which row of the sentence wrote position t of this row's history; -1 where
+            nothing is written yet.
+        rows: R.
 
     Returns:
-        Booleans of shape (1, 1, 1, T).
+        Booleans of shape (B, 1, R, T x R), for a cache with position t of row r at t x R + r.
     """
-    return ops.expand_dims(ops.arange(length) <= position, (0, 1, 2))
+    length = ops.shape(ancestors)[1]
+    own = ops.expand_dims(ancestors, -1) == ops.arange(rows, dtype=ancestors.dtype)  # (B x R, T, R)
+    return ops.reshape(own, (-1, 1, rows, length * rows))

@@ -57,8 +57,11 @@ class PositionalEncoding(keras.layers.Layer):
         Returns:
             (B, T, D) in the dtype of `inputs`.
         """
-        positions = ops.arange(ops.shape(inputs)[1]) + offset
-        return inputs + ops.cast(sinusoids(positions, self.d_model), inputs.dtype)
+        return inputs + ops.cast(self.encodings(ops.shape(inputs)[1], offset), inputs.dtype)
+
+    def encodings(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        """What is added: (length, D) float32 for the positions offset, offset + 1, ..."""
+        return sinusoids(ops.arange(length) + offset, self.d_model)
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)
@@ -95,14 +98,17 @@ class LearnedPositionalEncoding(keras.layers.Layer):
             ValueError: A length that is known when the graph is made exceeds `max_length`. Where the
                 length is known only later, positions past the last share its vector.
         """
-        length = ops.shape(inputs)[1]
+        return inputs + ops.cast(self.encodings(ops.shape(inputs)[1], offset), inputs.dtype)
+
+    def encodings(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        """What is added: (length, D) floats for the positions offset, offset + 1, ...; errors as in `call`."""
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"Learned positions end at max_length={self.max_length}. Received: {length} positions. "
                 "Build the layer with a larger max_length, or use PositionalEncoding, which has no limit."
             )
         positions = ops.minimum(ops.arange(length) + offset, self.max_length - 1)
-        return inputs + ops.cast(ops.take(self.embeddings, positions, axis=0), inputs.dtype)
+        return ops.take(self.embeddings, positions, axis=0)
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)

@@ -1,7 +1,7 @@
 """A Transformer as a `next_logits` closure, for the searches of `kformer.decoding`.
 
 Shape letters: B sentences, R rows a sentence (the beams of a search), N = B x R, S source length,
-V vocabulary.
+T target length, D model size, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers import padding_mask
+from kformer.layers import ancestry_mask, padding_mask
 from kformer.models import transformer
 
 Tensor = Any
@@ -23,41 +23,58 @@ def start_decoding(
     max_length: int | Tensor,
     pad_id: int = 0,
     rows_per_source: int = 1,
-) -> tuple[NextLogits, Any]:
+) -> tuple[NextLogits, dict[str, Any]]:
     """Encodes the source once and gives what a search needs to go on from there.
 
     Args:
         model: From `build_transformer`, or one with the same layer names.
         source: (B, S) int32 ids.
-        max_length: Number of steps the caches have room for.
+        max_length: T, number of steps the caches have room for.
         pad_id: Marks padding in `source`.
         rows_per_source: R, hypotheses a sentence; row b x R + r belongs to sentence b.
 
     Returns:
         `next_logits(tokens, state) -> (logits, state)` and the first state. `tokens` are the (N,) int32
-        ids of one position, start ids first; `logits` are (N, V) float32 for the position after. In
-        `state` every leaf of rank above 0 has N rows that a search may reorder within a sentence.
+        ids of one position, start ids first; `logits` are (N, V) float32 for the position after. A search that
+        reorders the rows of a sentence does so in the state by `reorder_rows`.
     """
     layers = {layer.name: layer for layer in model.layers}
     shared = layers.get(transformer.SHARED_EMBEDDING)
     source_embedding = shared or layers[transformer.SOURCE_EMBEDDING]
     target_embedding = shared or layers[transformer.TARGET_EMBEDDING]
-    target_positions = layers[transformer.TARGET_POSITIONS]
     decoder = layers[transformer.DECODER]
 
     source_mask = padding_mask(source, pad_id)  # (B, 1, 1, S)
     embedded = layers[transformer.SOURCE_POSITIONS](source_embedding(source))
     memory = decoder.project_memory(layers[transformer.ENCODER](embedded, attention_mask=source_mask, training=False))
-    num_rows = ops.shape(source)[0] * rows_per_source
+    encodings = layers[transformer.TARGET_POSITIONS].encodings(max_length)  # (T, D)
+    batch_size = ops.shape(source)[0]
+    own_row = ops.arange(batch_size * rows_per_source, dtype="int32") % rows_per_source  # (N,)
 
     def next_logits(tokens: Tensor, state: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
         position = state["position"]
-        embedded = target_positions(target_embedding(ops.expand_dims(tokens, 1)), offset=position)  # (N, 1, D)
-        output, cache = decoder.step(embedded, state["cache"], position, memory, source_mask)
-        logits = ops.cast(target_embedding(output, reverse=True), "float32")  # (N, 1, V)
-        return ops.squeeze(logits, 1), {"cache": cache, "position": position + 1}
+        here = ops.equal(ops.arange(ops.shape(state["ancestors"])[1], dtype="int32"), position)  # (T,)
+        ancestors = ops.where(here, ops.expand_dims(own_row, -1), state["ancestors"])  # (N, T)
+        self_mask = ancestry_mask(ancestors, rows_per_source)  # (B, 1, R, T x R)
+        embedded = target_embedding(tokens)  # (N, D)
+        embedded = embedded + ops.cast(ops.take(encodings, position, axis=0), embedded.dtype)
+        output, cache = decoder.step(
+            embedded, state["cache"], position, memory, self_mask, source_mask, rows_per_source
+        )
+        logits = ops.cast(target_embedding(output, reverse=True), "float32")  # (N, V)
+        return logits, {"cache": cache, "ancestors": ancestors, "position": position + 1}
 
     return next_logits, {
-        "cache": decoder.init_cache(num_rows, max_length),
+        "cache": decoder.init_cache(batch_size, max_length, rows_per_source),
+        "ancestors": ops.full((batch_size * rows_per_source, max_length), -1, dtype="int32"),
         "position": ops.convert_to_tensor(0, "int32"),
     }
+
+
+def reorder_rows(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+    """The state in which row i goes on from what was row `rows[i]`, of the same sentence; `rows` is (N,) int32.
+
+    The caches stay where they are. Only the record of which row wrote which position of a row's history moves:
+    a copy of the caches would cost more memory traffic than all the rest of a beam search's step.
+    """
+    return {**state, "ancestors": ops.take(state["ancestors"], rows, axis=0)}

@@ -11,7 +11,7 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_attention
 
-from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention, step_mask
+from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -180,14 +180,25 @@ class TestMultiHeadAttention:
         expected = layer(inputs, attention_mask=causal_mask(T))
         cache = layer.init_cache(B, T)
         for position in range(T):
-            output, cache = layer.step(inputs[:, position : position + 1], cache, position, step_mask(position, T))
-            np.testing.assert_allclose(output[:, 0], expected[:, position], atol=1e-5)
+            cache = layer.write_cache(inputs[:, position], cache, layer.cache_indices(B, position))
+            output = layer.step(inputs[:, position], cache, causal_mask(T)[:, :, position : position + 1])
+            np.testing.assert_allclose(output, expected[:, position], atol=1e-5)
         np.testing.assert_allclose(cache.key, layer.keys_values(inputs).key, atol=1e-5)
         np.testing.assert_allclose(cache.value, layer.keys_values(inputs).value, atol=1e-5)
 
-    def test_a_step_leaves_the_cache_that_it_was_given_alone(self, layer):
+    def test_rows_of_a_sentence_share_a_cache_position_by_position(self, layer):
+        rows = 3
+        inputs = normal(B * rows, T, D)
+        cache = layer.init_cache(B, T, rows)
+        for position in range(T):
+            indices = layer.cache_indices(B, position, rows)
+            cache = layer.write_cache(inputs[:, position], cache, indices, rows)
+        keys = to_numpy(cache.key).reshape(B, H, T, rows, -1).transpose(0, 3, 1, 2, 4)  # (B, R, H, T, K)
+        np.testing.assert_allclose(keys.reshape(B * rows, H, T, -1), layer.keys_values(inputs).key, atol=1e-5)
+
+    def test_a_write_leaves_the_cache_that_it_was_given_alone(self, layer):
         cache = layer.init_cache(B, T)
-        _, written = layer.step(normal(B, 1, D), cache, 2, step_mask(2, T))
+        written = layer.write_cache(normal(B, D), cache, layer.cache_indices(B, 2))
         assert not to_numpy(cache.key).any()
         filled = to_numpy(written.key).any(axis=(0, 1, 3))
         np.testing.assert_array_equal(filled, [False, False, True, False, False])

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 from small_models import SOURCE, START, B, T, V, every_form, logits_of, small_transformer
 
-from kformer.models import start_decoding
+from kformer.models import reorder_rows, start_decoding
 
 
 def histories(rows_per_source: int) -> np.ndarray:
@@ -52,13 +52,6 @@ def test_a_longer_cache_than_needed_changes_nothing():
     np.testing.assert_allclose(logits, all_at_once(model, tokens), atol=2e-5)
 
 
-def test_every_leaf_has_a_row_a_hypothesis_or_is_shared():
-    _, state = start_decoding(small_transformer(), SOURCE, max_length=T, rows_per_source=3)
-    leaves = keras.tree.flatten(state)
-    assert {leaf.shape[0] for leaf in leaves if len(leaf.shape)} == {B * 3}
-    assert [len(leaf.shape) for leaf in leaves].count(0) == 1  # the position
-
-
 def test_rows_of_a_sentence_can_be_reordered_between_steps():
     model = small_transformer()
     tokens = histories(3)
@@ -67,12 +60,24 @@ def test_rows_of_a_sentence_can_be_reordered_between_steps():
     _, state = stepwise(next_logits, state, tokens[:, :half])
     # In the first sentence the best beam wins all three rows; in the second two change places.
     order = np.array([1, 1, 1, 4, 3, 5], "int32")
-    state = keras.tree.map_structure(lambda leaf: ops.take(leaf, order, axis=0) if leaf.ndim else leaf, state)
+    state = reorder_rows(state, order)
     reordered = np.concatenate([tokens[order, :half], tokens[:, half:]], axis=1)
     logits, _ = stepwise(next_logits, state, reordered[:, half:])
     np.testing.assert_allclose(logits, all_at_once(model, reordered)[:, half:], atol=2e-5)
     not_reordered = all_at_once(model, tokens)[:, half:]
     assert np.abs(logits - not_reordered)[[0, 2, 3, 4]].max(axis=(1, 2)).min() > 1e-2
+
+
+def test_a_second_reordering_follows_the_first():
+    model = small_transformer()
+    tokens = histories(3)
+    next_logits, state = start_decoding(model, SOURCE, max_length=T, rows_per_source=3)
+    for position, order in enumerate(([2, 0, 0, 3, 5, 4], [1, 1, 0, 4, 4, 5])):
+        _, state = stepwise(next_logits, state, tokens[:, position : position + 1])
+        state = reorder_rows(state, np.array(order, "int32"))
+        tokens = np.concatenate([tokens[order, : position + 1], tokens[:, position + 1 :]], axis=1)
+    logits, _ = stepwise(next_logits, state, tokens[:, 2:])
+    np.testing.assert_allclose(logits, all_at_once(model, tokens)[:, 2:], atol=2e-5)
 
 
 def test_a_state_can_be_used_again():
