@@ -1,12 +1,13 @@
 """The translator as a SavedModel for TensorFlow Serving, or for anything else that loads SavedModels."""
 
+import math
 import pathlib
 import tempfile
 
-import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from kformer.freezing import FrozenScope, with_precision
 from kformer.translator import TEXT, Translator
 
 # A graph is a protocol buffer, which ends at 2 GiB.
@@ -18,7 +19,11 @@ _PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def export_saved_model(
-    translator: Translator, directory: str | pathlib.Path, version: int | None = None
+    translator: Translator,
+    directory: str | pathlib.Path,
+    version: int | None = None,
+    precision: str = "float32",
+    variant: str = "portable",
 ) -> pathlib.Path:
     """Writes `directory/<version>/`, a SavedModel with the signature `serving_default`.
 
@@ -49,11 +54,17 @@ def export_saved_model(
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=directory) as beside:
         fresh = pathlib.Path(beside, "saved_model")
-        served = _Frozen(translator)
+        served = _Frozen(_prepared(translator, precision))
         tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
         check_operations(fresh)
         fresh.rename(target)
     return target
+
+
+def _prepared(translator: Translator, precision: str) -> Translator:
+    model = with_precision(translator.model, translator.config, precision)
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return Translator(model, translator.config, *tokenizers, translator.decoding)
 
 
 class _Frozen(tf.Module):
@@ -61,8 +72,7 @@ class _Frozen(tf.Module):
 
     def __init__(self, translator: Translator) -> None:
         super().__init__(name="kformer")
-        weights = [(variable, keras.ops.convert_to_numpy(variable)) for variable in translator.model.variables]
-        size = sum(array.nbytes for _, array in weights)
+        size = sum(math.prod(variable.shape) * 4 for variable in translator.model.variables)
         if size > MAX_WEIGHT_BYTES:
             raise ValueError(
                 f"A SavedModel of constants holds at most {MAX_WEIGHT_BYTES:,} bytes of weights. Received: {size:,}. "
@@ -70,11 +80,11 @@ class _Frozen(tf.Module):
             )
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
+        frozen = FrozenScope(translator.model.variables)
 
         @tf.function(input_signature=[TEXT])
         def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            constants = [(variable, tf.constant(array)) for variable, array in weights]
-            with keras.StatelessScope(state_mapping=constants):
+            with frozen:
                 return translator.search(text)
 
         self.translate = translate

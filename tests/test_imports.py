@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "serving": set(),  # a client runs where no model's code is installed
     "startup": set(),
+    "progress": set(),
     "hardware": set(),
     "run": {"config"},
     "tokenizers": {"config"},
@@ -30,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "layers"},
     "translator": {"config", "run", "models", "tokenizers", "decoding"},
 }
-MAY_IMPORT["export"] = {"translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["freezing"] = {"config", "models"}
+MAY_IMPORT["export"] = {"translator", "freezing"} | MAY_IMPORT["translator"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["trainer"] = {"data", "hardware", "training", "samples"} | MAY_IMPORT["samples"]
