@@ -3,10 +3,12 @@
 TensorFlow is imported inside the commands, so that `--help` answers at once.
 """
 
+import contextlib
 import json
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -87,19 +89,35 @@ def translate(
     if input is not None and not input.is_file():
         raise FileNotFoundError(f"There is no file {input}. Name a text file, or leave out --input to read a pipe.")
     quiet_tensorflow()
-    from kformer.filter import LINES_AT_ONCE, translate_lines
+    from kformer.filter import FILE_LINES_AT_ONCE, LINES_AT_ONCE, count_lines, translate_lines
     from kformer.inference import load_model
+    from kformer.progress import progress_bar
 
     function = load_model(model, _decoding(beam_size), n_best)
-    source = sys.stdin.buffer if input is None else input.open("rb")
-    lines_at_once = 1 if source.isatty() else LINES_AT_ONCE
+    if input is None:
+        lines_at_once = 1 if sys.stdin.isatty() else LINES_AT_ONCE
+        with _written(output) as target:
+            translate_lines(function, sys.stdin.buffer, target, n_best, lines_at_once)
+        return
+    with input.open("rb") as lines:
+        total = count_lines(lines)
+    with input.open("rb") as source, _written(output) as target, progress_bar("translating", total) as advance:
+        translate_lines(function, source, target, n_best, FILE_LINES_AT_ONCE, advance)
+
+
+@contextlib.contextmanager
+def _written(output: File | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears under its name when it is whole."""
     if output is None:
-        translate_lines(function, source, sys.stdout.buffer, n_best, lines_at_once)
+        yield sys.stdout.buffer
         return
     partial = output.with_name(output.name + ".partial")
-    with partial.open("wb") as target:
-        translate_lines(function, source, target, n_best, lines_at_once)
-    partial.replace(output)
+    try:
+        with partial.open("wb") as target:
+            yield target
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @app.command()
@@ -117,6 +135,7 @@ def evaluate(
     quiet_tensorflow()
     from kformer.data import load_corpus, read_tsv
     from kformer.inference import load_model
+    from kformer.progress import progress_bar
     from kformer.run import RunFolder
     from kformer.scoring import score
 
@@ -128,7 +147,9 @@ def evaluate(
     else:
         run = RunFolder(model)
         pairs, symbols = read_tsv(test), run.exists() and run.corpus()["symbols"]
-    print(json.dumps(score(load_model(model, _decoding(beam_size)), pairs, symbols, limit), ensure_ascii=False))
+    with progress_bar("translating", min(len(pairs), limit or len(pairs))) as advance:
+        scores = score(load_model(model, _decoding(beam_size)), pairs, symbols, limit, advance)
+    print(json.dumps(scores, ensure_ascii=False))
 
 
 @app.command()

@@ -8,12 +8,12 @@ import sys
 import time
 
 import rich.console
-import rich.progress
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, load_corpus, references
 from kformer.export import export_saved_model
 from kformer.inference import load_model
+from kformer.progress import progress_bar
 from kformer.run import RunFolder
 from kformer.scoring import score
 from kformer.trainer import TrainingReport, train
@@ -111,9 +111,8 @@ def _evaluate(run: RunFolder, corpus: Corpus, console: rich.console.Console) -> 
     total = len(references(corpus.test)) if corpus.symbols else len(corpus.test)
     console.print(f"\n[bold]2. Evaluating[/] on {total:,} test items that nobody trained on")
     translate = load_model(run.path, DecodingConfig())
-    with rich.progress.Progress(console=console, transient=True) as progress:
-        task = progress.add_task("translating", total=total)
-        scores = score(translate, corpus.test, corpus.symbols, on_batch=lambda done: progress.advance(task, done))
+    with progress_bar("translating", total, console) as advance:
+        scores = score(translate, corpus.test, corpus.symbols, on_batch=advance)
     console.print(json.dumps(scores, ensure_ascii=False), markup=False)
     return scores
 

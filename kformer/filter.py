@@ -6,7 +6,8 @@ from typing import BinaryIO
 
 from kformer.inference import Hypothesis, TranslateBatch, translate_all
 
-LINES_AT_ONCE = 1024  # sorted by length among themselves
+LINES_AT_ONCE = 1024  # of a pipe: sorted by length among themselves
+FILE_LINES_AT_ONCE = 65536  # of a file, which nobody waits for line by line
 
 
 def translate_lines(
@@ -36,6 +37,11 @@ def translate_lines(
             target.write(_format(number, hypotheses, n_best).encode("utf-8"))
             number += 1
         target.flush()
+
+
+def count_lines(source: Iterable[bytes]) -> int:
+    """As many as `translate_lines` reads."""
+    return sum(1 for _ in source)
 
 
 def _chunks(source: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

@@ -1,5 +1,7 @@
 """Many texts through one model, whether it is a run folder or an exported SavedModel."""
 
+import concurrent.futures
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -55,6 +57,8 @@ def translate_all(
 ) -> list[list[Hypothesis]]:
     """Translates any number of texts, those of about the same length together; the order is kept.
 
+    As many batches are under way at once as there are cores: the small operations of one batch do not fill them.
+
     Args:
         translate: From `load_model`.
         texts: UTF-8.
@@ -62,12 +66,18 @@ def translate_all(
         on_batch: Called after each batch with the number of texts in it.
     """
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     results: list[list[Hypothesis]] = [[] for _ in texts]
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        for index, hypotheses in zip(batch, translate([texts[index] for index in batch]), strict=True):
-            results[index] = hypotheses
-        on_batch(len(batch))
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
+    try:
+        for batch, found in zip(
+            batches, pool.map(lambda batch: translate([texts[index] for index in batch]), batches), strict=True
+        ):
+            for index, hypotheses in zip(batch, found, strict=True):
+                results[index] = hypotheses
+            on_batch(len(batch))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no more than the batches under way
     return results
 
 
