@@ -157,6 +157,14 @@ def export(
     run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
     directory: Annotated[File, typer.Argument(metavar="DIR", help="The model's base folder; gets a new version.")],
     beam_size: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy search.")] = 4,
+    precision: Annotated[
+        str,
+        typer.Option(help="float32 runs well everywhere; bfloat16 is for CPUs with AVX512-BF16 or AMX."),
+    ] = "float32",
+    variant: Annotated[
+        str,
+        typer.Option(help="portable runs everywhere; xla is compiled where it runs, which a server must allow."),
+    ] = "portable",
 ) -> None:
     """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out."""
     from kformer.startup import quiet_tensorflow
@@ -166,7 +174,8 @@ def export(
     from kformer.export import export_saved_model
     from kformer.translator import Translator
 
-    print(export_saved_model(Translator.from_run(run, DecodingConfig(beam_size=beam_size)), directory))
+    translator = Translator.from_run(run, DecodingConfig(beam_size=beam_size))
+    print(export_saved_model(translator, directory, precision=precision, variant=variant))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What the machine can do, as far as training asks."""
+"""What the machine can do."""
 
 import pathlib
 import platform
@@ -10,7 +10,7 @@ def resolve_precision(precision: str) -> str:
     """ "auto" made concrete: mixed_bfloat16 on a GPU, or on a CPU with bfloat16 instructions; else float32."""
     if precision != "auto":
         return precision
-    return "mixed_bfloat16" if has_gpu() or _cpu_multiplies_bfloat16() else "float32"
+    return "mixed_bfloat16" if has_gpu() or cpu_multiplies_bfloat16() else "float32"
 
 
 def has_gpu() -> bool:
@@ -18,8 +18,8 @@ def has_gpu() -> bool:
     return any("gpu" in device.lower() or "cuda" in device.lower() for device in keras.distribution.list_devices())
 
 
-def _cpu_multiplies_bfloat16() -> bool:
-    """Linux says so in /proc/cpuinfo; elsewhere float32 is the safe answer."""
+def cpu_multiplies_bfloat16() -> bool:
+    """Whether the CPU has bfloat16 products: Linux says so in /proc/cpuinfo; elsewhere "no" is the safe answer."""
     flags = pathlib.Path("/proc/cpuinfo")
     if platform.system() != "Linux" or not flags.is_file():
         return False

@@ -3,12 +3,15 @@
 import concurrent.futures
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from kformer.config import DecodingConfig
+from kformer.export import description
+from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.run import RunFolder
 
 BATCH_SIZE = 32
@@ -117,6 +120,12 @@ def _from_run(path: pathlib.Path, decoding: DecodingConfig, n_best: int) -> Tran
 def _from_saved_model(path: pathlib.Path) -> TranslateBatch:
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
+    if description(path).get("precision") == "bfloat16" and not cpu_multiplies_bfloat16():
+        warnings.warn(
+            f"{path} computes in bfloat16, which this CPU only emulates: it will be slow. "
+            "Export with --precision float32 for this machine.",
+            stacklevel=2,
+        )
     loaded = tf.saved_model.load(str(path))
     signature = loaded.signatures["serving_default"]
 

@@ -87,12 +87,13 @@ class Translator(tf.Module):
     @tf.function(input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """All `decoding.beam_size` hypotheses of each text, best first: `translation` and `score`, both (B, N)."""
-        return self._search(text, n_best=self.decoding.beam_size)
+        source, limits = self.encode(text)
+        return self._decode(self.find(source, limits, self.decoding.beam_size), limits)
 
     def search(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """What `translate` computes, for a graph of the caller's own: an export traces it over constant weights."""
-        found = self._search(text, n_best=1)
-        return {"translation": found["translation"][:, 0], "score": found["score"][:, 0]}
+        source, limits = self.encode(text)
+        return self.decode_best(self.find(source, limits), limits)
 
     def sample(
         self,
@@ -111,12 +112,12 @@ class Translator(tf.Module):
             top_k: Only the k most probable tokens are drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability are drawn.
         """
-        source, limits = self._encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
-        next_logits, state = self._start(source, limits, 1)
+        source, limits = self.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
+        next_logits, state = self._start(source, 1)
         result = sample(
             next_logits,
             state,
-            self._space(limits),
+            self._space(source, limits),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -124,53 +125,66 @@ class Translator(tf.Module):
         )
         return [text.decode("utf-8") for text in self._decode(result, limits)["translation"].numpy()[:, 0]]
 
-    def _search(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
-        source, limits = self._encode(text)
+    def find(self, source: tf.Tensor, limits: tf.Tensor, n_best: int = 1) -> SearchResult:
+        """The search between `encode` and `decode_best`: numbers alone, no strings.
+
+        Args:
+            source: (B, S) int32 ids.
+            limits: (B,) int32, most tokens of each translation.
+            n_best: Hypotheses a sentence.
+        """
         beam_size = self.decoding.beam_size
-        next_logits, state = self._start(source, limits, beam_size)
+        next_logits, state = self._start(source, beam_size)
         if beam_size == 1:
-            result = greedy_search(next_logits, state, self._space(limits))
-        else:
-            result = beam_search(
-                next_logits,
-                state,
-                self._space(limits),
-                beam_size=beam_size,
-                length_penalty=self.decoding.length_penalty,
-                n_best=n_best,
-                reorder=reorder_rows,
-            )
-        return self._decode(result, limits)
+            return greedy_search(next_logits, state, self._space(source, limits))
+        return beam_search(
+            next_logits,
+            state,
+            self._space(source, limits),
+            beam_size=beam_size,
+            length_penalty=self.decoding.length_penalty,
+            n_best=n_best,
+            reorder=reorder_rows,
+        )
 
-    def _start(self, source: tf.Tensor, limits: tf.Tensor, rows_per_source: int) -> tuple[Any, Any]:
-        return start_decoding(self.model, source, _buffer_length(limits), self.config.pad_id, rows_per_source)
+    def _start(self, source: tf.Tensor, rows_per_source: int) -> tuple[Any, Any]:
+        return start_decoding(self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source)
 
-    def _space(self, limits: tf.Tensor) -> SearchSpace:
+    def _space(self, source: tf.Tensor, limits: tf.Tensor) -> SearchSpace:
         config = self.config
         return SearchSpace(
             start_id=config.start_id,
             end_id=config.end_id,
             pad_id=config.pad_id,
             max_lengths=limits,
-            buffer_length=_buffer_length(limits),
+            buffer_length=self._buffer_length(source),
             min_length=self.decoding.min_length,
         )
 
-    def _encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _buffer_length(self, source: tf.Tensor) -> tf.Tensor:
+        """Room for the longest translation. It follows from the shape alone, as XLA needs it."""
+        return self._bounded(tf.shape(source)[1] - 1 + self.decoding.max_extra_length)
+
+    def _bounded(self, lengths: tf.Tensor) -> tf.Tensor:
+        """Lengths under the bounds that hold for every source."""
+        bounds = [self.decoding.max_length] if self.decoding.max_length is not None else []
+        if self.config.positional_encoding == "learned":
+            bounds.append(self.config.max_length)
+        return tf.minimum(lengths, min(bounds)) if bounds else lengths
+
+    def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Source ids (B, S) int32 with end ids, and the most tokens of each translation (B,) int32."""
         ids = self.source_tokenizer.tokenize(text)[:, : self.decoding.max_source_length - 1]
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
         source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
-        limits = lengths + self.decoding.max_extra_length
-        for most in self._most_tokens():
-            limits = tf.minimum(limits, most)
+        limits = self._bounded(lengths + self.decoding.max_extra_length)
         return source, tf.where(lengths > 0, limits, 0)  # nothing to say where nothing was said
 
-    def _most_tokens(self) -> list[int]:
-        """Bounds of a translation's length that hold for every source."""
-        bounds = [self.decoding.max_length] if self.decoding.max_length is not None else []
-        return bounds + ([self.config.max_length] if self.config.positional_encoding == "learned" else [])
+    def decode_best(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text (B,) string and score (B,) float32 of the best hypothesis of each sentence."""
+        found = self._decode(result, limits)
+        return {"translation": found["translation"][:, 0], "score": found["score"][:, 0]}
 
     def _decode(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text (B, N) string and scores (B, N) float32 of the tokens found."""
@@ -182,10 +196,6 @@ class Translator(tf.Module):
             "translation": tf.where(said, translation, ""),
             "score": tf.where(said, result.scores, 0.0),
         }
-
-
-def _buffer_length(limits: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
 
 def _check(

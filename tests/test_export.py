@@ -7,11 +7,13 @@ import subprocess
 import sys
 
 import hostile
+import keras
 import pytest
 import tensorflow as tf
 
 from kformer.config import DecodingConfig
-from kformer.export import check_operations, export_saved_model, operations
+from kformer.export import check_operations, description, export_saved_model, operations
+from kformer.freezing import served_function
 from kformer.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -101,6 +103,49 @@ def test_greedy_search_exports_too(numbers_run, tmp_path):
     assert found["translation"].numpy()[0] == b"uno seis"
     # Saving must not take the tokenizer from the translator that goes on living.
     assert translator("six one") == "uno seis"
+
+
+@pytest.mark.parametrize(("precision", "variant"), [("bfloat16", "portable"), ("float32", "xla")])
+def test_every_variant_translates_as_the_translator_does(numbers_translator, tmp_path, precision, variant):
+    path = export_saved_model(numbers_translator, tmp_path, precision=precision, variant=variant)
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    for texts in (["six one"], ["one two three", "four", "", "two two"], []):
+        found = signature(text=tf.constant(texts, tf.string, shape=[len(texts)]))
+        assert [text.decode() for text in found["translation"].numpy()] == numbers_translator(texts)
+    assert description(path)["precision"] == precision
+    assert description(path)["variant"] == variant
+
+
+def test_a_portable_export_in_bfloat16_is_half_the_size(numbers_translator, exported, tmp_path):
+    smaller = export_saved_model(numbers_translator, tmp_path, precision="bfloat16")
+    sizes = [(folder / "saved_model.pb").stat().st_size for folder in (smaller, exported)]
+    weights = sum(weight.shape.num_elements() for weight in map(tf.convert_to_tensor, numbers_translator.model.weights))
+    assert sizes[1] - sizes[0] == pytest.approx(2 * weights, rel=0.2)
+
+
+def test_the_description_says_how_far_the_export_is_from_the_translator(exported):
+    found = description(exported)
+    assert (found["precision"], found["variant"], found["beam_size"]) == ("float32", "portable", 4)
+    assert found["identical_translations"] == 1.0
+    assert found["score_difference"] < 1e-3
+
+
+def test_an_export_that_computes_something_else_is_refused(numbers_translator, tmp_path, monkeypatch):
+    def disturbed(translator, precision, variant):
+        other = keras.models.clone_model(translator.model)
+        other.set_weights([weight * 0.5 for weight in translator.model.get_weights()])
+        tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+        return served_function(Translator(other, translator.config, *tokenizers), precision, variant)
+
+    monkeypatch.setattr("kformer.export.served_function", disturbed)
+    with pytest.raises(ValueError, match="does not compute what the translator does.*Export in float32"):
+        export_saved_model(numbers_translator, tmp_path / "model")
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_unknown_variants_are_refused(numbers_translator, tmp_path):
+    with pytest.raises(ValueError, match="variant must be one of portable, xla. Received: 'gpu'"):
+        export_saved_model(numbers_translator, tmp_path, variant="gpu")
 
 
 def test_versions_count_up_and_are_never_overwritten(numbers_translator, tmp_path):

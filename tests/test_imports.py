@@ -31,12 +31,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "layers"},
     "translator": {"config", "run", "models", "tokenizers", "decoding"},
 }
-MAY_IMPORT["freezing"] = {"config", "models"}
+MAY_IMPORT["freezing"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["export"] = {"translator", "freezing"} | MAY_IMPORT["translator"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["trainer"] = {"data", "hardware", "training", "samples"} | MAY_IMPORT["samples"]
-MAY_IMPORT["inference"] = {"translator"} | MAY_IMPORT["translator"]
+MAY_IMPORT["inference"] = {"export", "hardware"} | MAY_IMPORT["export"]
 MAY_IMPORT["filter"] = {"inference"}
 MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}
 ANYTHING = {"__init__", "__main__", "_version", "cli", "demo"}  # top files that see all rows
