@@ -23,7 +23,7 @@ MAX_WEIGHT_BYTES = 2**31 - 2**26
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 
 # How far scores may be apart, as a share of their mean.
-SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
+SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
 
 # Operations that a stock TensorFlow Serving refuses: Python callbacks cannot leave this process, and the
 # XLA bridge is not part of core TensorFlow.

@@ -9,11 +9,12 @@ import tensorflow as tf
 from kformer.config import TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.models import build_transformer
+from kformer.quantization import quantize_products
 from kformer.translator import TEXT, Translator
 
 # Under these policies the matrix products run in the precision; the sums of residual connections, layer norms,
 # softmax and logits stay float32.
-PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
 LENGTH_STEP = 16  # tokens
 
 
@@ -65,6 +66,9 @@ def with_precision(model: keras.Model, config: TransformerConfig, precision: str
         return model
     twin = build_transformer(config, dtype=PRECISIONS[precision])
     twin.set_weights(model.get_weights())
+    if precision == "int8":
+        quantize_products(twin)
+        return twin
     for layer in twin._flatten_layers():
         if isinstance(layer, keras.layers.LayerNormalization):
             layer.dtype_policy = "float32"  # its output is the residual stream
@@ -84,6 +88,8 @@ def served_function(translator: Translator, precision: str, variant: str) -> tf.
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    if (precision, variant) == ("int8", "xla"):
+        raise ValueError("XLA does not compile the int8 products. Choose the variant portable, or another precision.")
     model = with_precision(translator.model, translator.config, precision)
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     return VARIANTS[variant](Translator(model, translator.config, *tokenizers, translator.decoding))

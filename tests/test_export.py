@@ -105,7 +105,7 @@ def test_greedy_search_exports_too(numbers_run, tmp_path):
     assert translator("six one") == "uno seis"
 
 
-@pytest.mark.parametrize(("precision", "variant"), [("bfloat16", "portable"), ("float32", "xla")])
+@pytest.mark.parametrize(("precision", "variant"), [("bfloat16", "portable"), ("int8", "portable"), ("float32", "xla")])
 def test_every_variant_translates_as_the_translator_does(numbers_translator, tmp_path, precision, variant):
     path = export_saved_model(numbers_translator, tmp_path, precision=precision, variant=variant)
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]

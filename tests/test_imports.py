@@ -31,8 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "layers"},
     "translator": {"config", "run", "models", "tokenizers", "decoding"},
 }
-MAY_IMPORT["freezing"] = {"translator"} | MAY_IMPORT["translator"]
-MAY_IMPORT["export"] = {"translator", "freezing"} | MAY_IMPORT["translator"]
+MAY_IMPORT["quantization"] = {"layers"}
+MAY_IMPORT["freezing"] = {"translator", "quantization"} | MAY_IMPORT["translator"]
+MAY_IMPORT["export"] = {"freezing"} | MAY_IMPORT["freezing"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["trainer"] = {"data", "hardware", "training", "samples"} | MAY_IMPORT["samples"]

@@ -39,5 +39,12 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         Returns:
             (B, T, D) floats; with `reverse`, (B, T, V) logits.
         """
-        outputs = super().call(inputs, reverse=reverse)
-        return outputs if reverse else outputs * self.output_dim**0.5
+        return self.project(inputs) if reverse else self.embed(inputs) * self.output_dim**0.5
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
+        return super().call(inputs)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """(B, T, D) floats to (B, T, V) logits."""
+        return super().call(inputs, reverse=True)
