@@ -1,78 +1,15 @@
-"""The function that an export holds: weights as constants, in the arithmetic that a server is to use."""
+"""The function that an export holds: a translator's, over constant weights, in the arithmetic of a server's choice."""
 
-from collections.abc import Iterable
-from typing import Any
-
-import keras
 import tensorflow as tf
 
-from kformer.config import TransformerConfig
+from kformer.constants import Constants, FrozenScope
 from kformer.decoding import SearchResult
 from kformer.models import build_transformer
-from kformer.quantization import quantize_products
+from kformer.products import MATRICES, freeze_products
 from kformer.translator import TEXT, Translator
 
-# Under these policies the matrix products run in the precision; the sums of residual connections, layer norms,
-# softmax and logits stay float32.
-PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "int8": "float32"}
+VARIANTS = ("portable", "xla")
 LENGTH_STEP = 16  # tokens
-
-
-class FrozenScope(keras.StatelessScope):
-    """A scope in which a variable is a constant of the graph that reads it, already in the dtype of the computation.
-
-    Each graph gets its own: the body of a loop is a graph for itself, and only constants that stand in it are known
-    to be constant there. oneDNN then packs a matrix once and for all; what comes into a loop from outside, as a
-    variable's value does, is packed again at every step.
-
-    Args:
-        variables: What is frozen, at its present values.
-        inside: Whether constants stand in the graphs that read them, or all in the outermost one. XLA wants them
-            outside what it compiles, or every compiled shape would hold a copy.
-    """
-
-    def __init__(self, variables: Iterable[keras.Variable], inside: bool = True) -> None:
-        super().__init__()
-        self._inside = inside
-        self._arrays = {id(variable): keras.ops.convert_to_numpy(variable) for variable in variables}
-        self._constants: dict[tuple[int, int, str], tf.Tensor] = {}
-        self._graphs: list[tf.Graph] = []  # keeps them alive, for their identities are keys
-
-    def get_current_value(self, variable: keras.Variable) -> Any:
-        array = self._arrays.get(id(variable))
-        if array is None:
-            return super().get_current_value(variable)
-        graph = tf.compat.v1.get_default_graph()
-        while not self._inside and isinstance(graph.outer_graph, type(graph)):
-            graph = graph.outer_graph
-        dtype = variable.dtype  # what Keras would cast it to here
-        key = (id(graph), id(variable), dtype)
-        if key not in self._constants:
-            self._graphs.append(graph)
-            with graph.as_default():
-                self._constants[key] = tf.constant(array.astype(tf.as_dtype(dtype).as_numpy_dtype))
-        return self._constants[key]
-
-
-def with_precision(model: keras.Model, config: TransformerConfig, precision: str) -> keras.Model:
-    """The model itself for float32, or one with the same weights whose matrix products run in `precision`.
-
-    Raises:
-        ValueError: There is no such precision.
-    """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}.")
-    if precision == "float32":
-        return model
-    twin = build_transformer(config, dtype=PRECISIONS[precision])
-    twin.set_weights(model.get_weights())
-    if precision == "int8":
-        quantize_products(twin)
-        return twin
-    for layer in twin._flatten_layers():
-        if isinstance(layer, keras.layers.LayerNormalization):
-            layer.dtype_policy = "float32"  # its output is the residual stream
-    return twin
 
 
 def served_function(translator: Translator, precision: str, variant: str) -> tf.types.experimental.PolymorphicFunction:
@@ -80,45 +17,55 @@ def served_function(translator: Translator, precision: str, variant: str) -> tf.
 
     Args:
         translator: What it computes.
-        precision: One of `PRECISIONS`.
-        variant: One of `VARIANTS`.
+        precision: Of the products with weights: "float32", "bfloat16" or "int8".
+        variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
 
     Raises:
-        ValueError: There is no such precision or variant.
+        ValueError: There is no such precision or variant, or not together.
     """
+    if precision not in MATRICES:
+        raise ValueError(f"precision must be one of {', '.join(MATRICES)}. Received: {precision!r}.")
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
-    if (precision, variant) == ("int8", "xla"):
-        raise ValueError("XLA does not compile the int8 products. Choose the variant portable, or another precision.")
-    model = with_precision(translator.model, translator.config, precision)
+    if variant == "portable":
+        return _portable(translator, precision)
+    if precision != "float32":
+        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
+    return _compiled(translator)
+
+
+def _portable(translator: Translator, precision: str) -> tf.types.experimental.PolymorphicFunction:
+    twin = build_transformer(translator.config, dtype="float32")
+    twin.set_weights(translator.model.get_weights())
+    constants = Constants()
+    frozen = FrozenScope(twin.variables, constants)
+    freeze_products(twin, precision, constants)
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    return VARIANTS[variant](Translator(model, translator.config, *tokenizers, translator.decoding))
-
-
-def portable_function(translator: Translator) -> tf.types.experimental.PolymorphicFunction:
-    """`translate` over constant weights, of core operations."""
-    frozen = FrozenScope(translator.model.variables)
+    served = Translator(twin, translator.config, *tokenizers, translator.decoding)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
         with frozen:
-            return translator.search(text)
+            return served.search(text)
 
     return translate
 
 
-def xla_function(translator: Translator) -> tf.types.experimental.PolymorphicFunction:
-    """`translate` with the search compiled by XLA, once for every shape it meets.
+def _compiled(translator: Translator) -> tf.types.experimental.PolymorphicFunction:
+    """The search is compiled once for every shape it meets.
 
     To keep the shapes few, the number of sentences is filled up to a power of two and their length to a multiple
-    of 16.
+    of 16. The weights stand outside of what is compiled, or every shape would hold a copy of them.
     """
-    frozen = FrozenScope(translator.model.variables, inside=False)
+    frozen = FrozenScope(translator.model.variables, Constants())
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    fixed = Translator(translator.model, translator.config, *tokenizers, translator.decoding)
+    fixed.first_length = None  # XLA's shapes do not grow
 
     @tf.function(jit_compile=True)
     def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         with frozen:
-            return translator.find(source, limits)
+            return fixed.find(source, limits)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -136,6 +83,3 @@ def xla_function(translator: Translator) -> tf.types.experimental.PolymorphicFun
 def _next_power_of_two(number: tf.Tensor) -> tf.Tensor:
     powers = tf.constant([2**exponent for exponent in range(31)], tf.int32)
     return powers[tf.searchsorted(powers, number[tf.newaxis])[0]]
-
-
-VARIANTS = {"portable": portable_function, "xla": xla_function}

@@ -16,6 +16,7 @@ from kformer.models import build_transformer, reorder_rows, start_decoding
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers
 
+FIRST_LENGTH = 32  # tokens that the caches have room for at first, see `start_decoding`
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
@@ -49,6 +50,7 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
+        self.first_length: int | None = FIRST_LENGTH
         _check(config, self.decoding, source_tokenizer, target_tokenizer)
 
     @classmethod
@@ -148,7 +150,9 @@ class Translator(tf.Module):
         )
 
     def _start(self, source: tf.Tensor, rows_per_source: int) -> tuple[Any, Any]:
-        return start_decoding(self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source)
+        return start_decoding(
+            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, self.first_length
+        )
 
     def _space(self, source: tf.Tensor, limits: tf.Tensor) -> SearchSpace:
         config = self.config

@@ -1,6 +1,6 @@
 """Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
 
-from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.attention import MultiHeadAttention, row_order, scaled_dot_product_attention
 from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
@@ -23,5 +23,6 @@ __all__ = [
     "ancestry_mask",
     "causal_mask",
     "padding_mask",
+    "row_order",
     "scaled_dot_product_attention",
 ]

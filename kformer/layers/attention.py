@@ -27,6 +27,43 @@ class KeysValues(NamedTuple):
     value: Tensor  # (B, H, S, K)
 
 
+class RowOrder(NamedTuple):
+    """How the B x R x H vectors of all heads in one position are ordered: one a row and head, or one a head and row.
+
+    Products give the first order, attention wants the second, caches are written from the first. To gather whole
+    vectors by an index made once is faster than to transpose.
+    """
+
+    sentence_and_head: Tensor  # (N x H,) int32, in the first order: number of the sentence x H + number of the head
+    row: Tensor  # (N x H,) int32, in the first order: number of the row in its sentence
+    by_head: Tensor  # (N x H,) int32, where the vectors of the second order stand in the first
+    by_row: Tensor  # (N x H,) int32, the other way round
+    rows: int  # R
+
+
+def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
+    """The order of the vectors of B sentences with R rows and H heads each; made once a search."""
+    number = ops.arange(batch_size * rows * num_heads, dtype="int32")
+    sentence = number // (rows * num_heads)
+    row, head = number // num_heads % rows, number % num_heads
+    second_row, second_head = number % rows, number // rows % num_heads
+    return RowOrder(
+        sentence_and_head=sentence * num_heads + head,
+        row=row,
+        by_head=(sentence * rows + second_row) * num_heads + second_head,
+        by_row=(sentence * num_heads + head) * rows + row,
+        rows=rows,
+    )
+
+
+def scatter_rows(cache: Tensor, indices: Tensor, update: Tensor) -> Tensor:
+    """(M, K) with the (n,) rows `indices` replaced by those of (n, K).
+
+    A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
+    """
+    return ops.scatter_update(cache, ops.expand_dims(indices, 1), update)
+
+
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)), the first factor of equation 1.
 
@@ -76,6 +113,11 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     return ops.where(ops.any(mask, axis=-1, keepdims=True), attended, ops.zeros_like(attended))
 
 
+def cache_indices(order: RowOrder, position: int | Tensor, room: int | Tensor) -> Tensor:
+    """Where position t of each vector lies in a cache with room for so many positions: (N x H,) int32."""
+    return (order.sentence_and_head * room + position) * order.rows + order.row
+
+
 @keras.saving.register_keras_serializable(package="kformer")
 class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
@@ -108,6 +150,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
         self.head_dim = d_model // num_heads
+        # An export puts faster ones of TensorFlow's in their place.
+        self.attend_row = scaled_dot_product_attention
+        self.new_cache = ops.zeros
+        self.write_rows = scatter_rows
         self.query_projection = self._projection("query")
         self.key_projection = self._projection("key")
         self.value_projection = self._projection("value")
@@ -181,56 +227,51 @@ class MultiHeadAttention(keras.layers.Layer):
         return self.output_projection(self._merge_heads(heads))
 
     def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor, rows: int = 1) -> KeysValues:
-        """An empty cache for `write_cache`: zeros of shape (B, H, T x R, K), in the compute dtype.
+        """An empty cache for `write_cache`: zeros of shape (B x H x T x R, K), in the compute dtype.
 
-        Position t of row r of a sentence lies at t x R + r: all rows of a sentence share one list of keys, and each
-        attends to its own by a mask. So a search that reorders its rows has nothing to copy but that mask.
+        All rows of a sentence share one list of keys, and each attends to its own by a mask. So a search that reorders
+        its rows has nothing to copy but that mask.
         """
-        shape = (batch_size, self.num_heads, max_length * rows, self.head_dim)
-        return KeysValues(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, self.compute_dtype))
+        shape = (batch_size * self.num_heads * max_length * rows, self.head_dim)
+        return KeysValues(self.new_cache(shape, self.compute_dtype), self.new_cache(shape, self.compute_dtype))
 
-    def cache_indices(self, batch_size: int | Tensor, position: int | Tensor, rows: int = 1) -> Tensor:
-        """Where `write_cache` puts one position: (B x H x R, 3) int32. The same for all layers, so made once a step."""
-        number = ops.arange(batch_size * self.num_heads * rows, dtype="int32")  # one a row of K numbers
-        sentence_and_head = [number // (self.num_heads * rows), number // rows % self.num_heads]
-        return ops.stack([*sentence_and_head, number % rows + position * rows], axis=1)
-
-    def write_cache(self, inputs: Tensor, cache: KeysValues, indices: Tensor, rows: int = 1) -> KeysValues:
+    def write_cache(self, inputs: Tensor, cache: KeysValues, indices: Tensor) -> KeysValues:
         """The cache with the keys and values of one position.
-
-        A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
 
         Args:
             inputs: (N, D) floats, the rows of a sentence one below the other.
             cache: From `init_cache`, or from the position before.
-            indices: From `cache_indices`.
-            rows: R.
+            indices: (N x H,) int32 from `cache_indices`.
         """
+        key = ops.reshape(self.key_projection(inputs), (-1, self.head_dim))  # (N x H, K)
+        value = ops.reshape(self.value_projection(inputs), (-1, self.head_dim))
+        return KeysValues(self.write_rows(cache.key, indices, key), self.write_rows(cache.value, indices, value))
 
-        def write(old: Tensor, projected: Tensor) -> Tensor:
-            update = ops.reshape(self._split_rows(projected, rows), (-1, self.head_dim))  # (B x H x R, K)
-            return ops.scatter_update(old, indices, update)
+    def read_cache(self, cache: KeysValues, shape: tuple[Any, ...]) -> KeysValues:
+        """The cache as keys and values for `step`; `shape` is (B, H, T x R, K)."""
+        return KeysValues(ops.reshape(cache.key, shape), ops.reshape(cache.value, shape))
 
-        return KeysValues(
-            write(cache.key, self.key_projection(inputs)), write(cache.value, self.value_projection(inputs))
-        )
-
-    def step(self, query: Tensor, keys_values: KeysValues, attention_mask: Tensor | None, rows: int = 1) -> Tensor:
+    def step(self, query: Tensor, keys_values: KeysValues, attention_mask: Tensor | None, order: RowOrder) -> Tensor:
         """Attends from one position of every row: what `call` gives there, without the other positions.
 
         Args:
             query: (N, D) floats, the rows of a sentence one below the other.
-            keys_values: (B, H, S, K) each, from `keys_values` or `write_cache`; one set serves all rows of a sentence.
+            keys_values: (B, H, S, K) each, from `keys_values` or `read_cache`; one set serves all rows of a sentence.
             attention_mask: Booleans that broadcast to (B, H, R, S), True where a row may attend.
-            rows: R.
+            order: From `row_order`.
 
         Returns:
             (N, D) floats.
         """
-        query = self._split_rows(self.query_projection(query), rows)  # (B, H, R, K)
-        heads = scaled_dot_product_attention(query, keys_values.key, keys_values.value, attention_mask)
-        if rows > 1:
-            heads = ops.swapaxes(heads, 1, 2)  # (B, R, H, K)
+        query = self.query_projection(query)
+        if order.rows == 1:  # Both orders are the same.
+            query = ops.reshape(query, (-1, self.num_heads, 1, self.head_dim))  # (B, H, 1, K)
+            heads = self.attend_row(query, keys_values.key, keys_values.value, attention_mask)
+        else:
+            query = ops.take(ops.reshape(query, (-1, self.head_dim)), order.by_head, axis=0)  # (B x H x R, K)
+            query = ops.reshape(query, (-1, self.num_heads, order.rows, self.head_dim))  # (B, H, R, K)
+            heads = scaled_dot_product_attention(query, keys_values.key, keys_values.value, attention_mask)
+            heads = ops.take(ops.reshape(heads, (-1, self.head_dim)), order.by_row, axis=0)  # (N x H, K)
         return self.output_projection(ops.reshape(heads, (-1, self.d_model)))  # (N, D)
 
     def attention_scores(
@@ -248,11 +289,6 @@ class MultiHeadAttention(keras.layers.Layer):
         batch_size, length = ops.shape(tensor)[:2]
         heads = ops.reshape(tensor, (batch_size, length, self.num_heads, self.head_dim))  # (B, T, H, K)
         return ops.swapaxes(heads, 1, 2)  # (B, H, T, K)
-
-    def _split_rows(self, tensor: Tensor, rows: int) -> Tensor:
-        if rows == 1:  # The same numbers in the same order: nothing to transpose.
-            return ops.reshape(tensor, (-1, self.num_heads, 1, self.head_dim))  # (B, H, 1, K)
-        return ops.swapaxes(ops.reshape(tensor, (-1, rows, self.num_heads, self.head_dim)), 1, 2)  # (B, H, R, K)
 
     def _merge_heads(self, heads: Tensor) -> Tensor:
         heads = ops.swapaxes(heads, 1, 2)  # (B, T, H, K)

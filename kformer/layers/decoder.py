@@ -7,18 +7,26 @@ K size of a head, T target length, S source length, D model size.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from kformer.layers.attention import KeysValues, MultiHeadAttention
+from kformer.layers.attention import KeysValues, MultiHeadAttention, RowOrder, cache_indices
 from kformer.layers.base import SizedLayer, Stack
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.masks import causal_mask
 from kformer.layers.residual import ResidualConnection
 
 Tensor = Any
+
+
+class CachePlace(NamedTuple):
+    """Where in the caches of all layers a position lies."""
+
+    indices: Tensor  # (N x H,) int32, rows of the cache
+    shape: tuple[Any, ...]  # (B, H, T x R, K), of the cache as keys
+    order: RowOrder
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -79,34 +87,33 @@ class DecoderLayer(SizedLayer):
         self,
         inputs: Tensor,
         cache: KeysValues,
-        indices: Tensor,
+        place: CachePlace,
         memory: KeysValues,
         self_mask: Tensor,
         cross_mask: Tensor | None,
-        rows: int = 1,
     ) -> tuple[Tensor, KeysValues]:
         """Decodes one position: what `call` gives there.
 
         Args:
             inputs: (N, D) floats; row b x R + r belongs to sentence b.
             cache: Of the self-attention, from `MultiHeadAttention.init_cache` or the step before.
-            indices: Where the cache is written, from `MultiHeadAttention.cache_indices`.
+            place: Where in the cache this position lies.
             memory: Keys and values of the encoder output, once a sentence: (B, H, S, K) each.
             self_mask: From `ancestry_mask`.
             cross_mask: As in `call`.
-            rows: R.
 
         Returns:
             The output (N, D) and the new cache.
         """
+        attention = self.self_attention
         new_cache = []
 
         def self_attend(x: Tensor) -> Tensor:
-            new_cache.append(self.self_attention.write_cache(x, cache, indices, rows))
-            return self.self_attention.step(x, new_cache[0], self_mask, rows)
+            new_cache.append(attention.write_cache(x, cache, place.indices))
+            return attention.step(x, attention.read_cache(new_cache[0], place.shape), self_mask, place.order)
 
         def cross_attend(x: Tensor) -> Tensor:
-            return self.cross_attention.step(x, memory, cross_mask, rows)
+            return self.cross_attention.step(x, memory, cross_mask, place.order)
 
         output = self._sublayers(inputs, self_attend, cross_attend, training=False)
         return output, new_cache[0]
@@ -154,7 +161,7 @@ class Decoder(Stack):
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor, rows: int = 1) -> list[KeysValues]:
-        """Empty caches for `step`, a pair of (B, H, T x R, K) a layer."""
+        """Empty caches for `step`, a pair of (B x H x T x R, K) a layer."""
         return [layer.self_attention.init_cache(batch_size, max_length, rows) for layer in self.layers]
 
     def step(
@@ -165,14 +172,18 @@ class Decoder(Stack):
         memory: list[KeysValues],
         self_mask: Tensor,
         cross_mask: Tensor | None,
-        rows: int = 1,
+        order: RowOrder,
     ) -> tuple[Tensor, list[KeysValues]]:
-        """Decodes position number `position`; the other arguments as in `DecoderLayer.step`, an entry a layer."""
-        indices = self.layers[0].self_attention.cache_indices(ops.shape(cache[0].key)[0], position, rows)
+        """Decodes position number `position`; `order` is from `row_order`, the rest as in `DecoderLayer.step`."""
+        batch_size, num_heads, _, head_dim = ops.shape(memory[0].key)
+        keys = ops.shape(self_mask)[3]
+        place = CachePlace(
+            cache_indices(order, position, keys // order.rows), (batch_size, num_heads, keys, head_dim), order
+        )
         outputs = inputs
         new_cache = []
         for layer, layer_cache, layer_memory in zip(self.layers, cache, memory, strict=True):
-            outputs, written = layer.step(outputs, layer_cache, indices, layer_memory, self_mask, cross_mask, rows)
+            outputs, written = layer.step(outputs, layer_cache, place, layer_memory, self_mask, cross_mask)
             new_cache.append(written)
         return self.finish(outputs), new_cache
 

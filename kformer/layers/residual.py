@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
 Tensor = Any
 
@@ -48,8 +47,8 @@ class ResidualConnection(keras.layers.Layer):
             (B, T, D) floats.
         """
         if self.norm_first:
-            return ops.add(inputs, self.dropout(sublayer(self.norm(inputs)), training=training))
-        return self.norm(ops.add(inputs, self.dropout(sublayer(inputs), training=training)))
+            return inputs + self.dropout(sublayer(self.norm(inputs)), training=training)
+        return self.norm(inputs + self.dropout(sublayer(inputs), training=training))
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)

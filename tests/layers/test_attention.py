@@ -11,7 +11,8 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_attention
 
-from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention
+from kformer.layers import MultiHeadAttention, attention, causal_mask, row_order, scaled_dot_product_attention
+from kformer.layers.attention import cache_indices
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -178,29 +179,31 @@ class TestMultiHeadAttention:
     def test_steps_with_a_cache_equal_the_causal_call_at_every_position(self, layer):
         inputs = normal(B, T, D)
         expected = layer(inputs, attention_mask=causal_mask(T))
+        order = row_order(B, H, rows=1)
         cache = layer.init_cache(B, T)
         for position in range(T):
-            cache = layer.write_cache(inputs[:, position], cache, layer.cache_indices(B, position))
-            output = layer.step(inputs[:, position], cache, causal_mask(T)[:, :, position : position + 1])
+            cache = layer.write_cache(inputs[:, position], cache, cache_indices(order, position, T))
+            keys_values = layer.read_cache(cache, (B, H, T, D // H))
+            output = layer.step(inputs[:, position], keys_values, causal_mask(T)[:, :, position : position + 1], order)
             np.testing.assert_allclose(output, expected[:, position], atol=1e-5)
-        np.testing.assert_allclose(cache.key, layer.keys_values(inputs).key, atol=1e-5)
-        np.testing.assert_allclose(cache.value, layer.keys_values(inputs).value, atol=1e-5)
+        np.testing.assert_allclose(keys_values.key, layer.keys_values(inputs).key, atol=1e-5)
+        np.testing.assert_allclose(keys_values.value, layer.keys_values(inputs).value, atol=1e-5)
 
     def test_rows_of_a_sentence_share_a_cache_position_by_position(self, layer):
         rows = 3
         inputs = normal(B * rows, T, D)
+        order = row_order(B, H, rows)
         cache = layer.init_cache(B, T, rows)
         for position in range(T):
-            indices = layer.cache_indices(B, position, rows)
-            cache = layer.write_cache(inputs[:, position], cache, indices, rows)
+            cache = layer.write_cache(inputs[:, position], cache, cache_indices(order, position, T))
         keys = to_numpy(cache.key).reshape(B, H, T, rows, -1).transpose(0, 3, 1, 2, 4)  # (B, R, H, T, K)
         np.testing.assert_allclose(keys.reshape(B * rows, H, T, -1), layer.keys_values(inputs).key, atol=1e-5)
 
     def test_a_write_leaves_the_cache_that_it_was_given_alone(self, layer):
         cache = layer.init_cache(B, T)
-        written = layer.write_cache(normal(B, D), cache, layer.cache_indices(B, 2))
+        written = layer.write_cache(normal(B, D), cache, cache_indices(row_order(B, H, rows=1), 2, T))
         assert not to_numpy(cache.key).any()
-        filled = to_numpy(written.key).any(axis=(0, 1, 3))
+        filled = to_numpy(written.key).reshape(B, H, T, -1).any(axis=(0, 1, 3))
         np.testing.assert_array_equal(filled, [False, False, True, False, False])
 
     def test_dropout_works_on_the_weights_in_training_only(self, layer):

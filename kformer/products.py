@@ -1,0 +1,217 @@
+"""The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
+
+Each has the memory layout in which TensorFlow's oneDNN kernels were measured to be fastest (`benchmarks/products.py`).
+
+Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
+"""
+
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from kformer.constants import Constants
+from kformer.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+
+LARGEST = 127  # of a signed byte, and as far below zero
+
+
+class Matrix(Protocol):
+    """A constant matrix of M rows, made of (M, K) floats."""
+
+    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+        """(N, K) float32 to (N, M) float32: the rows times the transposed matrix."""
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        """(...) integers to (..., K) float32: rows of the matrix."""
+
+
+class Float32Matrix:
+    """Products in float32; K by M, so that the kernel reads memory in the order in which it lies."""
+
+    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+        self._array = np.asarray(matrix, "float32")
+        self._transposed = np.ascontiguousarray(self._array.T)
+        self._constants = constants
+
+    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(rows, self._constants.inside(self._transposed))
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self._constants.outside(self._array), indices)
+
+
+class Bfloat16Matrix:
+    """Products of numbers rounded to bfloat16, sums in float32, results rounded to bfloat16."""
+
+    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+        self._array = np.asarray(matrix).astype(tf.bfloat16.as_numpy_dtype)
+        self._constants = constants
+
+    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._constants.inside(self._array), transpose_b=True)
+        return tf.cast(products, tf.float32)
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.gather(self._constants.outside(self._array), indices), tf.float32)
+
+
+class Int8Matrix:
+    """Products of signed bytes, summed in 32-bit integers.
+
+    Weights are rounded to 255 steps of each output's largest weight, inputs to 255 steps of each row's largest value,
+    when it is known: no calibration data, and no row's result depends on another row.
+    """
+
+    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+        self._scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype("float32")  # (M,)
+        self._array = np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
+        self._constants = constants
+
+    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+        steps, largest = self._constants.once(rows, _in_steps)
+        return (
+            _quantized_product(steps, tf.bitcast(self._constants.inside(self._array), tf.qint8), self._scales) * largest
+        )
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
+        return tf.cast(tf.gather(self._constants.outside(self._array), indices), tf.float32) * scales
+
+
+MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
+
+
+class FrozenDense:
+    """What a `keras.layers.Dense` computes, with a constant matrix."""
+
+    def __init__(self, layer: keras.layers.Dense, kind: type[Matrix], constants: Constants) -> None:
+        self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, constants)
+        self._bias = None if layer.bias is None else keras.ops.convert_to_numpy(layer.bias)
+        self._activation = layer.activation
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        rows = _as_rows(self._matrix.multiply, inputs)
+        if self._bias is not None:
+            rows = tf.nn.bias_add(rows, tf.constant(self._bias))
+        return _shaped_like(self._activation(rows), inputs)
+
+
+def freeze_products(model: keras.Model, precision: str, constants: Constants) -> None:
+    """Replaces the products in a Transformer's layers by those with constants, at its present weights.
+
+    The model computes in TensorFlow graphs from then on, and no longer learns.
+
+    Args:
+        model: From `build_transformer`, with float32 layers.
+        precision: Key of `MATRICES`.
+        constants: Where the constants are put.
+    """
+    kind = MATRICES[precision]
+    for layer in model._flatten_layers():
+        names: tuple[str, ...] = ()
+        if isinstance(layer, MultiHeadAttention):
+            names = ("query_projection", "key_projection", "value_projection", "output_projection")
+            layer.attend_row = attend_one_row
+            layer.new_cache = empty_cache
+            layer.write_rows = write_in_place
+        elif isinstance(layer, FeedForward):
+            names = ("inner", "outer")
+        elif isinstance(layer, TokenEmbedding):
+            _freeze_embedding(layer, kind, constants)
+        for name in names:
+            # What replaces it is no Keras layer, so that the built layer takes it.
+            setattr(layer, name, FrozenDense(getattr(layer, name), kind, constants))
+
+
+def attend_one_row(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """`scaled_dot_product_attention` for a single query, where oneDNN takes longer to begin than to compute.
+
+    TensorFlow hands its BatchMatMulV3 and an unfused softmax to Eigen, not to oneDNN.
+
+    Args:
+        query: (B, H, 1, K) float32.
+        key: (B, H, S, K) float32.
+        value: (B, H, S, K) float32.
+        mask: Booleans that broadcast to (B, H, 1, S); some key must be visible.
+    """
+    query *= query.shape[-1] ** -0.5
+    scores = tf.raw_ops.BatchMatMulV3(x=query, y=key, adj_y=True, Tout=tf.float32)  # (B, H, 1, S)
+    scores += (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min
+    powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
+    sums = tf.reduce_sum(powers, axis=-1, keepdims=True)  # (B, H, 1, 1)
+    return tf.raw_ops.BatchMatMulV3(x=powers, y=value, Tout=tf.float32) / sums
+
+
+def empty_cache(shape: tuple[Any, ...], dtype: str) -> tf.Tensor:
+    """Zeros in memory of their own: graph rewrites share equal results, but not this operation's."""
+    return tf.raw_ops.Empty(shape=tf.stack(shape), dtype=tf.as_dtype(dtype), init=True)
+
+
+def write_in_place(cache: tf.Tensor, indices: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
+    """`scatter_rows` in the memory of `cache`, which nobody else may hold: TensorFlow's scatter copies it all."""
+    return tf.raw_ops.InplaceUpdate(x=cache, i=indices, v=update)
+
+
+def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], constants: Constants) -> None:
+    embeddings = logits = kind(keras.ops.convert_to_numpy(layer.embeddings), constants)  # (V, D)
+    if not layer.tie_weights:
+        logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, constants)
+    layer.embed = embeddings.take
+    layer.project = lambda inputs: _shaped_like(_as_rows(logits.multiply, inputs), inputs)
+
+
+def _as_rows(multiply: Any, inputs: tf.Tensor) -> tf.Tensor:
+    return multiply(inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, inputs.shape[-1]]))
+
+
+def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
+    """(N, M) rows in the shape (..., M) of the inputs that they were made of."""
+    if inputs.shape.rank == 2:
+        return rows
+    return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [rows.shape[-1]]], axis=0))
+
+
+def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows (N, K) in 255 steps from minus to plus their largest value, as quint8; and these values (N, 1)."""
+    highest, lowest = (reduce(rows, axis=1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
+    largest = tf.maximum(highest, -lowest)
+    # 0 to 255 for -1 to 1, rounded. TensorFlow's own QuantizeV2 takes ten times as long for a few rows.
+    steps = tf.cast(rows * tf.math.divide_no_nan(127.5, largest) + 128.0, tf.uint8)
+    return tf.bitcast(steps, tf.quint8), largest
+
+
+def _quantized_product(steps: tf.Tensor, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
+    """Steps (N, K) of numbers from -1 to 1, times bytes (M, K), as float32 (N, M).
+
+    TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. That the range of the
+    numbers is constant lets the kernel work it into the weights once.
+    """
+    attributes = {
+        "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),
+        "Thost_inputs": _types(*[tf.float32] * 4),
+        "Tdevice_outputs": _types(tf.float32),
+        "Thost_outputs": _types(),
+        "T1": attr_value_pb2.AttrValue(type=tf.quint8.as_datatype_enum),
+        "T2": attr_value_pb2.AttrValue(type=tf.qint8.as_datatype_enum),
+        "Tbias": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+        "Tout": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+        "U": attr_value_pb2.AttrValue(type=tf.bfloat16.as_datatype_enum),
+        "transpose_b": attr_value_pb2.AttrValue(b=True),
+        "fused_ops": attr_value_pb2.AttrValue(list={"s": [b"BiasAdd", b"Dequantize"]}),
+        "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
+    }
+    bias = tf.zeros(len(scales))
+    ranges = [tf.constant(-1.0), tf.constant(1.0), tf.constant(-scales), tf.constant(scales)]
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_QuantizedMatMul", [steps, matrix, bias, *ranges], [tf.float32], attrs=attributes, name="product"
+    )
+    product = operation.outputs[0]
+    product.set_shape([None, len(scales)])
+    return product
+
+
+def _types(*types: tf.DType) -> attr_value_pb2.AttrValue:
+    return attr_value_pb2.AttrValue(list={"type": [kind.as_datatype_enum for kind in types]})

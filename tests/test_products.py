@@ -1,0 +1,97 @@
+"""An export's products and attention against NumPy's and the layers'."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kformer.constants import Constants
+from kformer.layers import scaled_dot_product_attention
+from kformer.products import (
+    LARGEST,
+    Bfloat16Matrix,
+    Float32Matrix,
+    Int8Matrix,
+    attend_one_row,
+    empty_cache,
+    write_in_place,
+)
+
+pytestmark = pytest.mark.tensorflow_only
+K, M = 37, 19
+
+
+def normal(*shape, seed=1):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def in_a_graph(function, *inputs):
+    return tf.function(function)(*map(tf.constant, inputs)).numpy()
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(Float32Matrix, 1e-5), (Bfloat16Matrix, 0.1)])
+def test_float_products_and_rows(kind, tolerance):
+    matrix = kind(normal(M, K), Constants())
+    inputs = normal(5, K, seed=2)
+    np.testing.assert_allclose(in_a_graph(matrix.multiply, inputs), inputs @ normal(M, K).T, atol=tolerance)
+    taken = in_a_graph(matrix.take, np.array([[3, 0], [18, 3]], "int32"))
+    np.testing.assert_allclose(taken, normal(M, K)[np.array([[3, 0], [18, 3]])], atol=tolerance)
+
+
+def test_attention_of_one_row_is_scaled_dot_product_attention():
+    query, key, value = normal(3, 2, 1, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
+    mask = np.arange(7) < np.array([7, 1, 4])[:, None, None, None]
+    found = in_a_graph(attend_one_row, query, key, value, mask)
+    np.testing.assert_allclose(found, scaled_dot_product_attention(query, key, value, mask), atol=1e-6)
+
+
+def test_caches_are_written_in_place_and_apart_from_each_other():
+    @tf.function
+    def write(steps):
+        def body(step, first, second):
+            row = tf.fill([1, 2], tf.cast(step + 1, tf.float32))
+            return step + 1, write_in_place(first, step[None], row), write_in_place(second, 2 - step[None], row)
+
+        caches = [empty_cache((tf.constant(3), 2), "float32") for _ in range(2)]
+        return tf.while_loop(lambda step, *_: step < steps, body, (0, *caches))[1:]
+
+    for _ in range(2):  # The second call must not see what the first one wrote.
+        first, second = write(tf.constant(2))
+        np.testing.assert_array_equal(first, [[1, 1], [2, 2], [0, 0]])
+        np.testing.assert_array_equal(second, [[0, 0], [2, 2], [1, 1]])
+
+
+def test_a_product_is_near_the_exact_one():
+    matrix, inputs = normal(M, K), normal(5, K, seed=2)
+    found = in_a_graph(Int8Matrix(matrix, Constants()).multiply, inputs)
+    assert found.shape == (5, M)
+    # Both factors are off by at most half a step of K products.
+    steps = np.abs(matrix).max(axis=1) / LARGEST * np.abs(inputs).sum(axis=-1)[..., None]
+    steps = steps + np.abs(inputs).max(axis=-1, keepdims=True) / LARGEST * np.abs(matrix).sum(axis=1)
+    assert np.all(np.abs(found - inputs @ matrix.T) <= steps)
+    assert np.corrcoef(found.ravel(), (inputs @ matrix.T).ravel())[0, 1] > 0.999
+
+
+def test_numbers_that_are_whole_steps_are_exact():
+    matrix = np.array([[127.0, -64.0, 1.0], [0.0, 127.0, -127.0]], "float32") / 127
+    inputs = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], "float32")
+    np.testing.assert_allclose(
+        in_a_graph(Int8Matrix(matrix, Constants()).multiply, inputs), inputs @ matrix.T, atol=5e-3
+    )
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it():
+    matrix = Int8Matrix(normal(M, K), Constants())
+    inputs = normal(4, K, seed=2) * np.array([[1], [1000], [1e-3], [1]], "float32")
+    alone = [in_a_graph(matrix.multiply, inputs[row : row + 1])[0] for row in range(4)]
+    np.testing.assert_array_equal(in_a_graph(matrix.multiply, inputs), alone)
+
+
+def test_a_row_of_zeros_gives_zeros():
+    found = in_a_graph(Int8Matrix(normal(M, K), Constants()).multiply, np.zeros((1, K), "float32"))
+    np.testing.assert_allclose(found, np.zeros((1, M)), atol=1e-6)
+
+
+def test_rows_come_back_within_half_a_step():
+    matrix = normal(M, K)
+    found = in_a_graph(Int8Matrix(matrix, Constants()).take, np.array([[3, 0], [18, 3]], "int32"))
+    np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST / 2 + 1e-6)
