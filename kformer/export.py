@@ -1,7 +1,6 @@
 """The translator as a SavedModel for TensorFlow Serving, or for anything else that loads SavedModels."""
 
 import json
-import math
 import pathlib
 import tempfile
 from collections.abc import Sequence
@@ -15,9 +14,7 @@ from kformer.freezing import served_function
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translator import Translator
-
-# A graph is a protocol buffer, which ends at 2 GiB.
-MAX_WEIGHT_BYTES = 2**31 - 2**26
+from kformer.weights import Weights
 
 # Beside the graph: TensorFlow Serving leaves this folder alone.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
@@ -44,8 +41,8 @@ def export_saved_model(
     Serving may batch requests. The folder appears whole or not at all: it is written under a name
     that TensorFlow Serving does not look at, checked, and renamed.
 
-    The weights are constants of the graph, so that no loader has to find and restore variables: Keras's, saved
-    as such, reach a Python loader but not TensorFlow's C API.
+    The weights are variables of the export's own: Keras's, saved as such, reach a Python loader but not
+    TensorFlow's C API.
 
     Before it gets its name, the export translates some texts beside `translator` itself. `DESCRIPTION_FILE` in it says
     how it was made and how far the two were apart.
@@ -65,9 +62,8 @@ def export_saved_model(
 
     Raises:
         FileExistsError: The version exists already.
-        ValueError: `version` is negative, `precision` or `variant` is unknown, the weights exceed 2 GB, the graph
-            holds an operation that cannot be served, or the export scores its translations otherwise than the
-            translator does.
+        ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
+            cannot be served, or the export scores its translations otherwise than the translator does.
     """
     directory = pathlib.Path(directory)
     target = directory / str(_next_version(directory) if version is None else _checked_version(version))
@@ -86,19 +82,14 @@ def export_saved_model(
 
 
 class _Served(tf.Module):
-    """What is saved: the function, and the tokenizers' resources."""
+    """What is saved: the function, its weights, and the tokenizers' resources."""
 
     def __init__(self, translator: Translator, precision: str, variant: str) -> None:
         super().__init__(name="kformer")
-        size = sum(math.prod(variable.shape) * 4 for variable in translator.model.variables)
-        if size > MAX_WEIGHT_BYTES:
-            raise ValueError(
-                f"A SavedModel of constants holds at most {MAX_WEIGHT_BYTES:,} bytes of weights. Received: {size:,}. "
-                "Export a smaller model."
-            )
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
-        self.translate = served_function(translator, precision, variant)
+        self.weights = Weights()
+        self.translate = served_function(translator, self.weights, precision, variant)
 
 
 def operations(saved_model: str | pathlib.Path) -> set[str]:

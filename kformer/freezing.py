@@ -1,22 +1,25 @@
-"""The function that an export holds: a translator's, over constant weights, in the arithmetic of a server's choice."""
+"""The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
 
 import tensorflow as tf
 
-from kformer.constants import Constants, FrozenScope
 from kformer.decoding import SearchResult
 from kformer.models import build_transformer
 from kformer.products import MATRICES, freeze_products
 from kformer.translator import TEXT, Translator
+from kformer.weights import FrozenScope, Weights
 
 VARIANTS = ("portable", "xla")
 LENGTH_STEP = 16  # tokens
 
 
-def served_function(translator: Translator, precision: str, variant: str) -> tf.types.experimental.PolymorphicFunction:
-    """A function from (B,) strings to `translation` and `score`, without variables.
+def served_function(
+    translator: Translator, weights: Weights, precision: str, variant: str
+) -> tf.types.experimental.PolymorphicFunction:
+    """A function from (B,) strings to `translation` and `score`.
 
     Args:
         translator: What it computes.
+        weights: Where the weights are stored, at their present values.
         precision: Of the products with weights: "float32", "bfloat16" or "int8".
         variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
 
@@ -28,18 +31,17 @@ def served_function(translator: Translator, precision: str, variant: str) -> tf.
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
     if variant == "portable":
-        return _portable(translator, precision)
+        return _portable(translator, weights, precision)
     if precision != "float32":
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
-    return _compiled(translator)
+    return _compiled(translator, weights)
 
 
-def _portable(translator: Translator, precision: str) -> tf.types.experimental.PolymorphicFunction:
+def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
     twin = build_transformer(translator.config, dtype="float32")
     twin.set_weights(translator.model.get_weights())
-    constants = Constants()
-    frozen = FrozenScope(twin.variables, constants)
-    freeze_products(twin, precision, constants)
+    frozen = FrozenScope(twin.variables, weights)
+    freeze_products(twin, precision, weights)
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     served = Translator(twin, translator.config, *tokenizers, translator.decoding)
 
@@ -51,13 +53,13 @@ def _portable(translator: Translator, precision: str) -> tf.types.experimental.P
     return translate
 
 
-def _compiled(translator: Translator) -> tf.types.experimental.PolymorphicFunction:
+def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:
     """The search is compiled once for every shape it meets.
 
     To keep the shapes few, the number of sentences is filled up to a power of two and their length to a multiple
-    of 16. The weights stand outside of what is compiled, or every shape would hold a copy of them.
+    of 16.
     """
-    frozen = FrozenScope(translator.model.variables, Constants())
+    frozen = FrozenScope(translator.model.variables, weights)
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     fixed = Translator(translator.model, translator.config, *tokenizers, translator.decoding)
     fixed.first_length = None  # XLA's shapes do not grow

@@ -1,6 +1,6 @@
 """The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
 
-Each has the memory layout in which TensorFlow's oneDNN kernels were measured to be fastest (`benchmarks/products.py`).
+Each has the memory layout in which TensorFlow's oneDNN kernels were measured to be fastest (see CONTRIBUTING.md).
 
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """
@@ -12,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from kformer.constants import Constants
 from kformer.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+from kformer.weights import Weights
 
 LARGEST = 127  # of a signed byte, and as far below zero
 
 
 class Matrix(Protocol):
-    """A constant matrix of M rows, made of (M, K) floats."""
+    """A stored matrix of M rows, made of (M, K) floats."""
 
     def multiply(self, rows: tf.Tensor) -> tf.Tensor:
         """(N, K) float32 to (N, M) float32: the rows times the transposed matrix."""
@@ -31,31 +31,31 @@ class Matrix(Protocol):
 class Float32Matrix:
     """Products in float32; K by M, so that the kernel reads memory in the order in which it lies."""
 
-    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
         self._array = np.asarray(matrix, "float32")
         self._transposed = np.ascontiguousarray(self._array.T)
-        self._constants = constants
+        self._weights = weights
 
     def multiply(self, rows: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(rows, self._constants.inside(self._transposed))
+        return tf.matmul(rows, self._weights.read(self._transposed))
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        return tf.gather(self._constants.outside(self._array), indices)
+        return tf.gather(self._weights.read(self._array), indices)
 
 
 class Bfloat16Matrix:
     """Products of numbers rounded to bfloat16, sums in float32, results rounded to bfloat16."""
 
-    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
         self._array = np.asarray(matrix).astype(tf.bfloat16.as_numpy_dtype)
-        self._constants = constants
+        self._weights = weights
 
     def multiply(self, rows: tf.Tensor) -> tf.Tensor:
-        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._constants.inside(self._array), transpose_b=True)
+        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._weights.read(self._array), transpose_b=True)
         return tf.cast(products, tf.float32)
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.gather(self._constants.outside(self._array), indices), tf.float32)
+        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32)
 
 
 class Int8Matrix:
@@ -65,30 +65,28 @@ class Int8Matrix:
     when it is known: no calibration data, and no row's result depends on another row.
     """
 
-    def __init__(self, matrix: np.ndarray, constants: Constants) -> None:
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
         self._scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype("float32")  # (M,)
         self._array = np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
-        self._constants = constants
+        self._weights = weights
 
     def multiply(self, rows: tf.Tensor) -> tf.Tensor:
-        steps, largest = self._constants.once(rows, _in_steps)
-        return (
-            _quantized_product(steps, tf.bitcast(self._constants.inside(self._array), tf.qint8), self._scales) * largest
-        )
+        steps, largest = self._weights.once(rows, _in_steps)
+        return _quantized_product(steps, tf.bitcast(self._weights.read(self._array), tf.qint8), self._scales) * largest
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
         scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
-        return tf.cast(tf.gather(self._constants.outside(self._array), indices), tf.float32) * scales
+        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32) * scales
 
 
 MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
 
 
 class FrozenDense:
-    """What a `keras.layers.Dense` computes, with a constant matrix."""
+    """What a `keras.layers.Dense` computes, with a stored matrix."""
 
-    def __init__(self, layer: keras.layers.Dense, kind: type[Matrix], constants: Constants) -> None:
-        self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, constants)
+    def __init__(self, layer: keras.layers.Dense, kind: type[Matrix], weights: Weights) -> None:
+        self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, weights)
         self._bias = None if layer.bias is None else keras.ops.convert_to_numpy(layer.bias)
         self._activation = layer.activation
 
@@ -99,15 +97,15 @@ class FrozenDense:
         return _shaped_like(self._activation(rows), inputs)
 
 
-def freeze_products(model: keras.Model, precision: str, constants: Constants) -> None:
-    """Replaces the products in a Transformer's layers by those with constants, at its present weights.
+def freeze_products(model: keras.Model, precision: str, weights: Weights) -> None:
+    """Replaces the products in a Transformer's layers by those of an export, at its present weights.
 
     The model computes in TensorFlow graphs from then on, and no longer learns.
 
     Args:
         model: From `build_transformer`, with float32 layers.
         precision: Key of `MATRICES`.
-        constants: Where the constants are put.
+        weights: Where they are stored.
     """
     kind = MATRICES[precision]
     for layer in model._flatten_layers():
@@ -120,10 +118,10 @@ def freeze_products(model: keras.Model, precision: str, constants: Constants) ->
         elif isinstance(layer, FeedForward):
             names = ("inner", "outer")
         elif isinstance(layer, TokenEmbedding):
-            _freeze_embedding(layer, kind, constants)
+            _freeze_embedding(layer, kind, weights)
         for name in names:
             # What replaces it is no Keras layer, so that the built layer takes it.
-            setattr(layer, name, FrozenDense(getattr(layer, name), kind, constants))
+            setattr(layer, name, FrozenDense(getattr(layer, name), kind, weights))
 
 
 def attend_one_row(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -155,10 +153,10 @@ def write_in_place(cache: tf.Tensor, indices: tf.Tensor, update: tf.Tensor) -> t
     return tf.raw_ops.InplaceUpdate(x=cache, i=indices, v=update)
 
 
-def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], constants: Constants) -> None:
-    embeddings = logits = kind(keras.ops.convert_to_numpy(layer.embeddings), constants)  # (V, D)
+def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], weights: Weights) -> None:
+    embeddings = logits = kind(keras.ops.convert_to_numpy(layer.embeddings), weights)  # (V, D)
     if not layer.tie_weights:
-        logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, constants)
+        logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, weights)
     layer.embed = embeddings.take
     layer.project = lambda inputs: _shaped_like(_as_rows(logits.multiply, inputs), inputs)
 

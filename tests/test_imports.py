@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serving": set(),  # a client runs where no model's code is installed
     "startup": set(),
     "progress": set(),
-    "constants": set(),
+    "weights": set(),
     "hardware": set(),
     "run": {"config"},
     "tokenizers": {"config"},
@@ -32,8 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "layers"},
     "translator": {"config", "run", "models", "tokenizers", "decoding"},
 }
-MAY_IMPORT["products"] = {"constants", "layers"}
-MAY_IMPORT["freezing"] = {"translator", "constants", "products"} | MAY_IMPORT["translator"]
+MAY_IMPORT["products"] = {"weights", "layers"}
+MAY_IMPORT["freezing"] = {"translator", "weights", "products"} | MAY_IMPORT["translator"]
 MAY_IMPORT["export"] = {"freezing"} | MAY_IMPORT["freezing"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.constants import Constants
 from kformer.layers import scaled_dot_product_attention
 from kformer.products import (
     LARGEST,
@@ -15,6 +14,7 @@ from kformer.products import (
     empty_cache,
     write_in_place,
 )
+from kformer.weights import Weights
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19
@@ -30,7 +30,7 @@ def in_a_graph(function, *inputs):
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(Float32Matrix, 1e-5), (Bfloat16Matrix, 0.1)])
 def test_float_products_and_rows(kind, tolerance):
-    matrix = kind(normal(M, K), Constants())
+    matrix = kind(normal(M, K), Weights())
     inputs = normal(5, K, seed=2)
     np.testing.assert_allclose(in_a_graph(matrix.multiply, inputs), inputs @ normal(M, K).T, atol=tolerance)
     taken = in_a_graph(matrix.take, np.array([[3, 0], [18, 3]], "int32"))
@@ -62,7 +62,7 @@ def test_caches_are_written_in_place_and_apart_from_each_other():
 
 def test_a_product_is_near_the_exact_one():
     matrix, inputs = normal(M, K), normal(5, K, seed=2)
-    found = in_a_graph(Int8Matrix(matrix, Constants()).multiply, inputs)
+    found = in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs)
     assert found.shape == (5, M)
     # Both factors are off by at most half a step of K products.
     steps = np.abs(matrix).max(axis=1) / LARGEST * np.abs(inputs).sum(axis=-1)[..., None]
@@ -74,24 +74,22 @@ def test_a_product_is_near_the_exact_one():
 def test_numbers_that_are_whole_steps_are_exact():
     matrix = np.array([[127.0, -64.0, 1.0], [0.0, 127.0, -127.0]], "float32") / 127
     inputs = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], "float32")
-    np.testing.assert_allclose(
-        in_a_graph(Int8Matrix(matrix, Constants()).multiply, inputs), inputs @ matrix.T, atol=5e-3
-    )
+    np.testing.assert_allclose(in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs), inputs @ matrix.T, atol=5e-3)
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it():
-    matrix = Int8Matrix(normal(M, K), Constants())
+    matrix = Int8Matrix(normal(M, K), Weights())
     inputs = normal(4, K, seed=2) * np.array([[1], [1000], [1e-3], [1]], "float32")
     alone = [in_a_graph(matrix.multiply, inputs[row : row + 1])[0] for row in range(4)]
     np.testing.assert_array_equal(in_a_graph(matrix.multiply, inputs), alone)
 
 
 def test_a_row_of_zeros_gives_zeros():
-    found = in_a_graph(Int8Matrix(normal(M, K), Constants()).multiply, np.zeros((1, K), "float32"))
+    found = in_a_graph(Int8Matrix(normal(M, K), Weights()).multiply, np.zeros((1, K), "float32"))
     np.testing.assert_allclose(found, np.zeros((1, M)), atol=1e-6)
 
 
 def test_rows_come_back_within_half_a_step():
     matrix = normal(M, K)
-    found = in_a_graph(Int8Matrix(matrix, Constants()).take, np.array([[3, 0], [18, 3]], "int32"))
+    found = in_a_graph(Int8Matrix(matrix, Weights()).take, np.array([[3, 0], [18, 3]], "int32"))
     np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST / 2 + 1e-6)
