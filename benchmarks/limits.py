@@ -6,8 +6,11 @@ Operations are multiplications and additions of matrix products with weights; by
 of a decoder reads once for the whole batch.
 """
 
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -56,33 +59,31 @@ def seconds(config: dict[str, Any], cell: Any, precision: str, limits: Limits, s
 
 
 def _measure_here(threads: int) -> Limits:
-    import time
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import numpy as np
+    import tensorflow as tf
 
-    import torch
+    from kformer.products import MATRICES
+    from kformer.weights import Weights
 
-    torch.set_num_threads(threads)
-
-    def best(function: Any) -> float:
-        times = []
-        for _ in range(9):
-            began = time.perf_counter()
-            function()
-            times.append(time.perf_counter() - began)
-        return min(times)
-
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
     size = 2048
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    halves = [a.bfloat16(), b.bfloat16()]
-    quantized = [(matrix * 20).clamp(-127, 127).to(torch.int8) for matrix in (a, b)]
-    products = {
-        "float32": best(lambda: a @ b),
-        "bfloat16": best(lambda: halves[0] @ halves[1]),
-        "int8": best(lambda: torch._int_mm(*quantized)),
-    }
-    rates = {name: 2 * size**3 / took for name, took in products.items()}
-    numbers = torch.zeros(2**27)  # 512 MiB, far beyond any cache
-    bandwidth = numbers.nbytes / best(lambda: numbers.sum())
-    return Limits(**rates, bandwidth=bandwidth)
+    matrix = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
+    rates = {}
+    for precision, kind in MATRICES.items():
+        multiply = tf.function(kind(matrix, Weights()).multiply)
+        rates[precision] = 2 * size**3 / _best(lambda multiply=multiply: multiply(tf.constant(matrix)).numpy())
+    numbers = tf.zeros([2**27])  # 512 MiB, far beyond any cache
+    return Limits(**rates, bandwidth=4 * 2**27 / _best(lambda: tf.reduce_sum(numbers).numpy()))
+
+
+def _best(function: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(9):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
 if __name__ == "__main__":

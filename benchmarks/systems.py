@@ -8,7 +8,6 @@ to strings, tokenization included. A request whose model is not loaded yet loads
 import json
 import os
 import pathlib
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -100,9 +99,18 @@ def marian(request: dict[str, Any], threads: int) -> Translate:
     return translate
 
 
+def peak_bytes() -> int:
+    """Most memory that this process has held. `getrusage` would count what its parent held, too."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
 LOADERS = {"kformer": saved_model, "ctranslate2": ctranslate2, "marian": marian}
 # What a request is told apart by: a model is loaded again when one of these changes.
 MODEL_FIELDS = ("folder", "saved_model", "precision", "beam_size", "length")
+
+
+TURN_SECONDS = 1.0  # A turn repeats a translation so long, and counts the fastest.
 
 
 def serve(system: str, threads: int) -> None:
@@ -116,10 +124,13 @@ def serve(system: str, threads: int) -> None:
             began = time.perf_counter()
             key, translate = wanted, LOADERS[system](request, threads)
             answer["load_seconds"] = time.perf_counter() - began
-        began = time.perf_counter()
-        answer["translations"] = translate(request["texts"])
-        answer["seconds"] = time.perf_counter() - began
-        answer["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        times: list[float] = []
+        while sum(times) < TURN_SECONDS:  # The first runs after a pause meet cold caches and sleeping threads.
+            began = time.perf_counter()
+            answer["translations"] = translate(request["texts"])
+            times.append(time.perf_counter() - began)
+        answer["seconds"] = min(times)
+        answer["peak_bytes"] = peak_bytes()
         print(json.dumps(answer), flush=True)
 
 
