@@ -60,14 +60,11 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
     of 16.
     """
     frozen = FrozenScope(translator.model.variables, weights)
-    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    fixed = Translator(translator.model, translator.config, *tokenizers, translator.decoding)
-    fixed.first_length = None  # XLA's shapes do not grow
 
     @tf.function(jit_compile=True)
     def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         with frozen:
-            return fixed.find(source, limits)
+            return translator.find(source, limits, first_length=None)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -20,6 +20,6 @@ def progress_bar(
     """
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.MofNCompleteColumn())
     console = console or rich.console.Console(stderr=True)
-    with rich.progress.Progress(*columns, console=console, transient=True) as progress:
+    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         yield lambda done: progress.advance(task, done)

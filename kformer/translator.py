@@ -50,7 +50,6 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
-        self.first_length: int | None = FIRST_LENGTH
         _check(config, self.decoding, source_tokenizer, target_tokenizer)
 
     @classmethod
@@ -115,7 +114,7 @@ class Translator(tf.Module):
             top_p: Only the most probable tokens that together reach this probability are drawn.
         """
         source, limits = self.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
-        next_logits, state = self._start(source, 1)
+        next_logits, state = self._start(source, 1, FIRST_LENGTH)
         result = sample(
             next_logits,
             state,
@@ -127,16 +126,19 @@ class Translator(tf.Module):
         )
         return [text.decode("utf-8") for text in self._decode(result, limits)["translation"].numpy()[:, 0]]
 
-    def find(self, source: tf.Tensor, limits: tf.Tensor, n_best: int = 1) -> SearchResult:
+    def find(
+        self, source: tf.Tensor, limits: tf.Tensor, n_best: int = 1, first_length: int | None = FIRST_LENGTH
+    ) -> SearchResult:
         """The search between `encode` and `decode_best`: numbers alone, no strings.
 
         Args:
             source: (B, S) int32 ids.
             limits: (B,) int32, most tokens of each translation.
             n_best: Hypotheses a sentence.
+            first_length: Of the caches, see `start_decoding`; None for XLA, whose shapes do not grow.
         """
         beam_size = self.decoding.beam_size
-        next_logits, state = self._start(source, beam_size)
+        next_logits, state = self._start(source, beam_size, first_length)
         if beam_size == 1:
             return greedy_search(next_logits, state, self._space(source, limits))
         return beam_search(
@@ -149,9 +151,9 @@ class Translator(tf.Module):
             reorder=reorder_rows,
         )
 
-    def _start(self, source: tf.Tensor, rows_per_source: int) -> tuple[Any, Any]:
+    def _start(self, source: tf.Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
         return start_decoding(
-            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, self.first_length
+            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, first_length
         )
 
     def _space(self, source: tf.Tensor, limits: tf.Tensor) -> SearchSpace:

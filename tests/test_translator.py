@@ -55,6 +55,17 @@ def test_bytes_that_are_not_utf8_are_read_as_replacement_characters(numbers_tran
     first.decode("utf-8")
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_translation_is_no_longer_than_asked_for(numbers_run, beam_size):
+    def tokens(max_length):
+        translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=beam_size, max_length=max_length))
+        translation = translator("one two three four five")
+        return translator.target_tokenizer.tokenize(tf.constant([translation])).row_lengths().numpy()[0]
+
+    assert tokens(max_length=None) > 3
+    assert tokens(max_length=3) <= 3
+
+
 def test_the_rest_of_an_over_long_text_is_left_out(numbers_run):
     translator = Translator.from_run(numbers_run, DecodingConfig(max_source_length=8))
     ids = translator.source_tokenizer.tokenize(tf.constant(["one two three four five six one two"]))[:, :7]

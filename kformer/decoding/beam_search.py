@@ -120,6 +120,8 @@ def length_norm(lengths: Any, length_penalty: float) -> Any:
 
 def _first_state(search: _Search, state: Any) -> BeamState:
     space = search.space
+    state = state_tensors(state)
+    _check_rows(search, state)
     sentences = ops.shape(space.limits)[0]
     live, best = (sentences, search.beam_size), (sentences, search.n_best)
     # All beams start alike: only the first one counts, or the same hypothesis would fill the beam.
@@ -133,14 +135,23 @@ def _first_state(search: _Search, state: Any) -> BeamState:
         finished_scores=ops.full(best, DEAD, dtype="float32"),
         finished_lengths=ops.zeros(best, dtype="int32"),
         done=ops.less_equal(space.limits, 0),
-        model_state=state_tensors(state, _known_rows(search)),
+        model_state=state,
     )
 
 
-def _known_rows(search: _Search) -> int | None:
-    """B * K, where it is known when the graph is made and the state is to have as many rows."""
+def _check_rows(search: _Search, state: Any) -> None:
+    """`take_rows` needs B * K rows in every leaf of rank >= 1. Says so, where the shapes are known beforehand."""
     sentences = search.space.limits.shape[0]
-    return None if sentences is None or search.reorder is not take_rows else sentences * search.beam_size
+    if sentences is None or search.reorder is not take_rows:
+        return
+    rows = sentences * search.beam_size
+    for leaf in keras.tree.flatten(state):
+        if len(leaf.shape) > 0 and leaf.shape[0] not in (None, rows):
+            raise ValueError(
+                f"Every state leaf of rank >= 1 must have leading dimension {rows} (sentences x beams). "
+                f"Received: a leaf of shape {tuple(leaf.shape)}. Repeat the state of each sentence once a beam, "
+                "or pass a `reorder` of your own."
+            )
 
 
 def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> BeamState:

@@ -15,7 +15,7 @@ def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> Se
     Args:
         next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. Shapes and dtypes of the
             state's leaves stay as they are. Finished rows are fed the pad id until all rows are finished.
-        state: nested structure of tensors; leaves of rank >= 1 have leading dimension B.
+        state: nested structure of tensors.
         space: what may be produced.
 
     Returns:

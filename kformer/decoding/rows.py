@@ -43,7 +43,7 @@ def decode_rows(
         scores=ops.zeros((rows,), dtype="float32"),
         lengths=ops.zeros((rows,), dtype="int32"),
         finished=ops.less_equal(space.limits, 0),
-        model_state=state_tensors(state, space.limits.shape[0]),
+        model_state=state_tensors(state),
     )
 
     def going(*values: Any) -> Any:

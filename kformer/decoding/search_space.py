@@ -161,24 +161,9 @@ def _block_size(length: int, count: int) -> int | None:
     return max(sizes, default=None)
 
 
-def state_tensors(state: Any, rows: int | None) -> Any:
-    """The model's state with every leaf a tensor, as a loop needs it.
-
-    Args:
-        state: nested structure; leaves of rank >= 1 have leading dimension `rows`, rank 0 leaves are shared.
-        rows: rows of the search, None where it is only known at run time.
-
-    Raises:
-        ValueError: A leaf has another leading dimension.
-    """
-    state = keras.tree.map_structure(ops.convert_to_tensor, state)
-    for leaf in keras.tree.flatten(state):
-        if len(leaf.shape) > 0 and None not in (rows, leaf.shape[0]) and leaf.shape[0] != rows:
-            raise ValueError(
-                f"Every state leaf of rank >= 1 must have leading dimension {rows} (sentences x beams). "
-                f"Received: a leaf of shape {tuple(leaf.shape)}. Repeat the state of each sentence once a beam."
-            )
-    return state
+def state_tensors(state: Any) -> Any:
+    """The model's state with every leaf a tensor, as a loop needs it."""
+    return keras.tree.map_structure(ops.convert_to_tensor, state)
 
 
 def write_column(buffer: Any, column: Any, position: Any) -> Any:

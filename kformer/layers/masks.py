@@ -49,5 +49,5 @@ def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
         Booleans of shape (B, 1, R, T x R), for a cache with position t of row r at t x R + r.
     """
     length = ops.shape(ancestors)[1]
-    own = ops.expand_dims(ancestors, -1) == ops.arange(rows, dtype=ancestors.dtype)  # (B x R, T, R)
+    own = ops.expand_dims(ops.cast(ancestors, "int32"), -1) == ops.arange(rows, dtype="int32")  # (B x R, T, R)
     return ops.reshape(own, (-1, 1, rows, length * rows))

@@ -138,8 +138,3 @@ def test_logits_of_another_rank_are_refused():
     logits = np.zeros((1, 1, 5), "float32")
     with pytest.raises(ValueError, match=r"logits of shape \(rows, vocabulary\).* Received: shape \(1, 1, 5\)"):
         greedy_search(lambda tokens, state: (logits, state), (), space([3], 3))
-
-
-def test_a_state_of_another_batch_is_refused():
-    with pytest.raises(ValueError, match=r"leading dimension 1 .* Received: a leaf of shape \(2, 3\)"):
-        greedy_search(lambda tokens, state: (None, state), {"keys": np.zeros((2, 3))}, space([3], 3))

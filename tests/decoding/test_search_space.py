@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from decoding_fakes import END, PAD, START, space
 
+from kformer.decoding.search_space import top_k
+
 
 def random_logits(rows=5, vocab_size=11):
     return np.random.default_rng(3).normal(0, 3, (rows, vocab_size)).astype("float32")
@@ -33,3 +35,14 @@ def test_log_probabilities_are_the_models_own_whatever_is_forbidden():
     log_probs, ids = space([4], 4).best_tokens(logits, 0, 1)
     np.testing.assert_array_equal(ids, [[END]])
     np.testing.assert_allclose(log_probs, np.log([[0.2]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("vocab_size", [11, 997, 800, 4000])  # one block, a prime, and two that divide into blocks
+def test_top_k_ranks_as_a_stable_sort_does(vocab_size):
+    # Few different values, so that many are equal, within blocks and across.
+    values = np.random.default_rng(5).integers(0, 40, (3, vocab_size)).astype("float32")
+    values[0] = 0
+    best, ids = top_k(values, 7)
+    ranked = np.argsort(-values, axis=1, kind="stable")[:, :7]
+    np.testing.assert_array_equal(ids, ranked)
+    np.testing.assert_array_equal(best, np.take_along_axis(values, ranked, axis=1))

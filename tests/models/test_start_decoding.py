@@ -116,7 +116,8 @@ def test_a_loaded_model_decodes(tmp_path):
 
 @pytest.mark.tensorflow_only
 @pytest.mark.parametrize("positional_encoding", ["sinusoidal", "learned"])
-def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
+@pytest.mark.parametrize("first_length", [None, 2])  # caches of full length, or such that grow on the way
+def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding, first_length):
     import tensorflow as tf
 
     model = small_transformer(positional_encoding=positional_encoding)
@@ -130,7 +131,9 @@ def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
         ]
     )
     def decode(source, tokens, max_length):
-        next_logits, state = start_decoding(model, source, max_length, rows_per_source=rows_per_source)
+        next_logits, state = start_decoding(
+            model, source, max_length, rows_per_source=rows_per_source, first_length=first_length
+        )
         collected = tf.TensorArray(tf.float32, size=max_length, element_shape=(None, V))
 
         def body(state, collected):
