@@ -16,13 +16,18 @@ from kformer.layers import FeedForward, MultiHeadAttention, TokenEmbedding
 from kformer.weights import Weights
 
 LARGEST = 127  # of a signed byte, and as far below zero
+# Of 256 steps that reach up to 1. Zero must be one of them: half a step off, the many zeros of a sparse row add up.
+LOWEST = -128 / 127
 
 
 class Matrix(Protocol):
     """A stored matrix of M rows, made of (M, K) floats."""
 
-    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
-        """(N, K) float32 to (N, M) float32: the rows times the transposed matrix."""
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        """(N, K) float32 to (N, M) float32: the rows times the transposed matrix.
+
+        With `nonnegative` no number in `rows` may be below 0, which gives integers twice the resolution.
+        """
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
         """(...) integers to (..., K) float32: rows of the matrix."""
@@ -36,7 +41,7 @@ class Float32Matrix:
         self._transposed = np.ascontiguousarray(self._array.T)
         self._weights = weights
 
-    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
         return tf.matmul(rows, self._weights.read(self._transposed))
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
@@ -50,7 +55,7 @@ class Bfloat16Matrix:
         self._array = np.asarray(matrix).astype(tf.bfloat16.as_numpy_dtype)
         self._weights = weights
 
-    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
         products = tf.matmul(tf.cast(rows, tf.bfloat16), self._weights.read(self._array), transpose_b=True)
         return tf.cast(products, tf.float32)
 
@@ -61,8 +66,8 @@ class Bfloat16Matrix:
 class Int8Matrix:
     """Products of signed bytes, summed in 32-bit integers.
 
-    Weights are rounded to 255 steps of each output's largest weight, inputs to 255 steps of each row's largest value,
-    when it is known: no calibration data, and no row's result depends on another row.
+    Weights are rounded to a 127th of each output's largest weight, inputs to a 127th of each row's largest value (to a
+    255th where none is negative) when it is known: no calibration data, and no row's result depends on another row.
     """
 
     def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
@@ -70,9 +75,10 @@ class Int8Matrix:
         self._array = np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
         self._weights = weights
 
-    def multiply(self, rows: tf.Tensor) -> tf.Tensor:
-        steps, largest = self._weights.once(rows, _in_steps)
-        return _quantized_product(steps, tf.bitcast(self._weights.read(self._array), tf.qint8), self._scales) * largest
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        steps, largest = self._weights.once(rows, _in_positive_steps if nonnegative else _in_steps)
+        matrix = tf.bitcast(self._weights.read(self._array), tf.qint8)
+        return _quantized_product(steps, 0.0 if nonnegative else LOWEST, matrix, self._scales) * largest
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
         scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
@@ -85,13 +91,16 @@ MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloa
 class FrozenDense:
     """What a `keras.layers.Dense` computes, with a stored matrix."""
 
-    def __init__(self, layer: keras.layers.Dense, kind: type[Matrix], weights: Weights) -> None:
+    def __init__(
+        self, layer: keras.layers.Dense, kind: type[Matrix], weights: Weights, nonnegative: bool = False
+    ) -> None:
         self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, weights)
         self._bias = None if layer.bias is None else keras.ops.convert_to_numpy(layer.bias)
         self._activation = layer.activation
+        self._nonnegative = nonnegative
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        rows = _as_rows(self._matrix.multiply, inputs)
+        rows = self._matrix.multiply(_as_rows(inputs), self._nonnegative)
         if self._bias is not None:
             rows = tf.nn.bias_add(rows, tf.constant(self._bias))
         return _shaped_like(self._activation(rows), inputs)
@@ -121,7 +130,8 @@ def freeze_products(model: keras.Model, precision: str, weights: Weights) -> Non
             _freeze_embedding(layer, kind, weights)
         for name in names:
             # What replaces it is no Keras layer, so that the built layer takes it.
-            setattr(layer, name, FrozenDense(getattr(layer, name), kind, weights))
+            after_relu = name == "outer"
+            setattr(layer, name, FrozenDense(getattr(layer, name), kind, weights, nonnegative=after_relu))
 
 
 def attend_one_row(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -158,11 +168,11 @@ def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], weights: Weight
     if not layer.tie_weights:
         logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, weights)
     layer.embed = embeddings.take
-    layer.project = lambda inputs: _shaped_like(_as_rows(logits.multiply, inputs), inputs)
+    layer.project = lambda inputs: _shaped_like(logits.multiply(_as_rows(inputs)), inputs)
 
 
-def _as_rows(multiply: Any, inputs: tf.Tensor) -> tf.Tensor:
-    return multiply(inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, inputs.shape[-1]]))
+def _as_rows(inputs: tf.Tensor) -> tf.Tensor:
+    return inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, inputs.shape[-1]])
 
 
 def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
@@ -173,16 +183,25 @@ def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
 
 
 def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rows (N, K) in 255 steps from minus to plus their largest value, as quint8; and these values (N, 1)."""
+    """Rows (N, K) in steps of a 127th of their largest value, 128 for 0, as quint8; and these values (N, 1).
+
+    TensorFlow's own QuantizeV2 takes ten times as long for a few rows.
+    """
     highest, lowest = (reduce(rows, axis=1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
     largest = tf.maximum(highest, -lowest)
-    # 0 to 255 for -1 to 1, rounded. TensorFlow's own QuantizeV2 takes ten times as long for a few rows.
-    steps = tf.cast(rows * tf.math.divide_no_nan(127.5, largest) + 128.0, tf.uint8)
+    steps = tf.cast(rows * tf.math.divide_no_nan(127.0, largest) + 128.5, tf.uint8)
     return tf.bitcast(steps, tf.quint8), largest
 
 
-def _quantized_product(steps: tf.Tensor, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
-    """Steps (N, K) of numbers from -1 to 1, times bytes (M, K), as float32 (N, M).
+def _in_positive_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same for rows without negative numbers: steps of a 255th, 0 for 0."""
+    largest = tf.reduce_max(rows, axis=1, keepdims=True)
+    steps = tf.cast(rows * tf.math.divide_no_nan(255.0, largest) + 0.5, tf.uint8)
+    return tf.bitcast(steps, tf.quint8), largest
+
+
+def _quantized_product(steps: tf.Tensor, lowest: float, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
+    """Steps (N, K) of numbers from `lowest` to 1, times bytes (M, K), as float32 (N, M).
 
     TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. That the range of the
     numbers is constant lets the kernel work it into the weights once.
@@ -202,7 +221,7 @@ def _quantized_product(steps: tf.Tensor, matrix: tf.Tensor, scales: np.ndarray) 
         "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
     }
     bias = tf.zeros(len(scales))
-    ranges = [tf.constant(-1.0), tf.constant(1.0), tf.constant(-scales), tf.constant(scales)]
+    ranges = [tf.constant(lowest), tf.constant(1.0), tf.constant(-scales), tf.constant(scales)]
     operation = tf.compat.v1.get_default_graph().create_op(
         "_QuantizedMatMul", [steps, matrix, bias, *ranges], [tf.float32], attrs=attributes, name="product"
     )

@@ -71,10 +71,31 @@ def test_a_product_is_near_the_exact_one():
     assert np.corrcoef(found.ravel(), (inputs @ matrix.T).ravel())[0, 1] > 0.999
 
 
+def test_without_negative_inputs_the_steps_are_half_as_wide():
+    matrix, inputs = normal(M, K), np.abs(normal(5, K, seed=2))
+    product = Int8Matrix(matrix, Weights())
+    errors = [
+        np.abs(
+            in_a_graph(lambda x, flag=flag: product.multiply(x, nonnegative=flag), inputs) - inputs @ matrix.T
+        ).mean()
+        for flag in (True, False)
+    ]
+    assert errors[0] < 0.9 * errors[1]  # The weights' rounding stays.
+
+
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_zeros_add_nothing(nonnegative):
+    inputs = np.zeros((1, 1000), "float32")
+    inputs[0, 0] = 1
+    matrix = Int8Matrix(np.full((2, 1000), 0.5, "float32"), Weights())
+    found = in_a_graph(lambda x: matrix.multiply(x, nonnegative=nonnegative), inputs)
+    np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-5)
+
+
 def test_numbers_that_are_whole_steps_are_exact():
     matrix = np.array([[127.0, -64.0, 1.0], [0.0, 127.0, -127.0]], "float32") / 127
     inputs = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], "float32")
-    np.testing.assert_allclose(in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs), inputs @ matrix.T, atol=5e-3)
+    np.testing.assert_allclose(in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs), inputs @ matrix.T, atol=1e-5)
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it():
