@@ -18,6 +18,7 @@ class Weights(tf.Module):
         super().__init__(name="weights")
         self.stored: list[tf.Variable] = []
         self._numbers: dict[int, tuple[np.ndarray, int]] = {}
+        self._reads: dict[tuple[int, int], tuple[tf.Graph, tf.Tensor]] = {}
         self._results: dict[tuple[int, int], tuple[Any, ...]] = {}
 
     def read(self, array: np.ndarray) -> tf.Tensor:
@@ -30,15 +31,18 @@ class Weights(tf.Module):
         graph = tf.compat.v1.get_default_graph()
         while hasattr(graph.outer_graph, "outer_graph"):  # only graphs of functions have one
             graph = graph.outer_graph
-        with graph.as_default():
-            return self.once(graph, lambda _: variable.read_value(), id(array))
+        key = (id(array), id(graph))
+        if key not in self._reads:
+            with graph.as_default():
+                self._reads[key] = graph, variable.read_value()
+        return self._reads[key][1]
 
-    def once(self, thing: Any, function: Callable[[Any], Any], key: int | None = None) -> Any:
-        """`function(thing)`, computed once for all who ask with the same thing and function (or key)."""
-        key_of_both = (id(thing), id(function) if key is None else key)
-        if key_of_both not in self._results:
-            self._results[key_of_both] = thing, function, function(thing)
-        return self._results[key_of_both][2]
+    def once(self, tensor: tf.Tensor, function: Callable[[tf.Tensor], Any]) -> Any:
+        """`function(tensor)`, computed once for all who ask with the same tensor and function."""
+        key = (id(tensor), id(function))
+        if key not in self._results:
+            self._results[key] = tensor, function, function(tensor)
+        return self._results[key][2]
 
 
 class FrozenScope(keras.StatelessScope):
