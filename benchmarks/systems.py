@@ -5,6 +5,7 @@ The process reads one JSON request a line and answers with one. A request names 
 to strings, tokenization included. A request whose model is not loaded yet loads it, and says how long that took.
 """
 
+import importlib
 import json
 import os
 import pathlib
@@ -18,9 +19,7 @@ Translate = Callable[[list[str]], list[str]]
 
 def saved_model(request: dict[str, Any], threads: int) -> Translate:
     """The exported SavedModel, without kformer."""
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
     if not tf.config.threading.get_intra_op_parallelism_threads():
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -105,6 +104,12 @@ def peak_bytes() -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
+# What is imported before a model is loaded.
+LIBRARIES = {
+    "kformer": ("tensorflow", "tensorflow_text"),
+    "ctranslate2": ("ctranslate2", "sentencepiece"),
+    "marian": ("torch", "transformers.models.marian.modeling_marian", "sentencepiece"),
+}
 LOADERS = {"kformer": saved_model, "ctranslate2": ctranslate2, "marian": marian}
 # What a request is told apart by: a model is loaded again when one of these changes.
 MODEL_FIELDS = ("folder", "saved_model", "precision", "beam_size", "length")
@@ -114,10 +119,14 @@ TURN_SECONDS = 1.0  # A turn repeats a translation so long, and counts the faste
 
 
 def serve(system: str, threads: int) -> None:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    for name in LIBRARIES[system]:
+        importlib.import_module(name)
+    library_bytes = peak_bytes()
     key, translate = None, None
     for line in sys.stdin:
         request = json.loads(line)
-        answer: dict[str, Any] = {}
+        answer: dict[str, Any] = {"library_bytes": library_bytes}
         wanted = tuple(request.get(field) for field in MODEL_FIELDS)
         if wanted != key:
             translate = None  # The old model's memory goes before the new one's is taken.

@@ -15,7 +15,7 @@ from kformer.config import DecodingConfig
 from kformer.data import load_corpus
 from kformer.evaluation import bleu_and_chrf
 from kformer.export import export_saved_model
-from kformer.inference import TranslateBatch, load_model, translate_all
+from kformer.inference import Hypothesis, TranslateBatch, load_model, translate_all
 from kformer.startup import quiet_tensorflow
 from kformer.translator import Translator
 
@@ -34,13 +34,18 @@ def main() -> None:
     sources = [source.encode() for source, _ in pairs]
     references = [[target] for _, target in pairs]
     decoding = DecodingConfig(beam_size=arguments.beam_size)
-    expected = _translate("in memory", load_model(arguments.run, decoding), sources, references, None)
     translator = Translator.from_run(arguments.run, decoding)
+    expected = _translate("in memory", _reference(translator), sources, references, None)
     for variant in arguments.variants:
         for precision in arguments.precisions:
             with tempfile.TemporaryDirectory() as folder:
                 path = export_saved_model(translator, folder, precision=precision, variant=variant)
                 _translate(f"{variant} {precision}", load_model(path), sources, references, expected)
+
+
+def _reference(translator: Translator) -> TranslateBatch:
+    """The Keras layers, as they are trained."""
+    return lambda texts: [[Hypothesis(text, 0.0)] for text in translator([text.decode() for text in texts])]
 
 
 def _translate(

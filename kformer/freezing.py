@@ -37,13 +37,20 @@ def served_function(
     return _compiled(translator, weights)
 
 
+def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
+    """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
+    served, frozen = _frozen(translator, weights, "float32")
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with frozen:
+            return served.search_n_best(text, n_best)
+
+    return translate
+
+
 def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
-    twin = build_transformer(translator.config, dtype="float32")
-    twin.set_weights(translator.model.get_weights())
-    frozen = FrozenScope(twin.variables, weights)
-    freeze_products(twin, precision, weights)
-    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    served = Translator(twin, translator.config, *tokenizers, translator.decoding)
+    served, frozen = _frozen(translator, weights, precision)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -51,6 +58,16 @@ def _portable(translator: Translator, weights: Weights, precision: str) -> tf.ty
             return served.search(text)
 
     return translate
+
+
+def _frozen(translator: Translator, weights: Weights, precision: str) -> tuple[Translator, FrozenScope]:
+    """A translator with an export's products, and the scope in which it must be traced."""
+    twin = build_transformer(translator.config, dtype="float32")
+    twin.set_weights(translator.model.get_weights())
+    frozen = FrozenScope(twin.variables, weights)
+    freeze_products(twin, precision, weights)
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return Translator(twin, translator.config, *tokenizers, translator.decoding), frozen
 
 
 def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:

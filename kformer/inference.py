@@ -11,8 +11,11 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig
 from kformer.export import description
+from kformer.freezing import n_best_function
 from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.run import RunFolder
+from kformer.translator import Translator
+from kformer.weights import Weights
 
 BATCH_SIZE = 32
 
@@ -94,8 +97,6 @@ def find_saved_model(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def _from_run(path: pathlib.Path, decoding: DecodingConfig, n_best: int) -> TranslateBatch:
-    from kformer.translator import Translator
-
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Name a run folder or a SavedModel.")
     if n_best > decoding.beam_size:
@@ -104,16 +105,15 @@ def _from_run(path: pathlib.Path, decoding: DecodingConfig, n_best: int) -> Tran
             f"beam_size={decoding.beam_size}. Widen the beam."
         )
     RunFolder(path).check()
-    translator = Translator.from_run(path, decoding)
+    weights = Weights()
+    function = n_best_function(Translator.from_run(path, decoding), weights, n_best)
 
     def translate(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        # The methods are looked up here because a `tf.function` does not keep its object alive.
-        function = translator.translate if n_best == 1 else translator.translate_n_best
         found = function(tf.constant(list(texts), tf.string, shape=[len(texts)]))
-        shape = (len(texts), -1)
-        rows = zip(found["translation"].numpy().reshape(shape), found["score"].numpy().reshape(shape), strict=True)
-        return [_hypotheses(translations[:n_best], scores[:n_best]) for translations, scores in rows]
+        rows = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)
+        return [_hypotheses(translations, scores) for translations, scores in rows]
 
+    translate.weights = weights  # keeps the variables alive as long as the function
     return translate
 
 

@@ -16,7 +16,7 @@ from kformer.models import build_transformer, reorder_rows, start_decoding
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers
 
-FIRST_LENGTH = 32  # tokens that the caches have room for at first, see `start_decoding`
+FIRST_LENGTH = 8  # tokens that the caches have room for at first, see `start_decoding`
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
@@ -88,13 +88,17 @@ class Translator(tf.Module):
     @tf.function(input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """All `decoding.beam_size` hypotheses of each text, best first: `translation` and `score`, both (B, N)."""
-        source, limits = self.encode(text)
-        return self._decode(self.find(source, limits, self.decoding.beam_size), limits)
+        return self.search_n_best(text, self.decoding.beam_size)
 
     def search(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What `translate` computes, for a graph of the caller's own: an export traces it over constant weights."""
+        """What `translate` computes, for a graph of the caller's own: an export traces it over weights of its own."""
         source, limits = self.encode(text)
         return self.decode_best(self.find(source, limits), limits)
+
+    def search_n_best(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
+        """The `n_best` hypotheses of each text, best first: `translation` and `score`, both (B, n_best)."""
+        source, limits = self.encode(text)
+        return self._decode(self.find(source, limits, n_best), limits)
 
     def sample(
         self,
