@@ -48,14 +48,16 @@ def train(
     train_target: Annotated[File | None, typer.Option(help="Target lines.")] = None,
     valid_source: Annotated[File | None, typer.Option(help="Validation source lines.")] = None,
     valid_target: Annotated[File | None, typer.Option(help="Validation target lines.")] = None,
-    preset: Annotated[str, typer.Option(help="Sizes and settings: tiny, small, base or big.")] = "small",
+    preset: Annotated[str, typer.Option(help="Sizes and settings of a new run: tiny, small, base or big.")] = "small",
     config: Annotated[
         File | None, typer.Option(help="JSON or YAML with `transformer:` and `training:` fields to change.")
     ] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN, as if nothing had happened.")
+    ] = False,
 ) -> None:
     """Train a translator on a corpus, a file of pairs or two parallel files.
 
@@ -69,7 +71,7 @@ def train(
 
     pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
     budget = {"max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    transformer, training = _configurations(preset, config, budget)
+    transformer, training = _configurations(preset, config, budget, output if resume else None)
     report = train_run(pairs, output, transformer, training, resume=resume)
     loss = "none" if report.best_loss is None else f"{report.best_loss:.4f}"
     print(f"{report.steps:,} steps: {report.reason}. Best validation loss {loss}. The run is in {report.run.path}.")
@@ -205,9 +207,10 @@ def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
     return getattr(corpus, split)
 
 
-def _configurations(preset: str, file: File | None, budget: dict[str, Any]) -> tuple[Any, Any]:
-    """The preset, changed by the file, changed by the options."""
+def _configurations(preset: str, file: File | None, budget: dict[str, Any], resumed: File | None) -> tuple[Any, Any]:
+    """The preset, or what a resumed run has, changed by the file, changed by the options."""
     from kformer.config import TrainingConfig, TransformerConfig, read_mapping
+    from kformer.run import RunFolder
 
     changes = read_mapping(file) if file is not None else {}
     unknown = sorted(set(changes) - {"transformer", "training"})
@@ -216,10 +219,13 @@ def _configurations(preset: str, file: File | None, budget: dict[str, Any]) -> t
             f"{file} has the unknown part {', '.join(unknown)}. Put the fields under `transformer:` or `training:`."
         )
     given = {name: value for name, value in budget.items() if value is not None}
-    return (
-        TransformerConfig.from_preset(preset, **(changes.get("transformer") or {})),
-        TrainingConfig.from_preset(preset, **{**(changes.get("training") or {}), **given}),
-    )
+    transformer, training = changes.get("transformer") or {}, {**(changes.get("training") or {}), **given}
+    if resumed is None:
+        return TransformerConfig.from_preset(preset, **transformer), TrainingConfig.from_preset(preset, **training)
+    run = RunFolder(resumed)
+    if not run.exists():
+        return None, None  # `train` says so
+    return run.transformer_config().replace(**transformer), run.training_config().replace(**training)
 
 
 def _training_corpus(

@@ -228,7 +228,7 @@ class TrainingConfig(_Config):
     vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
-    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths
+    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, of a micro-batch
     label_smoothing: float = 0.1  # epsilon_ls, section 5.4
     label_smoothing_form: str = (
         "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
@@ -245,6 +245,7 @@ class TrainingConfig(_Config):
     max_minutes: float | None = None
     validation_steps: int | None = None  # updates between validations; None: once an epoch
     patience: int = 10  # validations without a better loss before the run stops
+    checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -255,6 +256,7 @@ class TrainingConfig(_Config):
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
+        self._check_positive("checkpoint_minutes")
         for name in ("label_smoothing", "beta_1", "beta_2"):
             self._check_rate(name)
         if self.tokens_per_batch < self.max_length:

@@ -6,6 +6,7 @@ RUN/
   tokenizer/                        both tokenizers
   best.weights.h5                   the weights of the best validation
   checkpoint.npz                    everything needed to go on
+  previous-checkpoint.npz           the one before it
   log.csv, tensorboard/             the course of the run
 """
 

@@ -4,10 +4,12 @@ import contextlib
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 import keras
 import rich.console
+import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset
@@ -16,11 +18,13 @@ from kformer.models import build_transformer
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 from kformer.training import callbacks, losses, metrics
-from kformer.training.checkpoints import TrainingState, load_checkpoint
+from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.optimizers import build_adam
 
-# Fields that say when a run ends. They alone may change when a run is resumed.
-BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience")
+# Fields that say when a run ends and is saved. They alone may change when a run is resumed.
+BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "checkpoint_minutes")
+# Fields of a TransformerConfig that the tokenizers decide.
+FROM_TOKENIZERS = ("source_vocab_size", "target_vocab_size", "embedding_tying", "pad_id", "start_id", "end_id")
 MONITOR = "val_token_loss"
 
 
@@ -62,8 +66,9 @@ def train(
         transformer: Sizes; the preset `small` by default. Vocabulary sizes and special ids are taken from
             the tokenizers that are trained here.
         training: Text, batches, optimizer and budget; the preset `small` by default.
-        resume: Go on from the last checkpoint in `output`. The configurations are then those of the run,
-            save for the budget, which is taken from `training` where that is given.
+        resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
+            The configurations are then those of the run; `transformer` and `training`, where given, must be alike,
+            save for the budget.
         samples: Source texts whose translations are shown after every validation (TensorFlow backend).
         console: Where to print; standard output by default.
 
@@ -73,21 +78,24 @@ def train(
     Raises:
         FileExistsError: `output` holds a run already and `resume` is False.
         FileNotFoundError: There is nothing to resume.
-        ValueError: The corpus has no training or no validation pairs, or is not the one of the resumed run.
+        ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
+            resumed run.
+        FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
+        OSError: The disk is full, for example. What the run folder held before is whole.
     """
     console = console or rich.console.Console(soft_wrap=True, highlight=False)
     run = RunFolder(output)
     _check_corpus(corpus)
     if resume:
-        transformer, training, tokenizers = _reopen(run, corpus, training)
+        transformer, training, tokenizers = _reopen(run, corpus, transformer, training)
     else:
         transformer, training, tokenizers = _begin(run, corpus, transformer, training)
     train_pairs, valid_pairs = _encode(corpus, training, tokenizers, console)
 
     keras.utils.set_random_seed(training.seed)
     model = build_transformer(transformer, dtype=training.precision)
-    _compile(model, transformer, training)
-    state = load_checkpoint(run.checkpoint_file, model) if resume else TrainingState()
+    compile_transformer(model, transformer, training)
+    state = _last_state(run, model, console) if resume else TrainingState()
     console.print(f"{model.count_params():,} parameters, {training.precision}, {keras.backend.backend()}")
     fit = _Fit(model, transformer, training, tokenizers, run, state, console)
     return fit(train_pairs, valid_pairs, samples)
@@ -107,33 +115,52 @@ class _Fit:
 
     def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs, samples: Sequence[str]) -> TrainingReport:
         training = self.training
-        plan = BatchPlan(train_pairs, training.tokens_per_batch)
+        plan = BatchPlan(train_pairs, training.tokens_per_batch, max_buckets=max_buckets())
         total_steps = _total_steps(training, plan.steps_per_epoch)
         if total_steps is not None and self.state.step >= total_steps:
             return self._report(f"the budget of {total_steps} steps was spent already")
         interval = (training.validation_steps or 0) * training.gradient_accumulation_steps or plan.steps_per_epoch
         interrupt = callbacks.GracefulInterrupt()
         progress = callbacks.ProgressBar(self.state, total_steps, training.max_minutes, self.console)
-        with contextlib.closing(interrupt), contextlib.closing(progress):
-            self.model.fit(
-                make_dataset(
-                    train_pairs,
-                    tokens_per_batch=training.tokens_per_batch,
-                    shuffle_seed=training.seed,
-                    repeat=True,
-                    start_step=self.state.batch,
-                ),
-                validation_data=make_dataset(
-                    valid_pairs, tokens_per_batch=training.tokens_per_batch, shuffle_seed=None, repeat=False
-                ),
-                steps_per_epoch=interval,
-                initial_epoch=self.state.epoch,
-                epochs=2**31,  # one "epoch" is one interval between validations; the callbacks end the run
-                callbacks=self._callbacks(interrupt, progress, total_steps, samples),
-                shuffle=False,  # the data set is in its order already
-                verbose=0,
-            )
+        listed = self._callbacks(interrupt, progress, total_steps, samples)
+        valid = make_dataset(valid_pairs, tokens_per_batch=training.tokens_per_batch, shuffle_seed=None, repeat=False)
+        with contextlib.closing(interrupt), contextlib.closing(progress), _explained(self.run, self.state):
+            if self.state.epoch_batch:  # A killed run goes on in the middle of its epoch.
+                self.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
+                left = interval - self.state.epoch_batch
+                self._fit(train_pairs, valid, listed, steps_per_epoch=left, epochs=self.state.epoch + 1)
+            if not (self.state.epoch_batch or self.model.stop_training):
+                # The callbacks end the run.
+                self._fit(train_pairs, valid, listed, steps_per_epoch=interval, epochs=2**31)
         return self._report(self._reason(interrupt.interrupted, total_steps))
+
+    def _fit(
+        self,
+        train_pairs: EncodedPairs,
+        valid: tf.data.Dataset,
+        listed: list[keras.callbacks.Callback],
+        steps_per_epoch: int,
+        epochs: int,
+    ) -> None:
+        """Goes on from where `state` says. One Keras "epoch" is one interval between validations."""
+        self.model.fit(
+            make_dataset(
+                train_pairs,
+                tokens_per_batch=self.training.tokens_per_batch,
+                shuffle_seed=self.training.seed,
+                repeat=True,
+                max_buckets=max_buckets(),
+                start_step=self.state.batch,
+                batches_per_update=self.training.gradient_accumulation_steps,
+            ),
+            validation_data=valid,
+            steps_per_epoch=steps_per_epoch,
+            initial_epoch=self.state.epoch,
+            epochs=epochs,
+            callbacks=listed,
+            shuffle=False,  # the data set is in its order already
+            verbose=0,
+        )
 
     def _callbacks(
         self,
@@ -145,19 +172,19 @@ class _Fit:
         """In the order that `kformer.training.callbacks` asks for."""
         listed = [
             callbacks.TrackState(self.state),
-            callbacks.Budget(self.state, total_steps, self.training.max_minutes),
+            callbacks.StopOnNaN(self.state),
+            callbacks.Budget(self.state, total_steps, self.training.max_minutes, started=time.monotonic()),
             interrupt,
             callbacks.KeepBest(self.run.best_weights_file, self.state, self.training.patience, MONITOR),
-            callbacks.Checkpoint(self.run.path, self.state),
             progress,
             callbacks.TensorBoardLog(self.run.tensorboard_folder, self.state),
-            keras.callbacks.CSVLogger(self.run.log_file, append=True),
+            callbacks.CSVLog(self.run.log_file, self.state),
         ]
         if samples and keras.backend.backend() == "tensorflow":
             from kformer.samples import SampleTranslations  # here: a translator exists on TensorFlow alone
 
             listed.append(SampleTranslations(samples, self.model, self.transformer, self.tokenizers, self.console))
-        return listed
+        return [*listed, callbacks.Checkpoint(self.run.path, self.state, self.training.checkpoint_minutes)]
 
     def _reason(self, interrupted: bool, total_steps: int | None) -> str:
         if interrupted:
@@ -170,6 +197,31 @@ class _Fit:
 
     def _report(self, reason: str) -> TrainingReport:
         return TrainingReport(self.run, self.state.step, self.state.best_loss, reason)
+
+
+def _last_state(run: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:
+    """Reads the last good checkpoint into the model. A run killed before its first one begins again, just alike."""
+    files = (run.checkpoint_file, previous_checkpoint(run.checkpoint_file))
+    if not any(file.is_file() for file in files):
+        console.print("There is no checkpoint yet: the run begins again.")
+        return TrainingState()
+    state, damage = load_last_checkpoint(run.checkpoint_file, model)
+    if damage is not None:
+        console.print(f"The last checkpoint cannot be read: {damage} Going on from the one before.")
+    console.print(f"Going on from update {state.step:,}.")
+    return state
+
+
+@contextlib.contextmanager
+def _explained(run: RunFolder, state: TrainingState) -> Iterator[None]:
+    """Says of an error in writing, such as that of a full disk, what it leaves behind."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{error}. The run ended at update {state.step}. What its folder held before is whole: make room in "
+            f"{run.path} and go on with resume (`--resume`)."
+        ) from error
 
 
 def _check_corpus(corpus: Corpus) -> None:
@@ -189,10 +241,7 @@ def _begin(
         raise FileExistsError(
             f"{run.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
         )
-    training = training or TrainingConfig.from_preset("small")
-    if corpus.symbols:
-        training = training.replace(tokenizer="symbols")
-    training = training.replace(precision=resolve_precision(training.precision))
+    training = _settled(training or TrainingConfig.from_preset("small"), corpus)
     source, target = tokenizers = train_tokenizers(corpus.train, training)
     given = transformer or TransformerConfig.from_preset("small")
     tying = given.embedding_tying
@@ -212,25 +261,50 @@ def _begin(
     return transformer, training, tokenizers
 
 
+def _settled(training: TrainingConfig, corpus: Corpus) -> TrainingConfig:
+    """With what corpus and machine decide."""
+    tokenizer = "symbols" if corpus.symbols else training.tokenizer
+    return training.replace(tokenizer=tokenizer, precision=resolve_precision(training.precision))
+
+
 def _reopen(
-    run: RunFolder, corpus: Corpus, training: TrainingConfig | None
+    run: RunFolder, corpus: Corpus, transformer: TransformerConfig | None, training: TrainingConfig | None
 ) -> tuple[TransformerConfig, TrainingConfig, tuple[Tokenizer, Tokenizer]]:
-    """Reads the run back; of `training` only the budget counts."""
-    if not run.checkpoint_file.is_file():
-        raise FileNotFoundError(
-            f"{run.path} has no {run.checkpoint_file.name}, so there is nothing to resume. Start without resume."
-        )
+    """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
+    if not run.exists():
+        raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
     known, given = run.corpus(), _describe(corpus)
     if known["sha256"] != given["sha256"]:
         raise ValueError(
             f"The run in {run.path} was trained on another corpus: {known['name']} with {known['train']:,} training "
             f"pairs. Received: {given['name']} with {given['train']:,}. Resume with the same text, or start a new run."
         )
-    stored = run.training_config()
+    stored = run.training_config(), run.transformer_config()
+    if transformer is not None:
+        _refuse_changes(run, stored[1], transformer, but=FROM_TOKENIZERS)
     if training is not None:
-        stored = stored.replace(**{name: getattr(training, name) for name in BUDGET})
-        stored.save(run.training_file)
-    return run.transformer_config(), stored, load_tokenizers(run.tokenizer_folder)
+        training = _settled(training, corpus)
+        _refuse_changes(run, stored[0], training, but=BUDGET)
+        training.save(run.training_file)
+    return stored[1], training or stored[0], load_tokenizers(run.tokenizer_folder)
+
+
+def _refuse_changes(
+    run: RunFolder,
+    stored: TransformerConfig | TrainingConfig,
+    given: TransformerConfig | TrainingConfig,
+    but: Sequence[str],
+) -> None:
+    changed = [
+        f"{name}={value!r} (the run has {getattr(stored, name)!r})"
+        for name, value in given.to_dict().items()
+        if name not in but and value != getattr(stored, name)
+    ]
+    if changed:
+        raise ValueError(
+            f"A resumed run keeps its configuration. Received for {run.path}: {', '.join(changed)}. "
+            f"Leave them out, or start a new run. What may change: {', '.join(BUDGET)}."
+        )
 
 
 def _describe(corpus: Corpus) -> dict:
@@ -257,7 +331,8 @@ def _encode(
     return encoded[0], encoded[1]
 
 
-def _compile(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
+def compile_transformer(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
+    """With the paper's optimizer, the label-smoothed loss, and the metrics that a run is judged by."""
     pad_id = transformer.pad_id
     smoothing = {
         "epsilon": training.label_smoothing,
@@ -277,8 +352,17 @@ def _compile(model: keras.Model, transformer: TransformerConfig, training: Train
             metrics.TokenCount(pad_id),
         ],
         # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
-        jit_compile="auto" if has_gpu() or keras.backend.backend() != "tensorflow" else False,
+        jit_compile="auto" if _is_compiled() else False,
     )
+
+
+def max_buckets() -> int:
+    """Shapes of batches: few where XLA compiles each, many where they cost little and save padding."""
+    return 24 if _is_compiled() else 128
+
+
+def _is_compiled() -> bool:
+    return has_gpu() or keras.backend.backend() != "tensorflow"
 
 
 def _total_steps(training: TrainingConfig, batches_per_epoch: int) -> int | None:

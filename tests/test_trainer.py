@@ -152,7 +152,7 @@ def test_an_existing_run_is_not_overwritten(numbers_run):
 
 
 def test_nothing_to_resume_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"has no checkpoint.npz, so there is nothing to resume"):
+    with pytest.raises(FileNotFoundError, match="holds no run, so there is nothing to resume"):
         train(toy.corpus(), tmp_path / "none", resume=True)
 
 
@@ -161,6 +161,25 @@ def test_resuming_on_another_corpus_is_refused(tmp_path):
     other = corpus_from_pairs("other", toy.corpus().train)
     with pytest.raises(ValueError, match="was trained on another corpus: numbers with 1,354 training pairs"):
         train(other, tmp_path / "run", training=SHORT, resume=True, console=quiet())
+
+
+def test_resuming_with_another_configuration_is_refused(tmp_path):
+    train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=quiet())
+    changed = SHORT.replace(warmup_steps=7, patience=3)
+    with pytest.raises(ValueError, match=r"Received for .*run: warmup_steps=7 \(the run has 100\). Leave them out"):
+        train(toy.corpus(), tmp_path / "run", training=changed, resume=True, console=quiet())
+    with pytest.raises(ValueError, match=r"d_ff=256 \(the run has 128\)"):
+        train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER.replace(d_ff=256), resume=True, console=quiet())
+
+
+def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(tmp_path):
+    console, checkpoint = quiet(), RunFolder(tmp_path / "run").checkpoint_file
+    train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, console=console)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    report = train(toy.corpus(), tmp_path / "run", resume=True, console=console)
+    assert "The last checkpoint cannot be read" in console.file.getvalue()
+    assert "Going on from update 2." in console.file.getvalue()
+    assert report.steps == 4
 
 
 def test_a_corpus_without_validation_is_refused(tmp_path):

@@ -1,6 +1,6 @@
 """Corpora, and the `tf.data` pipeline from pairs of texts to batches of ids."""
 
-from kformer.data.batching import BatchPlan, default_bucket_lengths
+from kformer.data.batching import BatchPlan
 from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
 from kformer.data.encoding import EncodedPairs, encode_pairs
 from kformer.data.files import read_parallel, read_tsv
@@ -14,7 +14,6 @@ __all__ = [
     "EncodedPairs",
     "Pair",
     "corpus_from_pairs",
-    "default_bucket_lengths",
     "encode_pairs",
     "hold_out",
     "load_corpus",

@@ -1,7 +1,7 @@
 """Which pairs share a batch, and the batches themselves, in NumPy.
 
-Sentence pairs of about the same length are batched together (section 5.1 of the paper), in few shapes, because XLA
-compiles once a shape. Everything is a pure function of the data, the seed and the step.
+Pairs of about the same lengths are batched together (section 5.1 of the paper), in few shapes, because XLA compiles
+once a shape. Everything is a pure function of the data, the seed and the step.
 
 Shapes: N pairs, B rows, S source and T target length.
 """
@@ -10,92 +10,108 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from kformer.data.buckets import MAX_BUCKETS, Bucket, choose_buckets
 from kformer.data.encoding import EncodedPairs
 
-MAX_SHAPES = 10
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
-def default_bucket_lengths(max_length: int) -> tuple[int, ...]:
-    """4, 8, 12, 16, 24, ... 64, 80, ... 128, 160, ...: steps of a quarter of the length and less, up to max_length."""
-    lengths = []
-    length = 4
-    while length < max_length:
-        lengths.append(length)
-        step = 4 if length < 16 else max(8, 2 ** (length.bit_length() - 3))
-        length += step
-    return (*lengths, max_length)
-
-
 class BatchPlan:
-    """Batches of one epoch: pairs in buckets by their longer side, as many rows as the tokens allow.
+    """Batches of pairs in buckets by the lengths of both sides, as many rows as the tokens allow.
 
-    A bucket of length L has batches of `max(1, tokens_per_batch // L)` rows, both sides padded to L. Rows that are
-    missing in its last batch are filled with pad ids. Buckets with less than one full batch join the next
-    larger one, and those that cost the least padding are joined until there are at most 10.
+    A bucket of lengths S and T has batches of `tokens_per_batch // max(S, T)` rows, one at least.
 
     Args:
         encoded: the pairs.
-        tokens_per_batch: rows times length of a batch, at most (one row may be longer).
-        bucket_lengths: ascending lengths to use as they are, such as those of another plan.
+        tokens_per_batch: rows times the longer side of a batch, at most (one row may be longer).
+        buckets: (S, T) of each bucket, rising by T and then by S, such as those of another plan; None: chosen by the
+            pairs' lengths.
+        max_buckets: how many may be chosen.
 
     Attributes:
-        bucket_lengths: lengths of the buckets in use.
-        shapes: (B, S, T) of each bucket, the shortest first.
-        steps_per_epoch: batches in an epoch.
-        padding_share: share of the target positions of an epoch that are padding, in [0, 1).
+        shapes: (B, S, T) of each bucket in use.
+        steps_per_epoch: batches in which as many pairs are seen as there are: the mean, as an endless stream goes on
+            from epoch to epoch without a partial batch.
+        steps_once: batches in which every pair is seen once. Rows missing in a bucket's last one are pad ids.
+        padding_share: share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
-        ValueError: `bucket_lengths` do not ascend or do not reach the longest pair, or tokens_per_batch is below 1.
+        ValueError: A pair fits into no bucket, the buckets do not rise, or tokens_per_batch is below 1.
     """
 
     def __init__(
-        self, encoded: EncodedPairs, tokens_per_batch: int, bucket_lengths: Sequence[int] | None = None
+        self,
+        encoded: EncodedPairs,
+        tokens_per_batch: int,
+        buckets: Sequence[Bucket] | None = None,
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         if tokens_per_batch < 1:
             raise ValueError(f"tokens_per_batch must be at least 1. Received: tokens_per_batch={tokens_per_batch}.")
         self.encoded = encoded
-        lengths = encoded.lengths
-        if bucket_lengths is None:
-            merged = _merge(default_bucket_lengths(encoded.max_length), lengths, tokens_per_batch)
-        else:
-            merged = _checked(bucket_lengths, int(lengths.max()))
-        buckets = np.searchsorted(merged, lengths)  # (N,): the first bucket that is long enough
-        counts = np.bincount(buckets, minlength=len(merged))
+        source, target = np.diff(encoded.source_offsets), np.diff(encoded.target_offsets)
+        if buckets is None:
+            buckets = choose_buckets(source, target, tokens_per_batch, max_buckets)
+        chosen = _assign(buckets, source, target)  # (N,)
+        counts = np.bincount(chosen, minlength=len(buckets))
         used = np.flatnonzero(counts)
-        self.bucket_lengths = tuple(int(merged[bucket]) for bucket in used)
-        self._buckets = np.searchsorted(used, buckets)  # (N,), numbered among those in use
-        self.shapes = tuple((_rows(tokens_per_batch, length), length, length) for length in self.bucket_lengths)
-        # Batch i of an epoch takes pairs starts[i]:stops[i] of the epoch's pairs sorted by bucket.
-        table = []
-        first = 0
-        for bucket, count in enumerate(counts[used]):
+        self._members = [np.flatnonzero(chosen == number) for number in used]
+        self.shapes = tuple(
+            (max(1, min(tokens_per_batch // max(buckets[number]), int(counts[number]))), *buckets[number])
+            for number in used
+        )
+        passes = [len(members) / rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
+        self.steps_per_epoch = round(sum(passes))
+        self.steps_once = int(sum(np.ceil(passes)))
+        positions = sum(
+            len(members) * sum(shape[1:]) for members, shape in zip(self._members, self.shapes, strict=True)
+        )
+        self.padding_share = 1 - (len(encoded.source_ids) + len(encoded.target_ids)) / positions
+
+    def once(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
+        """Every pair once, from batch `start_step` on."""
+        streams = self._streams(shuffle_seed)
+        table = [
+            (bucket, number)
+            for bucket, (members, (rows, _, _)) in enumerate(zip(self._members, self.shapes, strict=True))
+            for number in range(-(-len(members) // rows))
+        ]
+        for place in _order(len(table), shuffle_seed, 0)[start_step:]:
+            bucket, number = table[place]
             rows = self.shapes[bucket][0]
-            starts = np.arange(first, first + count, rows)
-            first += count
-            table.append(np.stack([starts, np.minimum(starts + rows, first), np.full_like(starts, bucket)], axis=1))
-        self._table = np.concatenate(table)  # (steps, 3): start, stop, bucket
-        self.steps_per_epoch = len(self._table)
-        positions = sum(rows * length for rows, _, length in (self.shapes[bucket] for bucket in self._table[:, 2]))
-        self.padding_share = 1 - len(encoded.target_ids) / positions
+            left = len(self._members[bucket]) - number * rows
+            yield self._assemble(streams[bucket].take(number * rows, min(rows, left)), self.shapes[bucket])
 
-    def batches(self, shuffle_seed: int | None, repeat: bool, start_step: int = 0) -> Iterator[Batch]:
-        """The stream of `make_dataset` as NumPy arrays, from batch `start_step` on."""
-        epoch, step = divmod(start_step, self.steps_per_epoch)
-        while repeat or epoch == 0:
-            pairs, table = self._epoch(shuffle_seed, epoch)
-            for start, stop, bucket in table[step:].tolist():
-                yield self._assemble(pairs[start:stop], self.shapes[bucket])
-            epoch, step = epoch + 1, 0
+    def endless(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
+        """Epoch after epoch, from batch `start_step` on.
 
-    def _epoch(self, shuffle_seed: int | None, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """(N,) pairs sorted by bucket, and the batch table in the order of this epoch."""
-        if shuffle_seed is None:
-            return np.argsort(self._buckets, kind="stable"), self._table
-        generator = np.random.default_rng((shuffle_seed, epoch))
-        shuffled = generator.permutation(len(self._buckets))
-        pairs = shuffled[np.argsort(self._buckets[shuffled], kind="stable")]
-        return pairs, self._table[generator.permutation(self.steps_per_epoch)]
+        A bucket's pairs come in passes, each in a new order; a batch may hold the end of one and the begin of the next.
+        In an epoch a bucket has those batches that its pairs have filled by then.
+        """
+        streams = self._streams(shuffle_seed)
+        epoch, skipped = self._find(start_step)
+        while True:
+            bounds = zip(self._filled(epoch), self._filled(epoch + 1), strict=True)
+            table = [(bucket, number) for bucket, bound in enumerate(bounds) for number in range(*bound)]
+            for place in _order(len(table), shuffle_seed, epoch)[skipped:]:
+                bucket, number = table[place]
+                rows = self.shapes[bucket][0]
+                yield self._assemble(streams[bucket].take(number * rows, rows), self.shapes[bucket])
+            epoch, skipped = epoch + 1, 0
+
+    def _filled(self, epochs: int) -> list[int]:
+        """Batches of each bucket in the first `epochs` epochs."""
+        return [epochs * len(members) // rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
+
+    def _find(self, step: int) -> tuple[int, int]:
+        """The epoch that holds batch `step`, and its place there."""
+        epoch = step // (self.steps_per_epoch + 1)  # not beyond: epochs have that many at most, on average
+        while sum(self._filled(epoch + 1)) <= step:
+            epoch += 1
+        return epoch, step - sum(self._filled(epoch))
+
+    def _streams(self, seed: int | None) -> list["_Passes"]:
+        return [_Passes(members, seed, bucket) for bucket, members in enumerate(self._members)]
 
     def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int]) -> Batch:
         rows, source_length, target_length = shape
@@ -106,6 +122,56 @@ class BatchPlan:
         target_in[:, 1:] = np.where(real[:, 1:], target_out[:, :-1], data.target_pad_id)
         target_in[: len(pairs), 0] = data.start_id
         return {"source": source, "target_in": target_in}, target_out
+
+
+class _Passes:
+    """The pairs of one bucket again and again, every pass in another order: an endless sequence."""
+
+    def __init__(self, members: np.ndarray, seed: int | None, bucket: int) -> None:
+        self._members = members
+        self._seed = seed
+        self._bucket = bucket
+        self._orders: dict[int, np.ndarray] = {}  # of the passes in use
+
+    def take(self, start: int, count: int) -> np.ndarray:
+        """Elements `start` to `start + count` of the sequence."""
+        number, offset = divmod(start, len(self._members))
+        found = self._pass(number)[offset : offset + count]
+        if len(found) == count:
+            return found
+        return np.concatenate([found, self._pass(number + 1)[: count - len(found)]])
+
+    def _pass(self, number: int) -> np.ndarray:
+        if number not in self._orders:
+            kept = {known: order for known, order in self._orders.items() if abs(known - number) == 1}
+            self._orders = {**kept, number: self._members[_order(len(self._members), self._seed, number, self._bucket)]}
+        return self._orders[number]
+
+
+def _order(count: int, seed: int | None, epoch: int, bucket: int = -1) -> np.ndarray:
+    """A permutation for an epoch (of its batches, or of a bucket's pairs), or the order as it is without a seed."""
+    if seed is None:
+        return np.arange(count)
+    return np.random.default_rng((seed, epoch, bucket + 1)).permutation(count)
+
+
+def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """(N,) int: number of the first bucket that is long enough on both sides."""
+    if not buckets or list(buckets) != sorted(set(buckets), key=lambda bucket: bucket[::-1]) or min(min(buckets)) < 1:
+        raise ValueError(
+            f"buckets must be (source, target) lengths from 1 up, rising by target and then by source length. "
+            f"Received: buckets={list(buckets)}."
+        )
+    chosen = np.full(len(source), -1)
+    for number, (longest_source, longest_target) in reversed(list(enumerate(buckets))):
+        chosen[(source <= longest_source) & (target <= longest_target)] = number
+    if np.any(chosen < 0):
+        pair = int(np.argmin(chosen))
+        raise ValueError(
+            f"No bucket holds the pair of {source[pair]} source and {target[pair]} target tokens. "
+            f"Received: buckets={list(buckets)}. Add a longer one, or encode with a smaller max_length."
+        )
+    return chosen
 
 
 def _pad(
@@ -121,42 +187,3 @@ def _pad(
     padded = np.full(shape, pad_id, np.int32)
     padded[real] = ids[(first[:, None] + position)[real]]
     return padded, real
-
-
-def _rows(tokens_per_batch: int, length: int) -> int:
-    return max(1, tokens_per_batch // length)
-
-
-def _merge(bucket_lengths: Sequence[int], lengths: np.ndarray, tokens_per_batch: int) -> np.ndarray:
-    """Ascending bucket lengths, after joining small buckets upwards and then the cheapest ones."""
-    ends = list(bucket_lengths)
-    counts = np.bincount(np.searchsorted(ends, lengths), minlength=len(ends)).tolist()
-    while counts[-1] == 0:
-        ends.pop()
-        counts.pop()
-
-    def join(bucket: int) -> None:
-        counts[bucket + 1] += counts[bucket]
-        del ends[bucket], counts[bucket]
-
-    bucket = 0
-    while bucket < len(ends) - 1:
-        if counts[bucket] < _rows(tokens_per_batch, ends[bucket]):
-            join(bucket)
-        else:
-            bucket += 1
-    while len(ends) > MAX_SHAPES:
-        join(min(range(len(ends) - 1), key=lambda i: counts[i] * (ends[i + 1] - ends[i])))
-    return np.array(ends)
-
-
-def _checked(bucket_lengths: Sequence[int], longest: int) -> np.ndarray:
-    lengths = np.array(bucket_lengths, np.int64)
-    if lengths.ndim != 1 or not len(lengths) or lengths[0] < 1 or np.any(np.diff(lengths) <= 0):
-        raise ValueError(f"bucket_lengths must ascend from 1 or more. Received: bucket_lengths={list(bucket_lengths)}.")
-    if lengths[-1] < longest:
-        raise ValueError(
-            f"bucket_lengths end at {lengths[-1]}, but the longest pair has {longest} tokens. "
-            f"Add a bucket of {longest} or more, or encode with a smaller max_length."
-        )
-    return lengths

@@ -3,11 +3,14 @@
 Shapes: B rows, S source length, T target length.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from kformer.data.batching import BatchPlan
+from kformer.data.batching import Batch, BatchPlan
+from kformer.data.buckets import MAX_BUCKETS, Bucket
 from kformer.data.encoding import EncodedPairs
 
 _PREFETCHED_BATCHES = 16
@@ -20,40 +23,60 @@ def make_dataset(
     shuffle_seed: int | None,
     repeat: bool,
     start_step: int = 0,
-    bucket_lengths: Sequence[int] | None = None,
+    buckets: Sequence[Bucket] | None = None,
+    max_buckets: int = MAX_BUCKETS,
+    batches_per_update: int = 1,
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
 
     `target_out` is the target with its end id; `target_in` is the start id and the target without its last id. The
-    shapes are those of `BatchPlan(encoded, tokens_per_batch, bucket_lengths)`; an epoch holds every pair once.
+    shapes are those of `BatchPlan(encoded, tokens_per_batch, buckets, max_buckets)`.
 
     The stream is a pure function of (shuffle_seed, step): batch k is the same whether the data set began at 0 or at
-    `start_step=k`, and the batches before `start_step` are not computed. Epoch e is ordered by
-    `np.random.default_rng((shuffle_seed, e))`.
+    `start_step=k`, and the batches before `start_step` are not computed.
 
     Args:
         encoded: the pairs.
-        tokens_per_batch: rows times length of a batch, at most.
+        tokens_per_batch: rows times the longer side of a batch, at most.
         shuffle_seed: 0 or more; None: buckets in order, pairs in the order given.
-        repeat: epoch after epoch without end; False: one epoch.
+        repeat: `BatchPlan.endless`; False: `BatchPlan.once`.
         start_step: batches to skip.
-        bucket_lengths: see `BatchPlan`.
+        buckets, max_buckets: see `BatchPlan`.
+        batches_per_update: with gradient accumulation, the micro-batches that make an update. Each batch then has a
+            third part, (B,) float32: its share of their tokens, times their number. Weighed by it, the mean of the
+            micro-batches' losses is the mean over all their tokens.
 
     Raises:
         ValueError: `shuffle_seed` or `start_step` is negative, or `start_step` lies past the only epoch.
     """
-    plan = BatchPlan(encoded, tokens_per_batch, bucket_lengths)
+    plan = BatchPlan(encoded, tokens_per_batch, buckets, max_buckets)
     if shuffle_seed is not None and shuffle_seed < 0:
         raise ValueError(f"shuffle_seed must be 0 or more, or None. Received: shuffle_seed={shuffle_seed}.")
-    if start_step < 0 or (not repeat and start_step > plan.steps_per_epoch):
+    if start_step < 0 or (not repeat and start_step > plan.steps_once):
         raise ValueError(
-            f"start_step must be at least 0 and, with repeat=False, at most the {plan.steps_per_epoch} steps of the "
+            f"start_step must be at least 0 and, with repeat=False, at most the {plan.steps_once} steps of the "
             f"epoch. Received: start_step={start_step}."
         )
+    stream = plan.endless if repeat else plan.once
     ids = tf.TensorSpec([None, None], tf.int32)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: plan.batches(shuffle_seed, repeat, start_step),
-        output_signature=({"source": ids, "target_in": ids}, ids),
-    )
-    steps = tf.data.INFINITE_CARDINALITY if repeat else plan.steps_per_epoch - start_step
+    signature: tuple = ({"source": ids, "target_in": ids}, ids)
+
+    def batches() -> Iterator:
+        if batches_per_update == 1:
+            return stream(shuffle_seed, start_step)
+        done = start_step % batches_per_update  # of the first update
+        whole = stream(shuffle_seed, start_step - done)
+        return itertools.islice(_weighed(whole, batches_per_update, encoded.target_pad_id), done, None)
+
+    if batches_per_update > 1:
+        signature = (*signature, tf.TensorSpec([None], tf.float32))
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    steps = tf.data.INFINITE_CARDINALITY if repeat else plan.steps_once - start_step
     return dataset.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(_PREFETCHED_BATCHES)
+
+
+def _weighed(batches: Iterator[Batch], number: int, pad_id: int) -> Iterator[tuple]:
+    while group := list(itertools.islice(batches, number)):
+        tokens = [int(np.sum(target_out != pad_id)) for _, target_out in group]
+        for (inputs, target_out), count in zip(group, tokens, strict=True):
+            yield inputs, target_out, np.full(len(target_out), number * count / sum(tokens), np.float32)

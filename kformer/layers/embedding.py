@@ -6,10 +6,33 @@ Shape letters: B batch, T length, D model size, V vocabulary.
 from typing import Any
 
 import keras
+from keras import ops
 
 from kformer.layers.initializers import small_normal
 
 Tensor = Any
+
+
+def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
+    """(V, D) and (...) integer ids to (..., D), with a gradient that is an ordinary tensor.
+
+    TensorFlow's own is a list of slices, which Keras's gradient accumulation does not add up rightly, and which is
+    slow to add to the gradient of the logits where the matrix is shared.
+    """
+    vocab_size, width = matrix.shape
+
+    @ops.custom_gradient
+    def take(matrix: Tensor) -> tuple[Tensor, Any]:
+        def gradient(*args: Any, upstream: Any = None) -> Tensor:
+            if upstream is None:  # TensorFlow and JAX pass it by position
+                (upstream,) = args
+            slices = ops.reshape(ops.cast(upstream, "float32"), (-1, width))
+            sums = ops.segment_sum(slices, ops.reshape(ids, (-1,)), num_segments=vocab_size)  # (V, D)
+            return ops.cast(sums, matrix.dtype)
+
+        return ops.take(matrix, ids, axis=0), gradient
+
+    return take(matrix)
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -43,7 +66,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def embed(self, inputs: Tensor) -> Tensor:
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
-        return super().call(inputs)
+        rows = take_rows(ops.convert_to_tensor(self.embeddings), ops.cast(inputs, "int32"))
+        return ops.cast(rows, self.compute_dtype)
 
     def project(self, inputs: Tensor) -> Tensor:
         """(B, T, D) floats to (B, T, V) logits."""

@@ -1,9 +1,10 @@
-"""The whole state of a training run in one file: weights, optimizer, random seeds, and `TrainingState`.
+"""The whole state of a training run in one file: weights, optimizer, random seeds, metrics, and `TrainingState`.
 
 A checkpoint is one `.npz` file. It holds every variable of the model (its seed generators too, which Keras's
-`.weights.h5` leaves out) and of the optimizer (gradient accumulators and loss scale included), in order, and the
-`TrainingState` as JSON. It is written beside its target, synced to disk and renamed: what bears the
-checkpoint's name is whole.
+`.weights.h5` leaves out), of the optimizer (gradient accumulators and loss scale included) and of the metrics, in
+order, and the `TrainingState` as JSON. It is written beside its target, synced to disk and renamed: what bears the
+checkpoint's name is whole. The checkpoint before stays beside it, for the day on which a disk spoils the last one:
+the format's checksums show that when it is read.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import json
 import os
 import pathlib
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,24 +30,49 @@ class TrainingState:
     step: int = 0  # optimizer updates done
     batch: int = 0  # batches consumed: where the data stream goes on
     epoch: int = 0  # validations done: `initial_epoch` of the next `fit`
+    epoch_batch: int = 0  # batches consumed since the last validation
+    epoch_seconds: float = 0.0  # of training since then
     best_loss: float | None = None  # the best monitored loss so far
     waited: int = 0  # validations since then
+    # The metrics' variables, where they go on from after a resume; empty where an epoch begins.
+    metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
+
+
+class DamagedCheckpointError(ValueError):
+    """A file that is no whole checkpoint."""
+
+
+def previous_checkpoint(path: str | pathlib.Path) -> pathlib.Path:
+    """Where `save_checkpoint` puts the checkpoint that it replaces."""
+    path = pathlib.Path(path)
+    return path.with_name("previous-" + path.name)
 
 
 def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: TrainingState) -> None:
-    """Writes a compiled model and `state` to `path`, atomically.
+    """Writes a compiled model and `state` to `path`, atomically; the file there moves to `previous_checkpoint(path)`.
 
     Raises:
         ValueError: The model is not compiled, or its optimizer is not built.
+        FloatingPointError: A weight is not finite. What was there stays.
     """
+    path = pathlib.Path(path)
     arrays = {}
     for name, variable in _named_variables(model):
         array = keras.ops.convert_to_numpy(variable.value)
         # NumPy's format knows no bfloat16; float32 holds its every value.
         arrays[name] = array.astype("float32") if variable.dtype == "bfloat16" else array
-    text = json.dumps(dataclasses.asdict(state))
-    with replaced_when_whole(path) as partial, open(partial, "wb") as file:
-        np.savez(file, **arrays, **{_STATE: np.frombuffer(text.encode("utf-8"), dtype="uint8")})
+        if name.startswith("model_") and not np.all(np.isfinite(arrays[name])):
+            raise FloatingPointError(
+                f"{variable.path} holds numbers that are not finite after update {state.step}: the training has "
+                f"diverged. Nothing was written to {path}. Lower learning_rate_scale or raise warmup_steps."
+            )
+    arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
+    values = {name: value for name, value in vars(state).items() if name != "metrics"}
+    with replaced_when_whole(path) as partial:
+        with open(partial, "wb") as file:
+            np.savez(file, **arrays, **{_STATE: np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")})
+        if path.is_file():
+            path.replace(previous_checkpoint(path))
 
 
 def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingState:
@@ -55,7 +82,8 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is no checkpoint, or it is one of another model or optimizer.
+        DamagedCheckpointError: The file is no checkpoint, or no longer what was written.
+        ValueError: It is one of another model or optimizer.
     """
     path = pathlib.Path(path)
     try:
@@ -63,15 +91,40 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         state = TrainingState(**json.loads(arrays.pop(_STATE).tobytes()))
-    except (zipfile.BadZipFile, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
+        *(NotImplementedError, OverflowError),  # of the zip reader, where a header is spoiled
+    ) as error:
+        raise DamagedCheckpointError(
             f"{path} is not a kformer checkpoint: {error}. Name a file that save_checkpoint wrote."
         ) from error
+    numbers = range(sum(name.startswith("metrics_") for name in arrays))
+    state.metrics = [arrays.pop(f"metrics_{number}") for number in numbers]
     variables = dict(_named_variables(model))
     _check_fit(path, variables, arrays)
     for name, variable in variables.items():
         variable.assign(arrays[name])
     return state
+
+
+def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[TrainingState, str | None]:
+    """`load_checkpoint`, or the checkpoint before where the last one is damaged or missing.
+
+    Returns:
+        The state, and what was wrong with the last checkpoint, if the one before it was read.
+
+    Raises:
+        FileNotFoundError: There is none.
+        DamagedCheckpointError: All are damaged.
+        ValueError: It is one of another model or optimizer.
+    """
+    previous = previous_checkpoint(path)
+    try:
+        return load_checkpoint(path, model), None
+    except (DamagedCheckpointError, FileNotFoundError) as error:
+        if not previous.is_file():
+            raise
+        return load_checkpoint(previous, model), str(error)
 
 
 def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:

@@ -79,7 +79,8 @@ class LabelSmoothedCrossEntropy(keras.Loss):
     The mean is the sum over tokens divided by the number of tokens of the whole batch. Under
     `tf.distribute` the number is summed over the replicas, and so is the gradient by Keras: a replica with few
     tokens does not weigh more than its tokens. (`keras.distribution` on JAX needs nothing: its arrays are global.)
-    With gradient accumulation Keras averages the means of the micro-batches, each weighing the same.
+    With gradient accumulation Keras averages the means of the micro-batches, each weighing the same: give each its
+    share of the tokens as sample weights (`kformer.data.make_dataset`).
 
     Args:
         epsilon: See `label_smoothed_cross_entropy`.
@@ -110,14 +111,13 @@ class LabelSmoothedCrossEntropy(keras.Loss):
         Args:
             y_true: (B, T) integer ids.
             y_pred: (B, T, V) logits, any float dtype.
-            sample_weight: Must be None.
-
-        Raises:
-            ValueError: There is a `sample_weight`.
+            sample_weight: (B,) floats, factors on the losses of each row; the number of tokens stays what it is.
         """
-        refuse_sample_weight(self.name, sample_weight)
         tokens = _sum_over_replicas(ops.sum(token_mask(y_true, self.pad_id)))
-        return ops.sum(self.call(y_true, y_pred)) / ops.maximum(tokens, 1.0)
+        losses = self.call(y_true, y_pred)  # (B, T)
+        if sample_weight is not None:
+            losses = losses * ops.expand_dims(ops.cast(sample_weight, "float32"), -1)
+        return ops.sum(losses) / ops.maximum(tokens, 1.0)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """(B, T) float32: the loss of every token, 0 where `y_true` is padding."""

@@ -1,70 +1,98 @@
 """Buckets, shapes and padding."""
 
+import itertools
+
+import numpy as np
 import pytest
 
-from kformer.data import BatchPlan, default_bucket_lengths
+from kformer.data import BatchPlan
+from kformer.data.buckets import GOAL, choose_buckets
 
 
-def test_default_lengths() -> None:
-    assert default_bucket_lengths(100) == (4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 100)
-    assert default_bucket_lengths(8) == (4, 8)
-    assert default_bucket_lengths(3) == (3,)
-    assert default_bucket_lengths(512)[-5:] == (256, 320, 384, 448, 512)
-
-
-def test_shapes_by_the_longer_side(make_encoded) -> None:
-    # Bucket 4: two pairs; bucket 8: three, one because of its target, one because of its source.
+def test_shapes_by_both_sides(make_encoded) -> None:
+    # Bucket (4, 4): two pairs; (8, 4): one; (8, 8): two.
     encoded = make_encoded([(4, 2), (2, 5), (3, 3), (8, 2), (7, 7)])
-    plan = BatchPlan(encoded, tokens_per_batch=17, bucket_lengths=[4, 8, 16])
-    assert plan.bucket_lengths == (4, 8)  # nothing is long enough for 16
-    assert plan.shapes == ((4, 4, 4), (2, 8, 8))
-    assert plan.steps_per_epoch == 1 + 2
-    # Targets: 2 + 5 + 3 + 2 + 7 tokens in 16 + 2 * 16 positions.
-    assert plan.padding_share == pytest.approx(1 - 19 / 48)
+    plan = BatchPlan(encoded, tokens_per_batch=17, buckets=[(4, 4), (8, 4), (8, 8), (16, 16)])
+    assert plan.shapes == ((2, 4, 4), (1, 8, 4), (2, 8, 8))  # rows: 17 // 4, 17 // 8, but no more than there are pairs
+    assert (plan.steps_once, plan.steps_per_epoch) == (3, 3)
+    # Both sides: 24 + 19 tokens in 2 * 8 + 12 + 2 * 16 positions.
+    assert plan.padding_share == pytest.approx(1 - 43 / 60)
 
 
 def test_a_batch_has_at_least_one_row(make_encoded) -> None:
-    plan = BatchPlan(make_encoded([(9, 9), (9, 9)]), tokens_per_batch=5, bucket_lengths=[9])
-    assert (plan.shapes, plan.steps_per_epoch) == (((1, 9, 9),), 2)
+    plan = BatchPlan(make_encoded([(9, 9), (9, 9)]), tokens_per_batch=5, buckets=[(9, 9)])
+    assert (plan.shapes, plan.steps_once) == (((1, 9, 9),), 2)
 
 
-def test_small_buckets_join_the_next_larger(make_encoded) -> None:
-    # 32 tokens: 8 rows of 4, 4 rows of 8, 2 rows of 16. Seven pairs do not fill a batch of 8 rows.
-    lengths = [(4, 4)] * 7 + [(7, 7)] + [(16, 16)]
-    plan = BatchPlan(make_encoded(lengths, max_length=16), tokens_per_batch=32)
-    assert plan.shapes == ((4, 8, 8), (2, 16, 16))
-    assert plan.steps_per_epoch == 2 + 1
-    lengths.append((2, 3))  # now eight
-    plan = BatchPlan(make_encoded(lengths, max_length=16), tokens_per_batch=32)
-    assert plan.shapes == ((8, 4, 4), (2, 16, 16))  # the lone pair of 7 joins the 16
+def test_two_lengths_need_two_buckets() -> None:
+    lengths = np.array([5] * 30 + [17] * 30)
+    assert choose_buckets(lengths, lengths, 68) == [(5, 5), (17, 17)]
 
 
-def test_at_most_ten_shapes(make_encoded) -> None:
-    lengths = [(length, length) for length in range(1, 300) for _ in range(13)]
-    plan = BatchPlan(make_encoded(lengths, max_length=300), tokens_per_batch=300)
-    assert len(plan.shapes) == 10
-    assert plan.bucket_lengths[-1] == 300
-    assert all(rows * length <= 300 for rows, length, _ in plan.shapes)
+def test_sources_are_cut_within_a_target_length() -> None:
+    source = np.array([3] * 40 + [30] * 40)
+    assert choose_buckets(source, np.full(80, 7), 60) == [(3, 7), (30, 7)]
 
 
-def test_buckets_end_at_the_longest_pair(make_encoded) -> None:
+def test_a_bucket_has_pairs_for_a_batch() -> None:
+    # 60 tokens: 12 rows of 5, 10 rows of 6, 3 rows of 17. Two short pairs do not fill a batch of any length.
+    lengths = np.array([5] * 2 + [17] * 30)
+    assert choose_buckets(lengths, lengths, 60) == [(17, 17)]
+    lengths = np.array([5] * 12 + [17] * 30)
+    assert choose_buckets(lengths, lengths, 60) == [(5, 5), (17, 17)]
+    lengths = np.array([5] * 11 + [17] * 30)
+    assert choose_buckets(lengths, lengths, 60) == [(5, 6), (17, 17)]
+
+
+def test_fewer_pairs_than_a_batch_are_one_bucket(make_encoded) -> None:
     plan = BatchPlan(make_encoded([(18, 5)], max_length=1000), tokens_per_batch=1000)
-    assert plan.shapes == ((41, 24, 24),)
+    assert plan.shapes == ((1, 18, 5),)
+
+
+@pytest.mark.parametrize(("max_buckets", "padding"), [(24, 0.15), (128, 0.07)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_more_shapes_leave_less_padding(seed: int, max_buckets: int, padding: float, make_encoded) -> None:
+    generator = np.random.default_rng(seed)
+    source = np.clip(generator.gamma(3, 9, 5000).astype(int) + 1, 1, 127)
+    target = np.clip((source * generator.normal(1.1, 0.2, 5000)).astype(int), 1, 127)
+    encoded = make_encoded(list(zip(source.tolist(), target.tolist(), strict=True)), max_length=128)
+    plan = BatchPlan(encoded, 512, max_buckets=max_buckets)
+    assert len(plan.shapes) <= max_buckets
+    assert plan.padding_share < padding
+    assert all(rows * max(lengths) <= 512 for rows, *lengths in plan.shapes)
+
+
+def test_no_more_buckets_than_the_goal_needs() -> None:
+    lengths = np.repeat(np.arange(100, 104), 100)
+    assert len(choose_buckets(lengths, lengths, 1000)) == 1  # 1.5 padded positions of 102
+    assert GOAL > 1.5 / 103
+
+
+@pytest.mark.parametrize(("count", "most"), [(3, 2), (6, 3)])
+def test_the_cuts_are_the_best_there_are(count: int, most: int) -> None:
+    from kformer.data.buckets import _cuts
+
+    lengths = np.random.default_rng(count).integers(1, 12, 200)
+    for cuts in _cuts(lengths, 1, 1, most):
+        others = itertools.combinations(range(1, lengths.max()), len(cuts) - 1)
+        padding = [np.array([*other, lengths.max()]) for other in others]
+        least = min(int(ends[np.searchsorted(ends, lengths)].sum()) for ends in padding)
+        assert np.array(cuts)[np.searchsorted(cuts, lengths)].sum() == least
 
 
 @pytest.mark.parametrize(
-    ("bucket_lengths", "message"),
+    ("buckets", "message"),
     [
-        ([4], "end at 4, but the longest pair has 9 tokens. Add a bucket of 9 or more"),
-        ([16, 8], "must ascend from 1 or more. Received: bucket_lengths=.16, 8."),
-        ([8, 8], "must ascend"),
-        ([0, 16], "must ascend"),
-        ([], "must ascend"),
+        ([(4, 4)], "No bucket holds the pair of 9 source and 3 target tokens.* Add a longer one"),
+        ([(16, 16), (8, 8)], r"must be .* rising by target and then by source length. Received: buckets=.\(16, 16\)"),
+        ([(8, 8), (8, 8)], "rising"),
+        ([(0, 16)], "from 1 up"),
+        ([], "from 1 up"),
     ],
 )
-def test_unusable_bucket_lengths(bucket_lengths: list[int], message: str, make_encoded) -> None:
+def test_unusable_buckets(buckets: list, message: str, make_encoded) -> None:
     with pytest.raises(ValueError, match=message):
-        BatchPlan(make_encoded([(9, 3)]), tokens_per_batch=64, bucket_lengths=bucket_lengths)
+        BatchPlan(make_encoded([(9, 3)]), tokens_per_batch=64, buckets=buckets)
 
 
 def test_tokens_per_batch_below_one(make_encoded) -> None:

@@ -28,23 +28,23 @@ def same(first: list, second: list) -> bool:
 
 def test_shifted_pair(letters: SymbolTokenizer) -> None:
     encoded = encode_pairs([("a b", "c"), ("d", "e f a")], letters, letters, max_length=4)
-    dataset = make_dataset(encoded, tokens_per_batch=12, shuffle_seed=None, repeat=False, bucket_lengths=[4])
+    dataset = make_dataset(encoded, tokens_per_batch=12, shuffle_seed=None, repeat=False, buckets=[(4, 4)])
     ((source, target_in, target_out),) = as_numpy(dataset)
-    # Three rows of 4; the third is filled with pad ids.
-    assert source.tolist() == [[4, 5, 2, 0], [7, 2, 0, 0], [0, 0, 0, 0]]
-    assert target_in.tolist() == [[1, 6, 0, 0], [1, 8, 9, 4], [0, 0, 0, 0]]
-    assert target_out.tolist() == [[6, 2, 0, 0], [8, 9, 4, 2], [0, 0, 0, 0]]
+    assert source.tolist() == [[4, 5, 2, 0], [7, 2, 0, 0]]
+    assert target_in.tolist() == [[1, 6, 0, 0], [1, 8, 9, 4]]
+    assert target_out.tolist() == [[6, 2, 0, 0], [8, 9, 4, 2]]
     assert {array.dtype for array in (source, target_in, target_out)} == {np.dtype(np.int32)}
 
 
 def test_pad_and_start_ids_of_the_tokenizers(letters: SymbolTokenizer) -> None:
     target = SymbolTokenizer(["x"])
     target.pad_id, target.start_id, target.end_id = 7, 8, 9
-    encoded = encode_pairs([("a", "x")], letters, target, max_length=3)
-    ((source, target_in, target_out),) = as_numpy(
-        make_dataset(encoded, tokens_per_batch=6, shuffle_seed=1, repeat=False, bucket_lengths=[3])
+    encoded = encode_pairs([("a", "x"), ("b", "x"), ("c", "x")], letters, target, max_length=3)
+    _, (source, target_in, target_out) = as_numpy(
+        make_dataset(encoded, tokens_per_batch=6, shuffle_seed=None, repeat=False, buckets=[(3, 3)])
     )
-    assert source.tolist() == [[4, 2, 0], [0, 0, 0]]
+    # Two rows of 3; the third pair's batch is filled with pad ids.
+    assert source.tolist() == [[6, 2, 0], [0, 0, 0]]
     assert target_in.tolist() == [[8, 4, 7], [7, 7, 7]]
     assert target_out.tolist() == [[4, 9, 7], [7, 7, 7]]
 
@@ -68,34 +68,55 @@ def expected_rows(encoded) -> Counter[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("shuffle_seed", [None, 5])
-def test_an_epoch_holds_every_pair_once(shuffle_seed: int | None, make_encoded) -> None:
+def test_once_holds_every_pair_once(shuffle_seed: int | None, make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
     plan = BatchPlan(encoded, 40)
     batches = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=shuffle_seed, repeat=False))
-    assert len(batches) == plan.steps_per_epoch
+    assert len(batches) == plan.steps_once
     assert rows(batches) == expected_rows(encoded)
     assert {(*source.shape, target.shape[1]) for source, _, target in batches} == set(plan.shapes)
-    padding = sum((target == 0).sum() for _, _, target in batches) / sum(target.size for _, _, target in batches)
-    assert padding == pytest.approx(plan.padding_share)
 
 
 def test_without_seed_buckets_and_pairs_keep_their_order(make_encoded) -> None:
     encoded = make_encoded([(2, 2), (6, 6), (3, 3), (5, 5), (2, 2)])
     batches = as_numpy(
-        make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=False, bucket_lengths=[4, 8])
+        make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=False, buckets=[(4, 4), (8, 8)])
     )
     # The sources start at 10, 12, 18, 21 and 26. Two rows of 4: pairs 0 and 2, then 4; one row of 8: 1, then 3.
     assert [batch[0][:, 0].tolist() for batch in batches] == [[10, 18], [26, 0], [12], [21]]
 
 
-def test_every_epoch_of_a_repeated_stream_is_whole_and_new(make_encoded) -> None:
+def test_an_endless_stream_sees_all_pairs_alike(make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
-    steps = BatchPlan(encoded, 40).steps_per_epoch
-    stream = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=5, repeat=True), 3 * steps)
-    epochs = [stream[i * steps : (i + 1) * steps] for i in range(3)]
-    assert all(rows(epoch) == expected_rows(encoded) for epoch in epochs)
-    assert not same(epochs[0], epochs[1])
-    assert not same(epochs[1], epochs[2])
+    plan = BatchPlan(encoded, 40)
+    stream = as_numpy(
+        make_dataset(encoded, tokens_per_batch=40, shuffle_seed=5, repeat=True), 10 * plan.steps_per_epoch
+    )
+    seen = rows(stream)
+    assert set(seen) == set(expected_rows(encoded))
+    assert min(seen.values()) >= 8  # A bucket may be a batch ahead or behind.
+    assert max(seen.values()) <= 12
+    assert all((source[:, 0] > 0).all() for source, _, _ in stream)  # no row is padding alone
+    assert {(*source.shape, target.shape[1]) for source, _, target in stream} == set(plan.shapes)
+    positions = sum(source.size + target.size for source, _, target in stream)
+    padding = sum((source == 0).sum() + (target == 0).sum() for source, _, target in stream) / positions
+    assert padding == pytest.approx(plan.padding_share, abs=0.01)
+
+
+def test_a_pass_over_a_bucket_holds_each_of_its_pairs_once_in_a_new_order(make_encoded) -> None:
+    encoded = make_encoded([(4, 4)] * 10)  # five batches of two rows are a pass
+    stream = as_numpy(make_dataset(encoded, tokens_per_batch=8, shuffle_seed=5, repeat=True, buckets=[(4, 4)]), 15)
+    passes = [stream[first : first + 5] for first in (0, 5, 10)]
+    assert all(rows(batches) == expected_rows(encoded) for batches in passes)
+    assert not same(passes[0], passes[1])
+    assert not same(passes[1], passes[2])
+
+
+def test_a_batch_may_end_one_pass_and_begin_the_next(make_encoded) -> None:
+    encoded = make_encoded([(4, 4)] * 5)
+    dataset = make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=True, buckets=[(4, 4)])
+    sources = [batch[0][:, 0].tolist() for batch in as_numpy(dataset, 5)]
+    assert sources == [[10, 14], [18, 22], [26, 10], [14, 18], [22, 26]]
 
 
 def test_start_step_reaches_the_same_batches(make_encoded) -> None:
@@ -135,17 +156,30 @@ def test_skipping_computes_nothing(make_encoded, monkeypatch: pytest.MonkeyPatch
     plan = BatchPlan(make_encoded(LENGTHS), 40)
     assembled = []
     monkeypatch.setattr(plan, "_assemble", lambda pairs, shape: assembled.append(shape))
-    next(plan.batches(shuffle_seed=1, repeat=True, start_step=10**6))
+    next(plan.endless(shuffle_seed=1, start_step=10**6))
     assert len(assembled) == 1
 
 
 def test_cardinality(make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
-    steps = BatchPlan(encoded, 40).steps_per_epoch
+    steps = BatchPlan(encoded, 40).steps_once
     options = {"tokens_per_batch": 40, "shuffle_seed": 1}
     assert make_dataset(encoded, **options, repeat=False, start_step=2).cardinality() == steps - 2
     assert make_dataset(encoded, **options, repeat=True).cardinality() == tf.data.INFINITE_CARDINALITY
     assert as_numpy(make_dataset(encoded, **options, repeat=False, start_step=steps)) == []
+
+
+def test_micro_batches_weigh_as_many_tokens_as_they_hold(make_encoded) -> None:
+    encoded = make_encoded(LENGTHS)
+    options = {"tokens_per_batch": 40, "shuffle_seed": 1, "repeat": True, "batches_per_update": 3}
+    batches = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(encoded, **options), 6)]
+    for group in (batches[:3], batches[3:]):
+        tokens = np.array([(y > 0).sum() for y, _ in group])
+        for (y, weight), count in zip(group, tokens, strict=True):
+            np.testing.assert_allclose(weight, np.full(len(y), 3 * count / tokens.sum()), rtol=1e-6)
+    # From the middle of an update on, the weights are those of the whole update.
+    later = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(encoded, **options, start_step=4), 2)]
+    assert same(later, batches[4:])
 
 
 def test_a_dataset_can_be_read_again(make_encoded) -> None:

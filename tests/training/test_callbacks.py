@@ -11,7 +11,16 @@ import pytest
 import rich.console
 
 from kformer.config import TrainingConfig
-from kformer.training.callbacks import Budget, GracefulInterrupt, KeepBest, ProgressBar, TensorBoardLog, TrackState
+from kformer.training.callbacks import (
+    Budget,
+    CSVLog,
+    GracefulInterrupt,
+    KeepBest,
+    ProgressBar,
+    StopOnNaN,
+    TensorBoardLog,
+    TrackState,
+)
 from kformer.training.checkpoints import TrainingState, load_weights
 from kformer.training.losses import LabelSmoothedCrossEntropy
 from kformer.training.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
@@ -209,7 +218,7 @@ def test_track_state_completes_the_logs(tmp_path):
     slow_validation = keras.callbacks.LambdaCallback()
     slow_validation.on_test_end = validation_takes_a_minute
     tick = AtBatch(two_seconds_pass)
-    log = keras.callbacks.CSVLogger(str(tmp_path / "log.csv"), append=True)
+    log = CSVLog(tmp_path / "log.csv", state)
     callbacks = [tick, TrackState(state, clock=clock), slow_validation, log]
     history = fit(model, callbacks, epochs=2, steps=5, validation_data=(IDS, IDS))
     # 5 batches of 5 tokens in 10 seconds; 10 micro-batches are 5 updates, the next is number 6 (warm-up: 5).
@@ -236,13 +245,36 @@ def test_track_state_counts_batches_in_any_order():
     assert (state.step, state.batch) == (35, 105)
 
 
-def test_csv_log_has_one_header_when_resumed(tmp_path):
-    path = tmp_path / "log.csv"
-    for _ in range(2):
-        fit(tiny_model(), [TrackState(TrainingState()), keras.callbacks.CSVLogger(str(path), append=True)])
-    lines = path.read_text().splitlines()
-    assert len(lines) == 3
-    assert [line.startswith("epoch,") for line in lines] == [True, False, False]
+def test_csv_log_of_a_resumed_run_has_one_header_and_every_row_once(tmp_path):
+    path, model, state = tmp_path / "log.csv", tiny_model(), TrainingState()
+    fit(model, [TrackState(state), CSVLog(path, state)], epochs=2)
+    with path.open("a") as file:
+        file.write("2,0.1,")  # a row that was cut short
+    # Killed: the last checkpoint was that of step 5, before the second row.
+    model, state = tiny_model(), TrainingState()
+    fit(model, [TrackState(state)])
+    fit(model, [TrackState(state), CSVLog(path, state)])
+    with path.open(newline="") as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["5", "10"]
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_names_the_step():
+    model, state = tiny_model(), TrainingState(step=10, batch=10)
+    model.compile(keras.optimizers.SGD(float("inf")), LabelSmoothedCrossEntropy())  # the first update ruins the weights
+    with pytest.raises(
+        FloatingPointError, match="The loss is nan since batch 12, update 1[12]. .* learning_rate_scale"
+    ):
+        fit(model, [TrackState(state), StopOnNaN(state)])
+
+
+def test_the_best_loss_is_a_number(tmp_path):
+    model, state = tiny_model(), TrainingState()
+    keep = KeepBest(tmp_path / "best.weights.h5", state)
+    keep.set_model(model)
+    for loss, best in ((float("nan"), None), (2.0, 2.0), (float("nan"), 2.0), (float("-inf"), 2.0)):
+        keep.on_epoch_end(0, {"val_token_loss": loss})
+        assert state.best_loss == best
+    assert state.waited == 2
 
 
 def test_plain_lines_where_there_is_no_terminal():
@@ -304,7 +336,9 @@ def test_tensorboard_scalars(tmp_path, with_validation):
         (file,) = (tmp_path / run).iterdir()
         records = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file))]
         assert records[0].file_version == "brain.Event:2"
-        runs[run] = [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in records[1:]]
+        runs[run] = [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in records[2:]]
+        # Whatever a killed run wrote from step 1 on no longer counts.
+        assert (records[1].session_log.status, records[1].step) == (tf.compat.v1.SessionLog.START, 1)
     assert sorted(runs) == (["train", "validation"] if with_validation else ["train"])
     assert [step for step, _ in runs["train"]] == [3, 6]
     scalars = runs["train"][1][1]

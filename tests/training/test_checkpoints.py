@@ -8,7 +8,15 @@ import pytest
 from kformer.config import TrainingConfig
 from kformer.training import checkpoints
 from kformer.training.callbacks import Checkpoint, KeepBest, TrackState
-from kformer.training.checkpoints import TrainingState, load_checkpoint, replaced_when_whole, save_checkpoint
+from kformer.training.checkpoints import (
+    DamagedCheckpointError,
+    TrainingState,
+    load_checkpoint,
+    load_last_checkpoint,
+    previous_checkpoint,
+    replaced_when_whole,
+    save_checkpoint,
+)
 from kformer.training.losses import LabelSmoothedCrossEntropy
 from kformer.training.metrics import TokenLoss
 from kformer.training.optimizers import build_adam
@@ -38,13 +46,17 @@ def values(model):
     return [np.array(keras.ops.convert_to_numpy(v.value)) for v in model.variables + model.optimizer.variables]
 
 
-def train(model, state, directory, epochs):
+def train(model, state, directory, epochs, callbacks=(), batches=5):
     """`epochs` validation intervals of 5 batches each: 5 is no multiple of the 3 accumulated."""
-    callbacks = [TrackState(state), KeepBest(directory / "best.weights.h5", state), Checkpoint(directory, state)]
+    callbacks = [
+        *(TrackState(state), KeepBest(directory / "best.weights.h5", state)),
+        *callbacks,
+        Checkpoint(directory, state, minutes=1e-9),
+    ]
     validation = next(stream(10**6))
     model.fit(
         stream(state.batch),
-        steps_per_epoch=5,
+        steps_per_epoch=batches,
         initial_epoch=state.epoch,
         epochs=state.epoch + epochs,
         validation_data=validation,
@@ -64,10 +76,75 @@ def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path):
     assert (state.batch, state.step, state.epoch) == (10, 3, 2)
     train(resumed, state, tmp_path / "parts", epochs=2)
 
-    assert state == whole_state
+    assert dataclasses.replace(state, epoch_seconds=0) == dataclasses.replace(whole_state, epoch_seconds=0)
     assert (state.batch, state.step, state.epoch) == (20, 6, 4)
     for ours, theirs in zip(values(resumed), values(whole), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+class Recorder(keras.callbacks.Callback):
+    """Keeps the figures of every epoch; dies before a batch of epoch 1, if told to."""
+
+    def __init__(self, dies_before=None):
+        super().__init__()
+        self.logs, self.dies_before, self.epoch = [], dies_before, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if (self.epoch, batch) == (1, self.dies_before):
+            raise KeyboardInterrupt
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append({name: value for name, value in logs.items() if name not in ("minutes", "tokens_per_second")})
+
+
+@pytest.mark.parametrize("dies_before", [2, 4])
+def test_a_run_killed_within_an_epoch_goes_on_bit_for_bit(tmp_path, dies_before):
+    whole, whole_state, undisturbed = tiny_model(), TrainingState(), Recorder()
+    train(whole, whole_state, tmp_path / "whole", 3, [undisturbed])
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_model(), TrainingState(), tmp_path / "parts", 3, [Recorder(dies_before)])
+    resumed, recorder = tiny_model(seed=99), Recorder()
+    state = load_checkpoint(tmp_path / "parts" / "checkpoint.npz", resumed)
+    assert (state.epoch, state.epoch_batch, state.batch) == (1, dies_before - 1, 5 + dies_before - 1)
+    resumed.evaluate(*next(stream(0)), verbose=0)  # makes the metrics
+    train(resumed, state, tmp_path / "parts", 1, [recorder], batches=5 - state.epoch_batch)
+    train(resumed, state, tmp_path / "parts", 1, [recorder])
+
+    assert recorder.logs == undisturbed.logs[1:]
+    for ours, theirs in zip(values(resumed), values(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_read(tmp_path):
+    model, path = tiny_model(), tmp_path / "checkpoint.npz"
+    for step in (1, 2):
+        save_checkpoint(path, model, TrainingState(step=step))
+    state, damage = load_last_checkpoint(path, model)
+    assert (state.step, damage) == (2, None)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # one bit
+    path.write_bytes(content)
+    state, damage = load_last_checkpoint(path, model)
+    assert state.step == 1
+    assert "checkpoint.npz is not a kformer checkpoint: Bad CRC-32" in damage
+    path.unlink()  # killed between two renamings
+    assert load_last_checkpoint(path, model)[0].step == 1
+    previous_checkpoint(path).write_bytes(b"")
+    with pytest.raises(DamagedCheckpointError, match=r"previous-checkpoint.npz is not"):
+        load_last_checkpoint(path, model)
+
+
+def test_weights_that_are_not_finite_are_not_written(tmp_path):
+    model, path = tiny_model(), tmp_path / "checkpoint.npz"
+    save_checkpoint(path, model, TrainingState(step=1))
+    model.variables[0].assign(np.full(model.variables[0].shape, np.nan))
+    with pytest.raises(FloatingPointError, match=r"not finite after update 2: the training has diverged"):
+        save_checkpoint(path, model, TrainingState(step=2))
+    assert load_checkpoint(path, tiny_model()).step == 1
 
 
 def test_every_kind_of_variable_is_restored(tmp_path):
@@ -83,10 +160,12 @@ def test_every_kind_of_variable_is_restored(tmp_path):
 
 
 def test_state_survives(tmp_path):
-    state = TrainingState(step=11, batch=37, epoch=2, best_loss=1.25, waited=1)
+    state = TrainingState(11, 37, 2, epoch_batch=3, epoch_seconds=1.5, best_loss=1.25, waited=1, metrics=[np.arange(3)])
     model = tiny_model()
     save_checkpoint(tmp_path / "a.npz", model, state)
-    assert load_checkpoint(tmp_path / "a.npz", model) == state
+    found = load_checkpoint(tmp_path / "a.npz", model)
+    assert found == state
+    np.testing.assert_array_equal(found.metrics, state.metrics)
     save_checkpoint(tmp_path / "a.npz", model, dataclasses.replace(state, best_loss=None))
     assert load_checkpoint(tmp_path / "a.npz", model).best_loss is None
 

@@ -169,12 +169,18 @@ def test_refuses_bad_arguments(arguments, message):
         label_smoothed_cross_entropy([[1]], np.zeros((1, 1, 3), "float32"), **arguments)
 
 
-def test_refuses_one_hot_labels_and_sample_weights():
+def test_refuses_one_hot_labels():
     logits = np.zeros((1, 2, 3), "float32")
     with pytest.raises(ValueError, match=r"labels of shape \(1, 2, 3\).*Pass ids, not one-hot"):
         label_smoothed_cross_entropy(logits, logits)
-    with pytest.raises(ValueError, match="takes no sample_weight"):
-        LabelSmoothedCrossEntropy()(np.ones((1, 2), "int32"), logits, sample_weight=np.ones(1))
+
+
+def test_sample_weights_are_factors_on_rows():
+    labels = np.array([[1, 2, 0], [1, 0, 0]])  # 3 tokens
+    logits = np.random.default_rng(1).normal(size=(2, 3, 5)).astype("float32")
+    each = keras.ops.convert_to_numpy(LabelSmoothedCrossEntropy().call(labels, logits))
+    found = float(LabelSmoothedCrossEntropy()(labels, logits, sample_weight=np.array([3.0, 0.5], "float32")))
+    assert found == pytest.approx((3 * each[0].sum() + 0.5 * each[1].sum()) / 3, rel=1e-6)
 
 
 @pytest.mark.tensorflow_only

@@ -5,10 +5,10 @@ them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `tokens_per_second` and `minutes` to
    the logs;
-2. `Budget`, `GracefulInterrupt`, in any order: they end the run;
+2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run;
 3. `KeepBest`: the best loss and the patience counter;
-4. `Checkpoint`: writes what the former have found;
-5. `ProgressBar`, `TensorBoardLog`, `keras.callbacks.CSVLogger(path, append=True)` and a user's own, in any order.
+4. `ProgressBar`, `TensorBoardLog`, `CSVLog` and a user's own, in any order;
+5. `Checkpoint`: writes where the run stands when all the others have done their part.
 
 On JAX, Keras runs ahead of the device as long as every callback with a hook at the end of a training batch says
 `async_safe = True`, as these do; one that does not makes every step wait for its figures. On TensorFlow Keras
@@ -20,17 +20,21 @@ reads the figures at every step whatever the callbacks are.
 
 from kformer.training.callbacks.budget import Budget
 from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest
+from kformer.training.callbacks.csv_log import CSVLog
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
 from kformer.training.callbacks.progress_bar import ProgressBar
+from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.callbacks.tensorboard_log import TensorBoardLog
 from kformer.training.callbacks.track_state import TrackState
 
 __all__ = [
     "Budget",
+    "CSVLog",
     "Checkpoint",
     "GracefulInterrupt",
     "KeepBest",
     "ProgressBar",
+    "StopOnNaN",
     "TensorBoardLog",
     "TrackState",
 ]

@@ -1,10 +1,15 @@
 """What a run leaves on disk: the best weights, and the last state to resume from."""
 
+import dataclasses
+import math
 import pathlib
+import time
+from collections.abc import Callable
 
 import keras
 
 from kformer.training.checkpoints import TrainingState, save_checkpoint, save_weights
+from kformer.training.optimizers import update_count
 
 
 class KeepBest(keras.callbacks.Callback):
@@ -42,10 +47,10 @@ class KeepBest(keras.callbacks.Callback):
                 "Give fit validation data and compile the metric, or choose another monitor."
             )
         loss = float(logs[self.monitor])
-        if self.state.best_loss is None or loss < self.state.best_loss:  # False for NaN, once there is a best
+        if math.isfinite(loss) and (self.state.best_loss is None or loss < self.state.best_loss):
+            save_weights(self.path, self.model)
             self.state.best_loss = loss
             self.state.waited = 0
-            save_weights(self.path, self.model)
             return
         self.state.waited += 1
         if self.state.waited >= self.patience:
@@ -53,23 +58,68 @@ class KeepBest(keras.callbacks.Callback):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation.
+    """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
 
-    `fit` ends its last epoch early, but in good order, when something stops it, so the last checkpoint is written
-    then too. It must come after the callbacks that change `state`.
+    In between it writes before a batch begins, when `minutes` have passed. A run that goes on from such a checkpoint
+    goes on with the metrics of the epoch, too: this callback puts them back when the epoch begins. Keras must have
+    made them by then, which it does at a model's first batch: evaluate one before such a `fit`.
+
+    It must come last: what the others wrote down of an epoch is then on disk when the checkpoint says that the epoch
+    is over.
 
     Args:
         directory: Made if missing.
         state: Shared with the other callbacks.
+        minutes: Between two checkpoints, about.
+        clock: Seconds, for tests.
 
     Attributes:
-        path: The file, for `kformer.training.checkpoints.load_checkpoint`.
+        path: The file, for `kformer.training.checkpoints.load_last_checkpoint`.
     """
 
-    def __init__(self, directory: str | pathlib.Path, state: TrainingState) -> None:
+    async_safe = True
+
+    def __init__(
+        self,
+        directory: str | pathlib.Path,
+        state: TrainingState,
+        minutes: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
         self.path = pathlib.Path(directory) / "checkpoint.npz"
         self.state = state
+        self.minutes = minutes
+        self.clock = clock
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._written_at = self.clock()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        # Keras has just reset the metrics.
+        self._batches_before = self.state.batch - self.state.epoch_batch
+        self._first_batch = self.state.epoch_batch
+        if self.state.metrics:
+            for variable, value in zip(self.model.metrics_variables, self.state.metrics, strict=True):
+                variable.assign(value)
+            self.state.metrics = []
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        if batch == 0 or self.clock() - self._written_at < self.minutes * 60:
+            return
+        # On JAX, Keras's figures come late and the shared state lags behind, but the weights do not.
+        model = self.model
+        done = self._first_batch + batch
+        state = dataclasses.replace(
+            self.state,
+            step=update_count(model.optimizer),
+            batch=self._batches_before + done,
+            epoch_batch=done,
+            metrics=[keras.ops.convert_to_numpy(variable.value) for variable in model.metrics_variables],
+        )
+        save_checkpoint(self.path, model, state)
+        self._written_at = self.clock()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         save_checkpoint(self.path, self.model, self.state)
+        self._written_at = self.clock()

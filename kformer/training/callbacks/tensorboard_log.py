@@ -12,7 +12,8 @@ class TensorBoardLog(keras.callbacks.Callback):
     """Writes the logs of every epoch as scalars at `state.step`: training and validation as two runs of one tag.
 
     Unlike `keras.callbacks.TensorBoard` it counts updates, not epochs, and the package `tensorboard` is needed for
-    looking only, not for writing. It needs TensorFlow, whichever the backend is.
+    looking only, not for writing. It needs TensorFlow, whichever the backend is. What a killed run wrote after the
+    checkpoint that a resumed run goes on from, TensorBoard leaves out.
 
     Args:
         directory: Gets the folders `train` and `validation`; a resumed run adds a file to each.
@@ -24,6 +25,9 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.directory = pathlib.Path(directory)
         self.state = state
         self._writers: dict[str, object] = {}
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._first_step = self.state.step
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
@@ -47,6 +51,10 @@ class TensorBoardLog(keras.callbacks.Callback):
             self._writers[run] = tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
             version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
             self._writers[run].write(version.SerializeToString())
+            # TensorBoard drops what other files hold from this step on.
+            start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+            restart = tf.compat.v1.Event(wall_time=time.time(), step=self._first_step + 1, session_log=start)
+            self._writers[run].write(restart.SerializeToString())
         values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=float(value)) for tag, value in scalars.items()]
         event = tf.compat.v1.Event(
             wall_time=time.time(), step=self.state.step, summary=tf.compat.v1.Summary(value=values)

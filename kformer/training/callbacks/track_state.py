@@ -17,9 +17,9 @@ _MAX_BATCHES_AHEAD = 16
 class TrackState(keras.callbacks.Callback):
     """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
 
-    After every batch `state.batch` and `state.step`; at the end of an epoch `state.epoch`, and in the logs:
-    `step` (updates done), `learning_rate` (of the next update), `tokens_per_second` (target tokens, no padding,
-    validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
+    After every batch `state.batch`, `state.step` and `state.epoch_seconds`; at the end of an epoch `state.epoch`, and
+    in the logs: `step` (updates done), `learning_rate` (of the next update), `tokens_per_second` (target tokens, no
+    padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
     (since `fit` began).
 
     Args:
@@ -42,7 +42,8 @@ class TrackState(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._batch_before = self.state.batch
         self._step_before = self.state.step
-        self._epoch_began = self._last_batch_ended = self.clock()
+        # As if the epoch had gone on without a break, where it was begun before a resume.
+        self._epoch_began = self.clock() - self.state.epoch_seconds
         # Made anew: a batch that found the data at its end has begun and never ends.
         self._ahead = threading.Semaphore(_MAX_BATCHES_AHEAD)
 
@@ -55,18 +56,18 @@ class TrackState(keras.callbacks.Callback):
             pending = self._batch_before % self._accumulation  # micro-batches that await their update
             done = self.state.batch - self._batch_before
             self.state.step = self._step_before + (pending + done) // self._accumulation
-            self._last_batch_ended = self.clock()
+            self.state.epoch_seconds = self.clock() - self._epoch_began
         self._ahead.release()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self.state.epoch = epoch + 1
+        seconds = self.state.epoch_seconds
+        self.state.epoch, self.state.epoch_batch, self.state.epoch_seconds = epoch + 1, 0, 0.0
         # The optimizer's own count: under float16 it skips the batches whose gradients overflow.
         self.state.step = update_count(self.model.optimizer)
         if logs is None:
             return
         logs["step"] = self.state.step
         logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        seconds = self._last_batch_ended - self._epoch_began
         if "tokens" in logs and seconds > 0:
             logs["tokens_per_second"] = logs["tokens"] / seconds
         logs["minutes"] = (self.clock() - self._began) / 60

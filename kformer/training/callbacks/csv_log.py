@@ -1,0 +1,41 @@
+"""The course of a run as a table."""
+
+import csv
+import pathlib
+
+import keras
+
+from kformer.training.checkpoints import TrainingState, replaced_when_whole
+
+
+class CSVLog(keras.callbacks.CSVLogger):
+    """Appends the logs of every epoch to a CSV file. `TrackState` must come before.
+
+    A killed run may have written rows after its last checkpoint. A run that goes on from there writes them once more,
+    so they are taken out first.
+
+    Args:
+        path: The file.
+        state: Shared with the other callbacks.
+    """
+
+    def __init__(self, path: str | pathlib.Path, state: TrainingState) -> None:
+        super().__init__(str(path), append=True)
+        self.path = pathlib.Path(path)
+        self.state = state
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        if self.path.is_file():
+            drop_later_rows(self.path, self.state.step)
+        super().on_train_begin(logs)
+
+
+def drop_later_rows(path: pathlib.Path, step: int) -> None:
+    """Takes rows of a later `step` out of a CSV file, and a row that was not written to its end."""
+    with path.open(newline="") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    kept = [row for row in rows if len(row) == len(header) and float(row[header.index("step")]) <= step]
+    if kept == rows:
+        return
+    with replaced_when_whole(path) as partial, partial.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *kept] if header else [])

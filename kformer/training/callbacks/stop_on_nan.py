@@ -1,0 +1,33 @@
+"""Ends a run whose loss is no number any more."""
+
+import math
+
+import keras
+
+from kformer.training.checkpoints import TrainingState
+
+
+class StopOnNaN(keras.callbacks.Callback):
+    """Raises an error after the first batch whose loss is NaN or infinite, so that nothing is saved after it.
+
+    Args:
+        state: Shared with the other callbacks; `TrackState` must come before.
+    """
+
+    async_safe = True
+
+    def __init__(self, state: TrainingState) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._before = self.state.batch
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        loss = float((logs or {}).get("loss", 0.0))  # Keras's mean since the epoch began: once NaN, always NaN
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"The loss is {loss} since batch {self._before + batch + 1}, update {self.state.step}. The best "
+                "weights and the last checkpoint are from before. Start again with a lower learning_rate_scale or "
+                "more warmup_steps, or look for broken pairs in the corpus."
+            )
