@@ -181,6 +181,21 @@ def export(
 
 
 @app.command()
+def average(
+    run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
+    output: Annotated[File, typer.Argument(metavar="NEW", help="The run folder to make.")],
+    last: Annotated[int, typer.Option(min=1, help="How many of the last validations.")] = 5,
+) -> None:
+    """Average the weights of a run's last validations into a new run folder."""
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.averaging import average_weights
+
+    print(average_weights(run, output, last).path)
+
+
+@app.command()
 def demo(
     corpus: Annotated[str, typer.Option(help="bible-en-es (translation) or cmudict (pronunciation).")] = "bible-en-es",
     output: Annotated[File | None, typer.Option(help="Where to write; default: demo-CORPUS.")] = None,

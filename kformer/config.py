@@ -245,6 +245,7 @@ class TrainingConfig(_Config):
     max_minutes: float | None = None
     validation_steps: int | None = None  # updates between validations; None: once an epoch
     patience: int = 10  # validations without a better loss before the run stops
+    keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
     checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
     seed: int = 1
 
@@ -257,6 +258,8 @@ class TrainingConfig(_Config):
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
+        if self.keep_weights < 0:
+            raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2"):
             self._check_rate(name)
         if self.tokens_per_batch < self.max_length:

@@ -5,6 +5,7 @@ RUN/
   corpus.json                       what it was trained on
   tokenizer/                        both tokenizers
   best.weights.h5                   the weights of the best validation
+  weights/                          those of the last validations, for an average
   checkpoint.npz                    everything needed to go on
   previous-checkpoint.npz           the one before it
   log.csv, tensorboard/             the course of the run
@@ -32,6 +33,7 @@ class RunFolder:
     corpus_file = property(lambda self: self.path / "corpus.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
     best_weights_file = property(lambda self: self.path / "best.weights.h5")
+    weights_folder = property(lambda self: self.path / "weights")
     checkpoint_file = property(lambda self: self.path / "checkpoint.npz")
     log_file = property(lambda self: self.path / "log.csv")
     tensorboard_folder = property(lambda self: self.path / "tensorboard")
@@ -57,6 +59,10 @@ class RunFolder:
                 "Go on with `kformer train --resume`, or wait for it."
             )
         return self
+
+    def kept_weights(self) -> list[pathlib.Path]:
+        """The weights of the last validations, oldest first."""
+        return sorted(self.weights_folder.glob("step-*.weights.h5"))
 
     def transformer_config(self) -> TransformerConfig:
         return TransformerConfig.load(self.transformer_file)

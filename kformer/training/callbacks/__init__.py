@@ -6,7 +6,7 @@ them one dict of logs, which the first ones complete. The order must be:
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `tokens_per_second` and `minutes` to
    the logs;
 2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run;
-3. `KeepBest`: the best loss and the patience counter;
+3. `KeepBest`: the best loss and the patience counter; `KeepLast`;
 4. `ProgressBar`, `TensorBoardLog`, `CSVLog` and a user's own, in any order;
 5. `Checkpoint`: writes where the run stands when all the others have done their part.
 
@@ -19,7 +19,7 @@ reads the figures at every step whatever the callbacks are.
 """
 
 from kformer.training.callbacks.budget import Budget
-from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest
+from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast
 from kformer.training.callbacks.csv_log import CSVLog
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
 from kformer.training.callbacks.progress_bar import ProgressBar
@@ -33,6 +33,7 @@ __all__ = [
     "Checkpoint",
     "GracefulInterrupt",
     "KeepBest",
+    "KeepLast",
     "ProgressBar",
     "StopOnNaN",
     "TensorBoardLog",

@@ -57,6 +57,28 @@ class KeepBest(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+class KeepLast(keras.callbacks.Callback):
+    """Writes the weights after every validation, and removes all but the last ones.
+
+    Args:
+        directory: Gets files `step-<number of updates>.weights.h5`.
+        state: Shared with the other callbacks; `TrackState` must come before.
+        number: How many are kept; 0: none.
+    """
+
+    def __init__(self, directory: str | pathlib.Path, state: TrainingState, number: int = 5) -> None:
+        super().__init__()
+        self.directory = pathlib.Path(directory)
+        self.state = state
+        self.number = number
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if self.number > 0:
+            save_weights(self.directory / f"step-{self.state.step:09}.weights.h5", self.model)
+        for file in sorted(self.directory.glob("step-*.weights.h5"))[: -self.number or None]:
+            file.unlink()
+
+
 class Checkpoint(keras.callbacks.Callback):
     """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
 

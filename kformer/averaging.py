@@ -1,0 +1,62 @@
+"""The mean of a run's last weights, as the paper takes it for its results (section 6.1)."""
+
+import pathlib
+import shutil
+import tempfile
+
+import keras
+import numpy as np
+
+from kformer.models import build_transformer
+from kformer.run import RunFolder
+from kformer.training.checkpoints import save_weights
+
+
+def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: int = 5) -> RunFolder:
+    """Makes a run folder whose best weights are the mean of the `last` ones that a run has kept.
+
+    A run keeps the weights of its last `TrainingConfig.keep_weights` validations. The new folder has the run's
+    configurations and tokenizers, so it translates, is evaluated and exported like any run. It appears whole or not at
+    all.
+
+    Args:
+        run: A run folder.
+        output: The folder to make.
+        last: How many; the paper takes 5 for base models, 20 for big ones.
+
+    Raises:
+        FileNotFoundError: `run` is no run folder.
+        FileExistsError: `output` exists.
+        ValueError: The run has kept fewer weights than that.
+    """
+    source, target = RunFolder(run).check(), RunFolder(output)
+    if target.path.exists():
+        raise FileExistsError(f"{target.path} exists already. Name another folder.")
+    kept = source.kept_weights()
+    if not 1 <= last <= len(kept):
+        raise ValueError(
+            f"{source.path} has kept the weights of {len(kept)} validations. Received: last={last}. Ask for at most "
+            "as many; a run keeps more with a larger keep_weights in its configuration."
+        )
+    model = build_transformer(source.transformer_config(), dtype="float32")
+    _assign_mean(model, kept[-last:])
+    target.path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".average-", dir=target.path.parent) as beside:
+        fresh = RunFolder(pathlib.Path(beside, "run"))
+        fresh.path.mkdir()
+        for file in (source.transformer_file, source.training_file, source.corpus_file):
+            shutil.copy(file, fresh.path)
+        shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)
+        save_weights(fresh.best_weights_file, model)
+        fresh.path.rename(target.path)
+    return target
+
+
+def _assign_mean(model: keras.Model, files: list[pathlib.Path]) -> None:
+    sums = [np.zeros(weight.shape, "float64") for weight in model.weights]
+    for file in files:
+        model.load_weights(file)
+        for total, weight in zip(sums, model.weights, strict=True):
+            total += keras.ops.convert_to_numpy(weight)
+    for weight, total in zip(model.weights, sums, strict=True):
+        weight.assign((total / len(files)).astype(weight.dtype))

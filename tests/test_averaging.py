@@ -1,0 +1,66 @@
+"""The mean of a run's last weights."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import rich.console
+import toy
+
+from kformer.averaging import average_weights
+from kformer.models import build_transformer
+from kformer.run import RunFolder
+from kformer.trainer import train
+from kformer.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Four validations, of which the weights of three are kept."""
+    training = toy.TRAINING.replace(max_steps=8, validation_steps=2, keep_weights=3)
+    console = rich.console.Console(file=io.StringIO())
+    return train(
+        toy.corpus(), tmp_path_factory.mktemp("average") / "run", toy.TRANSFORMER, training, console=console
+    ).run
+
+
+def test_a_run_keeps_its_last_weights(run):
+    names = [path.name for path in run.kept_weights()]
+    assert names == [f"step-00000000{step}.weights.h5" for step in (4, 6, 8)]
+    assert sorted(os.listdir(run.weights_folder)) == names
+
+
+def test_every_weight_is_the_mean(run, tmp_path):
+    made = average_weights(run.path, tmp_path / "new" / "mean", last=2)
+    model = build_transformer(run.transformer_config(), dtype="float32")
+    expected = []
+    for path in run.kept_weights()[-2:]:
+        model.load_weights(path)
+        expected.append(model.get_weights())
+    found = Translator.from_run(made.path).model.get_weights()
+    for ours, first, second in zip(found, *expected, strict=True):
+        np.testing.assert_allclose(ours, (first + second) / 2, atol=1e-7)
+    assert os.listdir(tmp_path / "new") == ["mean"]
+    assert made.training_config() == run.training_config()
+
+
+def test_more_than_were_kept_is_refused(run, tmp_path):
+    with pytest.raises(ValueError, match=r"has kept the weights of 3 validations. Received: last=4. .* keep_weights"):
+        average_weights(run.path, tmp_path / "mean", last=4)
+    with pytest.raises(FileExistsError, match="exists already"):
+        average_weights(run.path, tmp_path, last=2)
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        average_weights(tmp_path / "none", tmp_path / "mean")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_makes_a_run_that_translates(run, tmp_path):
+    command = [sys.executable, "-m", "kformer", "average", str(run.path), str(tmp_path / "mean"), "--last", "3"]
+    answer = subprocess.run(command, capture_output=True, check=True)
+    assert answer.stdout.decode().strip() == str(tmp_path / "mean")
+    assert isinstance(Translator.from_run(RunFolder(tmp_path / "mean").path)("one two"), str)
