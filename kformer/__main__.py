@@ -11,7 +11,7 @@ def main() -> None:
         app()
     except BrokenPipeError:
         sys.exit(0)  # the reader of our output has seen enough
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         print(f"kformer: {error}", file=sys.stderr)
         sys.exit(1)
 

@@ -4,6 +4,7 @@ import csv
 import json
 import pathlib
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -136,3 +137,15 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(files, tmp_path):
     process.communicate()
     assert not (run / "checkpoint.npz").exists()
     assert "no checkpoint yet: the run begins again" in finish(start(files, run, "--resume", "--max-steps", "40"))
+
+
+def test_a_run_that_diverges_names_the_step_and_keeps_the_last_good_checkpoint(files, tmp_path):
+    training = {**TRAINING, "learning_rate_scale": 1e30, "warmup_steps": 1, "validation_steps": 4}
+    (files / "diverges.json").write_text(json.dumps({"training": training, "transformer": TRANSFORMER}))
+    process = start(files, tmp_path / "run", "--config", str(files / "diverges.json"))
+    output = process.communicate(timeout=600)[0].decode()
+    assert process.returncode == 1
+    assert re.search(r"kformer: .*(not finite after update \d|The loss is \w+ since batch \d)", output), output
+    assert "Traceback" not in output
+    for checkpoint in (tmp_path / "run").glob("*checkpoint.npz"):
+        assert all(np.isfinite(array).all() for name, array in arrays(checkpoint).items() if name.startswith("model"))

@@ -14,13 +14,18 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
 _STATE = "state.json"
+# What the readers of zip, NumPy and JSON raise, wherever a byte is wrong.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
+    *(RuntimeError, OverflowError, OSError),
+)
 
 
 @dataclasses.dataclass
@@ -91,10 +96,10 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         state = TrainingState(**json.loads(arrays.pop(_STATE).tobytes()))
-    except (
-        *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
-        *(NotImplementedError, OverflowError),  # of the zip reader, where a header is spoiled
-    ) as error:
+        _check_names(arrays)
+    except FileNotFoundError:
+        raise
+    except _DAMAGE as error:
         raise DamagedCheckpointError(
             f"{path} is not a kformer checkpoint: {error}. Name a file that save_checkpoint wrote."
         ) from error
@@ -181,6 +186,16 @@ def _named_variables(model: keras.Model) -> list[tuple[str, Any]]:
         model.optimizer.build(model.trainable_variables)
     groups = {"model": model.variables, "optimizer": model.optimizer.variables}
     return [(f"{group}_{index}", member) for group in groups for index, member in enumerate(groups[group])]
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """The checksums do not cover the names."""
+    groups = {"model": 0, "optimizer": 0, "metrics": 0}
+    for name in names:
+        group, _, number = name.rpartition("_")
+        if group not in groups or number != str(groups[group]):
+            raise ValueError(f"it holds {name!r} in the wrong place")
+        groups[group] += 1
 
 
 def _check_fit(path: pathlib.Path, variables: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

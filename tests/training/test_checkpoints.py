@@ -138,6 +138,23 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_read(tmp_path):
         load_last_checkpoint(path, model)
 
 
+def test_wherever_a_bit_is_wrong_it_is_noticed_or_does_not_matter(tmp_path):
+    model, path, generator = tiny_model(), tmp_path / "checkpoint.npz", np.random.default_rng(1)
+    save_checkpoint(path, model, TrainingState(step=5))
+    whole, before, noticed = path.read_bytes(), values(model), 0
+    for place in generator.integers(len(whole), size=500):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(generator.integers(8))
+        path.write_bytes(content)
+        try:
+            assert load_checkpoint(path, model).step == 5
+        except DamagedCheckpointError:
+            noticed += 1
+        for ours, theirs in zip(values(model), before, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert noticed > 250
+
+
 def test_weights_that_are_not_finite_are_not_written(tmp_path):
     model, path = tiny_model(), tmp_path / "checkpoint.npz"
     save_checkpoint(path, model, TrainingState(step=1))

@@ -118,9 +118,8 @@ class Checkpoint(keras.callbacks.Callback):
         self._written_at = self.clock()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._batch_before, self._epoch_batch_before = self.state.batch, self.state.epoch_batch
         # Keras has just reset the metrics.
-        self._batches_before = self.state.batch - self.state.epoch_batch
-        self._first_batch = self.state.epoch_batch
         if self.state.metrics:
             for variable, value in zip(self.model.metrics_variables, self.state.metrics, strict=True):
                 variable.assign(value)
@@ -131,12 +130,11 @@ class Checkpoint(keras.callbacks.Callback):
             return
         # On JAX, Keras's figures come late and the shared state lags behind, but the weights do not.
         model = self.model
-        done = self._first_batch + batch
         state = dataclasses.replace(
             self.state,
             step=update_count(model.optimizer),
-            batch=self._batches_before + done,
-            epoch_batch=done,
+            batch=self._batch_before + batch,
+            epoch_batch=self._epoch_batch_before + batch,
             metrics=[keras.ops.convert_to_numpy(variable.value) for variable in model.metrics_variables],
         )
         save_checkpoint(self.path, model, state)
