@@ -66,7 +66,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def embed(self, inputs: Tensor) -> Tensor:
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
-        rows = take_rows(ops.convert_to_tensor(self.embeddings), ops.cast(inputs, "int32"))
+        # The copy is a tensor where Keras hands out TensorFlow's variable, for which it allows no such gradient.
+        rows = take_rows(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         return ops.cast(rows, self.compute_dtype)
 
     def project(self, inputs: Tensor) -> Tensor:
