@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import toy
 
-pytestmark = pytest.mark.tensorflow_only
+pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 KILLS = 20
 TRAINING = {
@@ -94,7 +94,6 @@ def kill_once(files: pathlib.Path, run: pathlib.Path, after: float) -> bool:
     return (run / "partial-checkpoint.npz").exists()
 
 
-@pytest.mark.slow
 def test_runs_killed_at_random_moments_end_bit_for_bit_as_one_that_was_not(files, tmp_path):
     finish(start(files, tmp_path / "whole"))
     moments = random.Random(1)
