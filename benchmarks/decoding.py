@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import limits
 import peers
+from workers import Worker
 
 from kformer.startup import quiet_tensorflow
 
-HERE = pathlib.Path(__file__).parent
 SOURCE_LENGTH = 32  # tokens, about
 
 
@@ -64,32 +64,6 @@ class Cell(NamedTuple):
     batch_size: int
     beam_size: int
     length: int
-
-
-class Worker:
-    """A process that runs one system."""
-
-    def __init__(self, system: System, threads: int) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "systems.py"), system.program, str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"A worker died. Run `{' '.join(self.process.args)}` and give it: {request}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Models:
@@ -227,7 +201,7 @@ def measure_footprint(system: System, size: str, models: Models, threads: int) -
     texts = models.sentences(size, 32)
     request = _request(system, cell, models, texts)
     began = time.perf_counter()
-    worker = Worker(system, threads)
+    worker = Worker("systems.py", system.program, threads)
     worker.ask({**request, "texts": texts[:1]})
     first_answer = time.perf_counter() - began
     answer = worker.ask(request)
@@ -327,7 +301,7 @@ def _measure(arguments: argparse.Namespace, systems: list[System], models: Model
     for size in arguments.sizes:
         models.prepare(size)
         config = json.loads((models.folder / size / "transformer.json").read_text())
-        workers = {system.name: Worker(system, arguments.threads) for system in systems}
+        workers = {system.name: Worker("systems.py", system.program, arguments.threads) for system in systems}
         for shape in itertools.product(arguments.lengths, arguments.beam_sizes, arguments.batch_sizes):
             cell = Cell(size, shape[2], shape[1], shape[0])
             measured = measure_cell(cell, systems, workers, models, arguments.rounds)

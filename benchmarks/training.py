@@ -11,21 +11,18 @@ that of its best turn; the first pass over all shapes of batches, which compiles
 import argparse
 import json
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
+from workers import Worker
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
 from kformer.trainer import max_buckets
-
-HERE = pathlib.Path(__file__).parent
 
 
 class System(NamedTuple):
@@ -58,32 +55,6 @@ SIZES = {
     "bible": Size("bible-en-es", "small", 4000, 4096),
     "base": Size("bible-en-es", "base", 37000, 2048),
 }
-
-
-class Worker:
-    """A process that trains one system."""
-
-    def __init__(self, system: System, folder: pathlib.Path, threads: int) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "trainers.py"), system.program, system.precision, str(folder), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def train(self, first: int, last: int) -> dict[str, Any]:
-        self.process.stdin.write(f"[{first}, {last}]\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"A worker died. Run `{' '.join(self.process.args)}` and give it: [{first}, {last}]")
-        return json.loads(line)
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -> dict[str, Any]:
@@ -126,14 +97,16 @@ def measure(name: str, systems: list[System], turns: int, batches_a_turn: int, t
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         prepared = prepare(SIZES[name], folder, turns, batches_a_turn)
-        workers = {system.name: Worker(system, folder, threads) for system in systems}
+        workers = {
+            system.name: Worker("trainers.py", system.program, system.precision, folder, threads) for system in systems
+        }
         for worker in workers.values():
-            worker.train(0, prepared["shapes"])
+            worker.ask([0, prepared["shapes"]])
         found = {system: {"seconds": [], "peak_bytes": 0} for system in workers}
         for turn in range(turns):
             first = prepared["shapes"] + turn * batches_a_turn
             for system, worker in workers.items():
-                answer = worker.train(first, first + batches_a_turn)
+                answer = worker.ask([first, first + batches_a_turn])
                 found[system]["seconds"].append(answer["seconds"])
                 found[system]["peak_bytes"] = answer["peak_bytes"]
                 time.sleep(0.3)  # Idle threads of one system may go on spinning for a while.

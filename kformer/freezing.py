@@ -1,5 +1,7 @@
 """The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
@@ -31,7 +33,7 @@ def served_function(
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
     if variant == "portable":
-        return _portable(translator, weights, precision)
+        return _portable(translator, weights, precision, Translator.search)
     if precision != "float32":
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
     return _compiled(translator, weights)
@@ -39,35 +41,29 @@ def served_function(
 
 def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
     """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
-    served, frozen = _frozen(translator, weights, "float32")
-
-    @tf.function(input_signature=[TEXT])
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        with frozen:
-            return served.search_n_best(text, n_best)
-
-    return translate
+    return _portable(translator, weights, "float32", lambda served, text: served.search_n_best(text, n_best))
 
 
-def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
-    served, frozen = _frozen(translator, weights, precision)
-
-    @tf.function(input_signature=[TEXT])
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        with frozen:
-            return served.search(text)
-
-    return translate
-
-
-def _frozen(translator: Translator, weights: Weights, precision: str) -> tuple[Translator, FrozenScope]:
-    """A translator with an export's products, and the scope in which it must be traced."""
+def _portable(
+    translator: Translator,
+    weights: Weights,
+    precision: str,
+    search: Callable[[Translator, tf.Tensor], dict[str, tf.Tensor]],
+) -> tf.types.experimental.PolymorphicFunction:
+    """`search` with a translator of the same weights that computes by an export's products."""
     twin = build_transformer(translator.config, dtype="float32")
     twin.set_weights(translator.model.get_weights())
     frozen = FrozenScope(twin.variables, weights)
     freeze_products(twin, precision, weights)
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    return Translator(twin, translator.config, *tokenizers, translator.decoding), frozen
+    served = Translator(twin, translator.config, *tokenizers, translator.decoding)
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with frozen:
+            return search(served, text)
+
+    return translate
 
 
 def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:

@@ -16,8 +16,7 @@ Tensor = Any
 def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
     """(V, D) and (...) integer ids to (..., D), with a gradient that is an ordinary tensor.
 
-    TensorFlow's own is a list of slices, which Keras's gradient accumulation does not add up rightly, and which is
-    slow to add to the gradient of the logits where the matrix is shared.
+    TensorFlow's own is a list of slices, which Keras's gradient accumulation does not add up rightly.
     """
     vocab_size, width = matrix.shape
 
