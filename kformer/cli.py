@@ -52,6 +52,12 @@ def train(
     config: Annotated[
         File | None, typer.Option(help="JSON or YAML with `transformer:` and `training:` fields to change.")
     ] = None,
+    monitor: Annotated[
+        str | None, typer.Option(help="What tells the best weights: validation loss, bleu or word_error_rate.")
+    ] = None,
+    export_to: Annotated[
+        File | None, typer.Option("--export", metavar="DIR", help="Export each best model so far as a new version.")
+    ] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
@@ -70,11 +76,14 @@ def train(
     from kformer.trainer import train as train_run
 
     pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
-    budget = {"max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    transformer, training = _configurations(preset, config, budget, output if resume else None)
-    report = train_run(pairs, output, transformer, training, resume=resume)
-    loss = "none" if report.best_loss is None else f"{report.best_loss:.4f}"
-    print(f"{report.steps:,} steps: {report.reason}. Best validation loss {loss}. The run is in {report.run.path}.")
+    options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
+    transformer, training = _configurations(preset, config, options, output if resume else None)
+    report = train_run(pairs, output, transformer, training, resume=resume, export_to=export_to)
+    best = "none" if report.best is None else f"{report.best:.4f}"
+    monitor = report.run.training_config().monitor
+    print(
+        f"{report.steps:,} steps: {report.reason}. Best validation {monitor} {best}. The run is in {report.run.path}."
+    )
 
 
 @app.command()
@@ -222,7 +231,7 @@ def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
     return getattr(corpus, split)
 
 
-def _configurations(preset: str, file: File | None, budget: dict[str, Any], resumed: File | None) -> tuple[Any, Any]:
+def _configurations(preset: str, file: File | None, options: dict[str, Any], resumed: File | None) -> tuple[Any, Any]:
     """The preset, or what a resumed run has, changed by the file, changed by the options."""
     from kformer.config import TrainingConfig, TransformerConfig, read_mapping
     from kformer.run import RunFolder
@@ -233,7 +242,7 @@ def _configurations(preset: str, file: File | None, budget: dict[str, Any], resu
         raise ValueError(
             f"{file} has the unknown part {', '.join(unknown)}. Put the fields under `transformer:` or `training:`."
         )
-    given = {name: value for name, value in budget.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     transformer, training = changes.get("transformer") or {}, {**(changes.get("training") or {}), **given}
     if resumed is None:
         return TransformerConfig.from_preset(preset, **transformer), TrainingConfig.from_preset(preset, **training)

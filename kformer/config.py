@@ -39,6 +39,7 @@ POSITIONAL_ENCODINGS = ("sinusoidal", "learned")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
+MONITORS = ("loss", "bleu", "word_error_rate")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -244,7 +245,12 @@ class TrainingConfig(_Config):
     max_steps: int | None = None
     max_minutes: float | None = None
     validation_steps: int | None = None  # updates between validations; None: once an epoch
-    patience: int = 10  # validations without a better loss before the run stops
+    # What tells the best weights at a validation: its "loss", or the "bleu" or "word_error_rate" of its translations.
+    monitor: str = "loss"
+    patience: int = 10  # validations without a better one before the run stops
+    # Validation sources translated each time; None: 500 if `monitor` is of translations, else none.
+    scored_sources: int | None = None
+    ema_decay: float = 0.0  # of the exponential moving average of the weights, an update; 0: the weights as trained
     keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
     checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
     seed: int = 1
@@ -254,14 +260,21 @@ class TrainingConfig(_Config):
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)
+        self._check_choice("monitor", MONITORS)
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
         if self.keep_weights < 0:
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
-        for name in ("label_smoothing", "beta_1", "beta_2"):
+        for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
+        if self.scored_sources is not None and self.scored_sources < (self.monitor != "loss"):
+            raise ValueError(
+                "scored_sources must be at least 0, and at least 1 where translations tell the best weights. "
+                f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
+                "Leave it out for the default."
+            )
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "tokens_per_batch must hold at least one sentence of max_length tokens. "

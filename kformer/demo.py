@@ -103,7 +103,7 @@ def _train(settings: DemoSettings, corpus: Corpus, run: pathlib.Path, console: r
     step = len(corpus.valid) // (settings.samples + 1)
     samples = [source for source, _ in corpus.valid[step::step][: settings.samples]]
     report = train(corpus, run, settings.transformer, settings.training, samples=samples, console=console)
-    console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {report.best_loss:.3f}.")
+    console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {report.best:.3f}.")
     return report
 
 

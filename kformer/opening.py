@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.hardware import resolve_precision
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 
+SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
 # Fields that say when a run ends and is saved. They alone may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
 # Fields of a TransformerConfig that the tokenizers decide.
@@ -55,8 +56,18 @@ def begin(
 
 def _settled(training: TrainingConfig, corpus: Corpus) -> TrainingConfig:
     """With what corpus and machine decide."""
-    tokenizer = "symbols" if corpus.symbols else training.tokenizer
-    return training.replace(tokenizer=tokenizer, precision=resolve_precision(training.precision))
+    refused = "bleu" if corpus.symbols else "word_error_rate"
+    if training.monitor == refused:
+        raise ValueError(
+            f"The corpus {corpus.name!r} is scored by {', '.join(name for name in MONITORS if name != refused)}. "
+            f"Received: monitor={refused!r}. Choose one of those."
+        )
+    scored = training.scored_sources
+    return training.replace(
+        tokenizer="symbols" if corpus.symbols else training.tokenizer,
+        precision=resolve_precision(training.precision),
+        scored_sources=SCORED_SOURCES * (training.monitor != "loss") if scored is None else scored,
+    )
 
 
 def reopen(

@@ -11,7 +11,7 @@ import rich.console
 import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset
+from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset, references
 from kformer.hardware import has_gpu
 from kformer.models import build_transformer
 from kformer.opening import begin, check_parts, reopen
@@ -20,8 +20,15 @@ from kformer.tokenizers import Tokenizer
 from kformer.training import callbacks, losses, metrics
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.optimizers import build_adam
+from kformer.validation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
 
-MONITOR = "val_token_loss"
+# `TrainingConfig.monitor`: key in the logs, and whether lower or higher is better.
+MONITORED = {
+    "loss": ("val_token_loss", "min"),
+    "bleu": ("val_bleu", "max"),
+    "word_error_rate": ("val_word_error_rate", "min"),
+}
+SAMPLES = 3  # translations shown where sources are translated anyway
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +38,14 @@ class TrainingReport:
     Attributes:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
-        best_loss: The best validation loss, label-smoothed, in nats a token; None if nothing was validated.
+        best: The best validation of what was monitored: the label-smoothed loss in nats a token, BLEU from 0 to 100, or
+            the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
     """
 
     run: RunFolder
     steps: int
-    best_loss: float | None
+    best: float | None
     reason: str
 
 
@@ -49,12 +57,13 @@ def train(
     *,
     resume: bool = False,
     samples: Sequence[str] = (),
+    export_to: str | pathlib.Path | None = None,
     console: rich.console.Console | None = None,
 ) -> TrainingReport:
     """Trains a translator with `model.fit` and keeps everything in a run folder.
 
-    The best weights by validation loss are kept; the run ends at the first limit of the budget, after
-    `patience` validations without a better loss, or at Ctrl-C, always in good order.
+    The best weights by what `training.monitor` names are kept; the run ends at the first limit of the budget, after
+    `patience` validations without better ones, or at Ctrl-C, always in good order.
 
     Args:
         corpus: What to learn from; its validation part decides which weights are the best.
@@ -65,7 +74,10 @@ def train(
         resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
             The configurations are then those of the run; `transformer` and `training`, where given, must be alike,
             save for the budget.
-        samples: Source texts whose translations are shown after every validation (TensorFlow backend).
+        samples: Source texts whose translations are shown after every validation; by default some of those that are
+            scored, where any are (`training.scored_sources`).
+        export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
+            (TensorFlow backend).
         console: Where to print; standard output by default.
 
     Returns:
@@ -93,8 +105,18 @@ def train(
     compile_transformer(model, transformer, training)
     state = _last_state(run, model, console) if resume else TrainingState()
     console.print(f"{model.count_params():,} parameters, {training.precision}, {keras.backend.backend()}")
-    fit = _Fit(model, transformer, training, tokenizers, run, state, console)
-    return fit(train_pairs, valid_pairs, samples)
+    tensorboard = callbacks.TensorBoardLog(run.tensorboard_folder, state)
+    scored, shown = [], []
+    if samples or training.scored_sources:
+        translate = LiveTranslator(model, transformer, tokenizers)
+        if training.scored_sources:
+            scored.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, training.scored_sources))
+        samples = samples or list(references(corpus.valid))[:SAMPLES]
+        shown.append(SampleTranslations(samples, translate, console, tensorboard))
+    if export_to is not None:
+        shown.append(ExportBest(run, export_to, state, console))
+    fit = _Fit(model, training, run, state, scored, [*shown, tensorboard], console)
+    return fit(train_pairs, valid_pairs)
 
 
 @dataclasses.dataclass
@@ -102,14 +124,14 @@ class _Fit:
     """`model.fit` with its callbacks."""
 
     model: keras.Model
-    transformer: TransformerConfig
     training: TrainingConfig
-    tokenizers: tuple[Tokenizer, Tokenizer]
     run: RunFolder
     state: TrainingState
+    scored: list[keras.callbacks.Callback]  # add figures of a validation to the logs
+    shown: list[keras.callbacks.Callback]  # show it
     console: rich.console.Console
 
-    def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs, samples: Sequence[str]) -> TrainingReport:
+    def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs) -> TrainingReport:
         training = self.training
         plan = BatchPlan(train_pairs, training.tokens_per_batch, max_buckets=max_buckets())
         total_steps = _total_steps(training, plan.steps_per_epoch)
@@ -118,7 +140,7 @@ class _Fit:
         interval = (training.validation_steps or 0) * training.gradient_accumulation_steps or plan.steps_per_epoch
         interrupt = callbacks.GracefulInterrupt()
         progress = callbacks.ProgressBar(self.state, total_steps, training.max_minutes, self.console)
-        listed = self._callbacks(interrupt, progress, total_steps, samples)
+        listed = self._callbacks(interrupt, progress, total_steps)
         valid = make_dataset(valid_pairs, tokens_per_batch=training.tokens_per_batch, shuffle_seed=None, repeat=False)
         with contextlib.closing(interrupt), contextlib.closing(progress), _explained(self.run, self.state):
             if self.state.epoch_batch:  # A killed run goes on in the middle of its epoch.
@@ -159,41 +181,41 @@ class _Fit:
         )
 
     def _callbacks(
-        self,
-        interrupt: callbacks.GracefulInterrupt,
-        progress: callbacks.ProgressBar,
-        total_steps: int | None,
-        samples: Sequence[str],
+        self, interrupt: callbacks.GracefulInterrupt, progress: callbacks.ProgressBar, total_steps: int | None
     ) -> list[keras.callbacks.Callback]:
         """In the order that `kformer.training.callbacks` asks for."""
-        listed = [
-            callbacks.TrackState(self.state),
-            callbacks.StopOnNaN(self.state),
-            callbacks.Budget(self.state, total_steps, self.training.max_minutes, started=time.monotonic()),
-            interrupt,
-            callbacks.KeepBest(self.run.best_weights_file, self.state, self.training.patience, MONITOR),
-            callbacks.KeepLast(self.run.weights_folder, self.state, self.training.keep_weights),
+        training, state = self.training, self.state
+        key, mode = MONITORED[training.monitor]
+        validation = [
+            *self.scored,
+            callbacks.KeepBest(self.run.best_weights_file, state, training.patience, key, mode),
+            callbacks.KeepLast(self.run.weights_folder, state, training.keep_weights),
             progress,
-            callbacks.TensorBoardLog(self.run.tensorboard_folder, self.state),
-            callbacks.CSVLog(self.run.log_file, self.state),
+            *self.shown,
         ]
-        if samples and keras.backend.backend() == "tensorflow":
-            from kformer.samples import SampleTranslations  # here: a translator exists on TensorFlow alone
-
-            listed.append(SampleTranslations(samples, self.model, self.transformer, self.tokenizers, self.console))
-        return [*listed, callbacks.Checkpoint(self.run.path, self.state, self.training.checkpoint_minutes)]
+        if training.ema_decay:
+            validation = [callbacks.UseEMA(), *validation, callbacks.UseTrained()]
+        return [
+            callbacks.TrackState(state),
+            callbacks.StopOnNaN(state),
+            callbacks.Budget(state, total_steps, training.max_minutes, started=time.monotonic()),
+            interrupt,
+            *validation,
+            callbacks.CSVLog(self.run.log_file, state),
+            callbacks.Checkpoint(self.run.path, state, training.checkpoint_minutes),
+        ]
 
     def _reason(self, interrupted: bool, total_steps: int | None) -> str:
         if interrupted:
             return "interrupted"
         if self.state.waited >= self.training.patience:
-            return f"{self.training.patience} validations brought no better loss"
+            return f"{self.training.patience} validations brought no better {self.training.monitor}"
         if total_steps is not None and self.state.step >= total_steps:
             return f"the budget of {total_steps} steps is spent"
         return f"the budget of {self.training.max_minutes:g} minutes is spent"
 
     def _report(self, reason: str) -> TrainingReport:
-        return TrainingReport(self.run, self.state.step, self.state.best_loss, reason)
+        return TrainingReport(self.run, self.state.step, self.state.best, reason)
 
 
 def _last_state(run: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:

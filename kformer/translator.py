@@ -5,18 +5,18 @@ Shape letters: B sentences, N translations a sentence, S source length, T target
 
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import keras
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
-from kformer.models import build_transformer, reorder_rows, start_decoding
+from kformer.models import build_transformer
 from kformer.run import RunFolder
+from kformer.searching import Searcher
+from kformer.texts import TextCoder
 from kformer.tokenizers import Tokenizer, load_tokenizers
 
-FIRST_LENGTH = 8  # tokens that the caches have room for at first, see `start_decoding`
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
@@ -50,6 +50,8 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
+        self.coder = TextCoder(source_tokenizer, target_tokenizer, config, self.decoding)
+        self.searcher = Searcher(model, config, self.decoding)
         _check(config, self.decoding, source_tokenizer, target_tokenizer)
 
     @classmethod
@@ -92,13 +94,13 @@ class Translator(tf.Module):
 
     def search(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """What `translate` computes, for a graph of the caller's own: an export traces it over weights of its own."""
-        source, limits = self.encode(text)
-        return self.decode_best(self.find(source, limits), limits)
+        source, limits = self.coder.encode(text)
+        return self.coder.decode_best(self.searcher.find(source, limits), limits)
 
     def search_n_best(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
         """The `n_best` hypotheses of each text, best first: `translation` and `score`, both (B, n_best)."""
-        source, limits = self.encode(text)
-        return self._decode(self.find(source, limits, n_best), limits)
+        source, limits = self.coder.encode(text)
+        return self.coder.decode(self.searcher.find(source, limits, n_best), limits)
 
     def sample(
         self,
@@ -117,105 +119,24 @@ class Translator(tf.Module):
             top_k: Only the k most probable tokens are drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability are drawn.
         """
-        source, limits = self.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
-        next_logits, state = self._start(source, 1, FIRST_LENGTH)
-        result = sample(
-            next_logits,
-            state,
-            self._space(source, limits),
-            seed=seed,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
+        source, limits = self.coder.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
+        result = self.searcher.sample(source, limits, seed, temperature, top_k, top_p)
+        return [text.decode("utf-8") for text in self.coder.decode(result, limits)["translation"].numpy()[:, 0]]
+
+
+def require_tensorflow(what: str) -> None:
+    """Raises a ValueError under another backend."""
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"{what} runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
+            "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
         )
-        return [text.decode("utf-8") for text in self._decode(result, limits)["translation"].numpy()[:, 0]]
-
-    def find(
-        self, source: tf.Tensor, limits: tf.Tensor, n_best: int = 1, first_length: int | None = FIRST_LENGTH
-    ) -> SearchResult:
-        """The search between `encode` and `decode_best`: numbers alone, no strings.
-
-        Args:
-            source: (B, S) int32 ids.
-            limits: (B,) int32, most tokens of each translation.
-            n_best: Hypotheses a sentence.
-            first_length: Of the caches, see `start_decoding`; None for XLA, whose shapes do not grow.
-        """
-        beam_size = self.decoding.beam_size
-        next_logits, state = self._start(source, beam_size, first_length)
-        if beam_size == 1:
-            return greedy_search(next_logits, state, self._space(source, limits))
-        return beam_search(
-            next_logits,
-            state,
-            self._space(source, limits),
-            beam_size=beam_size,
-            length_penalty=self.decoding.length_penalty,
-            n_best=n_best,
-            reorder=reorder_rows,
-        )
-
-    def _start(self, source: tf.Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
-        return start_decoding(
-            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, first_length
-        )
-
-    def _space(self, source: tf.Tensor, limits: tf.Tensor) -> SearchSpace:
-        config = self.config
-        return SearchSpace(
-            start_id=config.start_id,
-            end_id=config.end_id,
-            pad_id=config.pad_id,
-            max_lengths=limits,
-            buffer_length=self._buffer_length(source),
-            min_length=self.decoding.min_length,
-        )
-
-    def _buffer_length(self, source: tf.Tensor) -> tf.Tensor:
-        """Room for the longest translation. It follows from the shape alone, as XLA needs it."""
-        return self._bounded(tf.shape(source)[1] - 1 + self.decoding.max_extra_length)
-
-    def _bounded(self, lengths: tf.Tensor) -> tf.Tensor:
-        """Lengths under the bounds that hold for every source."""
-        bounds = [self.decoding.max_length] if self.decoding.max_length is not None else []
-        if self.config.positional_encoding == "learned":
-            bounds.append(self.config.max_length)
-        return tf.minimum(lengths, min(bounds)) if bounds else lengths
-
-    def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Source ids (B, S) int32 with end ids, and the most tokens of each translation (B,) int32."""
-        ids = self.source_tokenizer.tokenize(text)[:, : self.decoding.max_source_length - 1]
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
-        source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
-        limits = self._bounded(lengths + self.decoding.max_extra_length)
-        return source, tf.where(lengths > 0, limits, 0)  # nothing to say where nothing was said
-
-    def decode_best(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text (B,) string and score (B,) float32 of the best hypothesis of each sentence."""
-        found = self._decode(result, limits)
-        return {"translation": found["translation"][:, 0], "score": found["score"][:, 0]}
-
-    def _decode(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text (B, N) string and scores (B, N) float32 of the tokens found."""
-        shape = tf.shape(result.scores)
-        tokens = tf.reshape(result.tokens, [-1, tf.shape(result.tokens)[2]])  # (B x N, T)
-        translation = tf.reshape(self.target_tokenizer.detokenize(tokens), shape)
-        said = limits[:, tf.newaxis] > 0
-        return {
-            "translation": tf.where(said, translation, ""),
-            "score": tf.where(said, result.scores, 0.0),
-        }
 
 
 def _check(
     config: TransformerConfig, decoding: DecodingConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
 ) -> None:
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"A Translator runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
-            "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
-        )
+    require_tensorflow("A Translator")
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         vocab_size = getattr(config, f"{side}_vocab_size")
         if tokenizer.vocab_size != vocab_size:

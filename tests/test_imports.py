@@ -30,19 +30,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"config"},
     "data": {"config", "tokenizers"},
     "models": {"config", "layers"},
-    "translator": {"config", "run", "models", "tokenizers", "decoding"},
+    "texts": {"config", "decoding", "tokenizers"},
+    "searching": {"config", "decoding", "models", "texts"},
+    "translator": {"config", "run", "models", "tokenizers", "decoding", "searching", "texts"},
 }
 MAY_IMPORT["products"] = {"weights", "layers"}
 MAY_IMPORT["freezing"] = {"translator", "weights", "products"} | MAY_IMPORT["translator"]
 MAY_IMPORT["export"] = {"freezing"} | MAY_IMPORT["freezing"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
-MAY_IMPORT["samples"] = {"translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["averaging"] = {"models", "run", "training"} | MAY_IMPORT["models"]
 MAY_IMPORT["opening"] = {"data", "hardware", "run", "tokenizers", "config"}
-MAY_IMPORT["trainer"] = {"opening", "data", "hardware", "training", "samples"} | MAY_IMPORT["samples"]
 MAY_IMPORT["inference"] = {"export", "hardware"} | MAY_IMPORT["export"]
 MAY_IMPORT["filter"] = {"inference"}
 MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}
+MAY_IMPORT["validation"] = {"data", "inference", "scoring", "training"} | MAY_IMPORT["inference"]
+MAY_IMPORT["trainer"] = {"opening", "data", "hardware", "training", "validation"} | MAY_IMPORT["opening"] | {"models"}
 ANYTHING = {"__init__", "__main__", "_version", "cli", "demo"}  # top files that see all rows
 FOR_EVERYBODY = {"_version"}
 

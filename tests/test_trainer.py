@@ -1,6 +1,7 @@
 """A training run as a whole: what it learns, what it leaves on disk, how it ends and goes on."""
 
 import csv
+import dataclasses
 import io
 import os
 import signal
@@ -10,10 +11,12 @@ import pytest
 import rich.console
 import toy
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import corpus_from_pairs
 from kformer.hardware import resolve_precision
+from kformer.inference import load_model
 from kformer.run import RunFolder
+from kformer.scoring import score
 from kformer.trainer import train
 from kformer.translator import Translator
 
@@ -73,7 +76,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(tmp_path):
     whole = train(toy.corpus(), tmp_path / "whole", toy.TRANSFORMER, SHORT.replace(max_steps=8), console=quiet())
     train(toy.corpus(), tmp_path / "parts", toy.TRANSFORMER, SHORT, console=quiet())
     parts = train(toy.corpus(), tmp_path / "parts", training=SHORT.replace(max_steps=8), resume=True, console=quiet())
-    assert parts.best_loss == whole.best_loss
+    assert parts.best == whole.best
 
 
 def test_a_spent_budget_is_said_and_nothing_is_trained(tmp_path):
@@ -116,6 +119,54 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
     assert report.reason == "1 validations brought no better loss"
 
 
+def rows_of(run):
+    with run.log_file.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_bleu_of_translations_can_tell_the_best_weights(tmp_path):
+    training = toy.TRAINING.replace(monitor="bleu", scored_sources=40, max_steps=120, validation_steps=60)
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    assert report.best == max(float(row["val_bleu"]) for row in rows_of(report.run)) > 0
+    # The best weights' own greedy translations of the first 40 sources have it.
+    translate = load_model(report.run.path, DecodingConfig(beam_size=1))
+    assert score(translate, toy.corpus().valid[:40])["bleu"] == pytest.approx(report.best, abs=0.5)
+
+
+def test_word_error_rate_can_tell_the_best_weights(tmp_path):
+    corpus = dataclasses.replace(toy.corpus(), symbols=True)
+    training = SHORT.replace(monitor="word_error_rate", scored_sources=7)
+    report = train(corpus, tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
+    assert report.best == min(float(row["val_word_error_rate"]) for row in rows_of(report.run))
+
+
+def test_a_score_that_does_not_suit_the_corpus_is_refused(tmp_path):
+    corpus = dataclasses.replace(toy.corpus(), symbols=True)
+    with pytest.raises(ValueError, match="'numbers' is scored by loss, word_error_rate. Received: monitor='bleu'"):
+        train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(monitor="bleu"), console=quiet())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_best_model_is_exported_when_it_improves(tmp_path):
+    console, exported = quiet(), tmp_path / "exported"
+    training = SHORT.replace(max_steps=6)
+    report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, export_to=exported, console=console)
+    losses = [float(row["val_token_loss"]) for row in rows_of(report.run)]
+    records = [loss for number, loss in enumerate(losses) if loss == min(losses[: number + 1])]
+    assert sorted(entry.name for entry in exported.iterdir()) == [str(number + 1) for number in range(len(records))]
+    assert f"exported {exported / '1'}" in console.file.getvalue()
+
+
+def test_averaged_weights_are_validated_and_a_resumed_run_goes_on_with_the_trained_ones(tmp_path):
+    training = SHORT.replace(max_steps=8, ema_decay=0.9)
+    whole = train(toy.corpus(), tmp_path / "whole", toy.TRANSFORMER, training, console=quiet())
+    train(toy.corpus(), tmp_path / "parts", toy.TRANSFORMER, training.replace(max_steps=4), console=quiet())
+    parts = train(toy.corpus(), tmp_path / "parts", training=training, resume=True, console=quiet())
+    plain = train(toy.corpus(), tmp_path / "plain", toy.TRANSFORMER, SHORT.replace(max_steps=8), console=quiet())
+    assert parts.best == whole.best != plain.best
+    assert rows_of(whole.run)[-1]["token_loss"] == rows_of(plain.run)[-1]["token_loss"]
+
+
 def test_samples_are_shown_after_each_validation(tmp_path):
     console = quiet()
     train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT, samples=["one two"], console=console)
@@ -126,7 +177,7 @@ def test_samples_are_shown_after_each_validation(tmp_path):
 def test_low_precision_trains_and_translates_in_float32(tmp_path, precision):
     training = SHORT.replace(precision=precision)
     report = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, console=quiet())
-    assert report.best_loss < 7  # finite, and no worse than a uniform guess (ln 320 = 5.8) by much
+    assert report.best < 7  # finite, and no worse than a uniform guess (ln 320 = 5.8) by much
     assert Translator.from_run(report.run.path).model.dtype_policy.compute_dtype == "float32"
 
 

@@ -83,6 +83,22 @@ class DecoderLayer(SizedLayer):
             training,
         )
 
+    def call_with_scores(
+        self, inputs: Tensor, encoder_output: Tensor, self_mask: Tensor | None, cross_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """What `call` gives without dropout, and the attention weights of its cross-attention, (B, H, T, S)."""
+        scores = []
+
+        def cross_attend(x: Tensor) -> Tensor:
+            scores.append(self.cross_attention.attention_scores(x, encoder_output, cross_mask))
+            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask)
+
+        def self_attend(x: Tensor) -> Tensor:
+            return self.self_attention(x, attention_mask=self_mask)
+
+        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
+        return outputs, scores[0]
+
     def step(
         self,
         inputs: Tensor,
@@ -155,6 +171,20 @@ class Decoder(Stack):
         for layer in self.layers:
             outputs = layer(outputs, encoder_output, self_mask=self_mask, cross_mask=cross_mask, training=training)
         return self.finish(outputs)
+
+    def cross_attention_scores(
+        self, inputs: Tensor, encoder_output: Tensor, cross_mask: Tensor | None = None
+    ) -> list[Tensor]:
+        """Which source positions each target position looks at: attention weights (B, H, T, S) of every layer.
+
+        Arguments as in `call`.
+        """
+        self_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
+        outputs, scores = inputs, []
+        for layer in self.layers:
+            outputs, of_layer = layer.call_with_scores(outputs, encoder_output, self_mask, cross_mask)
+            scores.append(of_layer)
+        return scores
 
     def project_memory(self, encoder_output: Tensor) -> list[KeysValues]:
         """Keys and values of every layer's cross-attention: (B, S, D) to a pair of (B, H, S, K) a layer."""

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers import ancestry_mask, padding_mask, row_order
+from kformer.layers import ancestry_mask, row_order
 from kformer.models import transformer
 
 Tensor = Any
@@ -41,16 +41,11 @@ def start_decoding(
         ids of one position, start ids first; `logits` are (N, V) float32 for the position after. A search that
         reorders the rows of a sentence does so in the state by `reorder_rows`.
     """
-    layers = {layer.name: layer for layer in model.layers}
-    shared = layers.get(transformer.SHARED_EMBEDDING)
-    source_embedding = shared or layers[transformer.SOURCE_EMBEDDING]
-    target_embedding = shared or layers[transformer.TARGET_EMBEDDING]
-    decoder = layers[transformer.DECODER]
-
-    source_mask = padding_mask(source, pad_id)  # (B, 1, 1, S)
-    embedded = layers[transformer.SOURCE_POSITIONS](source_embedding(source))
-    memory = decoder.project_memory(layers[transformer.ENCODER](embedded, attention_mask=source_mask, training=False))
-    encodings = layers[transformer.TARGET_POSITIONS].encodings(max_length)  # (T, D)
+    target_embedding = transformer.embedding(model, transformer.TARGET_EMBEDDING)
+    decoder = model.get_layer(transformer.DECODER)
+    encoder_output, source_mask = transformer.encode_source(model, source, pad_id)
+    memory = decoder.project_memory(encoder_output)
+    encodings = model.get_layer(transformer.TARGET_POSITIONS).encodings(max_length)  # (T, D)
     batch_size = ops.shape(source)[0]
     order = row_order(batch_size, decoder.num_heads, rows_per_source)
     own_row = ops.arange(batch_size * rows_per_source, dtype="int32") % rows_per_source  # (N,)

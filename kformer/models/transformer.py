@@ -1,7 +1,9 @@
 """The Transformer of Figure 1 as a functional Keras model.
 
-Shape letters: B batch, S source length, T target length, V vocabulary.
+Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
+
+from typing import Any
 
 import keras
 
@@ -14,6 +16,8 @@ from kformer.layers import (
     TokenEmbedding,
     padding_mask,
 )
+
+Tensor = Any
 
 # Names by which the step-by-step decoder finds the layers again, also in a model loaded from a file.
 SOURCE_EMBEDDING = "source_embedding"
@@ -62,19 +66,49 @@ def build_transformer(config: TransformerConfig, dtype: str | None = None) -> ke
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
 
 
+def embedding(model: keras.Model, name: str) -> TokenEmbedding:
+    """The embedding of a model from `build_transformer`, under its name or shared by both sides."""
+    layers = {layer.name: layer for layer in model.layers}
+    return layers.get(SHARED_EMBEDDING) or layers[name]
+
+
+def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """The encoder's output (B, S, D) for source ids (B, S), and their padding mask (B, 1, 1, S); no dropout."""
+    source_mask = padding_mask(source, pad_id)
+    embedded = model.get_layer(SOURCE_POSITIONS)(embedding(model, SOURCE_EMBEDDING)(source))
+    return model.get_layer(ENCODER)(embedded, attention_mask=source_mask, training=False), source_mask
+
+
+def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> list[Tensor]:
+    """Which source positions the decoder looks at, as in the alignments of a translation.
+
+    Args:
+        model: From `build_transformer`.
+        source: (B, S) int32 ids.
+        target_in: (B, T) int32 ids, the target behind the start id.
+        pad_id: Marks padding in `source`.
+
+    Returns:
+        For every decoder layer the attention weights (B, H, T, S): row t is of the position that gives token t.
+    """
+    encoder_output, source_mask = encode_source(model, source, pad_id)
+    embedded = model.get_layer(TARGET_POSITIONS)(embedding(model, TARGET_EMBEDDING)(target_in))
+    return model.get_layer(DECODER).cross_attention_scores(embedded, encoder_output, cross_mask=source_mask)
+
+
 def _embeddings(config: TransformerConfig, dtype: str | None) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Source and target embedding; one and the same for a three-way tie (section 3.4)."""
 
-    def embedding(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
+    def new(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
         return TokenEmbedding(vocab_size, config.d_model, tie_weights=tie_weights, dtype=dtype, name=name)
 
     if config.embedding_tying == "all":
-        shared = embedding(SHARED_EMBEDDING, config.target_vocab_size)
+        shared = new(SHARED_EMBEDDING, config.target_vocab_size)
         return shared, shared
     target_tied = config.embedding_tying == "target"
     return (
-        embedding(SOURCE_EMBEDDING, config.source_vocab_size),
-        embedding(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
+        new(SOURCE_EMBEDDING, config.source_vocab_size),
+        new(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
     )
 
 

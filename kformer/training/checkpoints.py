@@ -37,7 +37,7 @@ class TrainingState:
     epoch: int = 0  # validations done: `initial_epoch` of the next `fit`
     epoch_batch: int = 0  # batches consumed since the last validation
     epoch_seconds: float = 0.0  # of training since then
-    best_loss: float | None = None  # the best monitored loss so far
+    best: float | None = None  # the best value so far of what is monitored
     waited: int = 0  # validations since then
     # The metrics' variables, where they go on from after a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)

@@ -1,19 +1,81 @@
 """The paper's optimizer ("Attention Is All You Need", section 5.3)."""
 
+from typing import Any
+
 import keras
+from keras import ops
 
 from kformer.config import TrainingConfig
 from kformer.training.schedules import WarmupInverseSqrt
 
 
-def build_adam(d_model: int, training_config: TrainingConfig) -> keras.optimizers.Adam:
+@keras.saving.register_keras_serializable(package="kformer")
+class Adam(keras.optimizers.Adam):
+    """Keras's Adam, which also remembers the norm of the last gradient, and averages the weights.
+
+    The average is a_t = decay a_(t-1) + (1 - decay) w_t over the weights w_t after update t, with a_1 = w_1. It stays
+    beside the trained weights. (Keras's `use_ema` counts micro-batches, and puts the averages in the weights' place
+    when `fit` ends, so that a run could not go on.)
+
+    Args:
+        ema_decay: From 0 up to below 1; 0: no averages.
+        arguments: Of `keras.optimizers.Adam`.
+
+    Attributes:
+        gradient_norm: () float32 variable: L2 norm over all weights of the last batch's gradient (a micro-batch's, with
+            gradient accumulation).
+    """
+
+    def __init__(self, *, ema_decay: float = 0.0, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.ema_decay = ema_decay
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        super().build(variables)
+        # All replicas of a distribution strategy hold the same; under none this says nothing.
+        same = "only_first_replica"
+        self.gradient_norm = self.add_variable((), name="gradient_norm", dtype="float32", aggregation=same)
+        self._averaged = list(variables) if self.ema_decay else []
+        self._averages = [
+            self.add_variable(weight.shape, name="average", dtype=weight.dtype, aggregation=same)
+            for weight in self._averaged
+        ]
+
+    def apply(self, grads: list[Any], trainable_variables: list[keras.Variable] | None = None) -> Any:
+        squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient in grads if gradient is not None]
+        iterations = super().apply(grads, trainable_variables)  # builds what is not built yet
+        self.gradient_norm.assign(ops.sqrt(sum(squares)))
+        self._average()
+        return iterations
+
+    def _average(self) -> None:
+        """Takes the weights into their averages, after the last micro-batch of an update."""
+        is_update = ops.equal(self._iterations % (self.gradient_accumulation_steps or 1), 0)
+        kept = ops.where(ops.equal(self.iterations, 1), 0.0, self.ema_decay)
+        kept = ops.where(is_update, kept, 1.0)
+        for weight, average in zip(self._averaged, self._averages, strict=True):
+            share = ops.cast(kept, average.dtype)
+            average.assign(share * average + (1 - share) * weight)
+
+    def swap_averages(self) -> None:
+        """Weights and their averages change places, bit for bit."""
+        for weight, average in zip(self._averaged, self._averages, strict=True):
+            value = ops.convert_to_numpy(weight)
+            weight.assign(average)
+            average.assign(value)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "ema_decay": self.ema_decay}
+
+
+def build_adam(d_model: int, training_config: TrainingConfig) -> Adam:
     """Adam with the schedule of equation 3, both as `training_config` says.
 
     Under `mixed_float16` `model.compile` wraps it into Keras's `LossScaleOptimizer`; `accumulation_steps` sees
     through that.
     """
     accumulation = training_config.gradient_accumulation_steps
-    return keras.optimizers.Adam(
+    return Adam(
         learning_rate=WarmupInverseSqrt(
             d_model,
             warmup_steps=training_config.warmup_steps,
@@ -24,13 +86,18 @@ def build_adam(d_model: int, training_config: TrainingConfig) -> keras.optimizer
         beta_2=training_config.beta_2,
         epsilon=training_config.adam_epsilon,
         gradient_accumulation_steps=accumulation if accumulation > 1 else None,
+        ema_decay=training_config.ema_decay,
     )
+
+
+def inner_adam(optimizer: keras.optimizers.Optimizer) -> Adam:
+    """The optimizer of `build_adam`, with or without Keras's loss scaling around it."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def accumulation_steps(optimizer: keras.optimizers.Optimizer) -> int:
     """Micro-batches an update, 1 without gradient accumulation."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return inner.gradient_accumulation_steps or 1
+    return inner_adam(optimizer).gradient_accumulation_steps or 1
 
 
 def update_count(optimizer: keras.optimizers.Optimizer) -> int:

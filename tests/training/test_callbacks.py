@@ -29,10 +29,10 @@ from kformer.training.optimizers import build_adam, update_count
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
 
 
-def tiny_model(accumulation=1):
+def tiny_model(accumulation=1, ema_decay=0.0):
     layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 3), keras.layers.Dense(7)]
     model = keras.Sequential(layers)
-    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
+    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation, ema_decay=ema_decay)
     metrics = [TokenLoss(), TokenAccuracy(), Perplexity(), TokenCount()]
     model.compile(build_adam(8, config), LabelSmoothedCrossEntropy(), metrics=metrics)
     return model
@@ -172,14 +172,25 @@ def keep_best(losses, path, state, patience):
 def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
     state, path = TrainingState(), tmp_path / "best.weights.h5"
     assert keep_best([5.0, 6.0, 3.0, 4.0, float("nan"), 1.0], path, state, patience=2) == 4
-    assert (state.best_loss, state.waited) == (3.0, 2)
+    assert (state.best, state.waited) == (3.0, 2)
     model = tiny_model()  # compiled, which Keras's own load_weights would refuse
     load_weights(path, model)
     assert {float(value) for weights in model.get_weights() for value in weights.flat} == {2.0}
 
 
+def test_keep_best_takes_the_highest_where_higher_is_better(tmp_path):
+    state, path, model = TrainingState(), tmp_path / "best.weights.h5", tiny_model()
+    keep = KeepBest(path, state, patience=2, monitor="val_bleu", mode="max")
+    keep.set_model(model)
+    best = []
+    for bleu in (3.0, 5.0, 4.0, float("nan")):
+        keep.on_epoch_end(0, {"val_bleu": bleu})
+        best.append(state.best)
+    assert (best, state.waited) == ([3.0, 5.0, 5.0, 5.0], 2)
+
+
 def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):
-    state = TrainingState(best_loss=2.0, waited=2)
+    state = TrainingState(best=2.0, waited=2)
     assert keep_best([2.5], tmp_path / "best.weights.h5", state, patience=3) == 0
     assert not (tmp_path / "best.weights.h5").exists()
 
@@ -273,7 +284,7 @@ def test_the_best_loss_is_a_number(tmp_path):
     keep.set_model(model)
     for loss, best in ((float("nan"), None), (2.0, 2.0), (float("nan"), 2.0), (float("-inf"), 2.0)):
         keep.on_epoch_end(0, {"val_token_loss": loss})
-        assert state.best_loss == best
+        assert state.best == best
     assert state.waited == 2
 
 
@@ -347,3 +358,36 @@ def test_tensorboard_scalars(tmp_path, with_validation):
     assert scalars["tokens_per_second"] > 0
     if with_validation:
         assert runs["validation"][1][1]["token_loss"] == pytest.approx(history["val_token_loss"][1], rel=1e-6)
+
+
+def test_tensorboard_gets_texts_and_images(tmp_path):
+    import tensorflow as tf
+
+    state = TrainingState(step=7)
+    log = TensorBoardLog(tmp_path, state)
+    log.on_train_begin()
+    log.write_text("samples", "hello")
+    log.write_image("attention", np.array([[0, 255, 128]], "uint8"))
+    log.on_train_end()
+    (file,) = (tmp_path / "validation").iterdir()
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file))][2:]
+    text, image = (event.summary.value[0] for event in events)
+    assert [event.step for event in events] == [7, 7]
+    assert (text.tag, text.metadata.plugin_data.plugin_name) == ("samples", "text")
+    assert tf.make_ndarray(text.tensor).tolist() == [b"hello"]
+    assert (image.tag, image.image.height, image.image.width) == ("attention", 1, 3)
+    assert tf.io.decode_png(image.image.encoded_image_string).numpy()[:, :, 0].tolist() == [[0, 255, 128]]
+
+
+def test_logs_have_the_norm_of_the_last_gradient():
+    class Slopes(keras.Loss):
+        """Its gradient is 3 for one output and 4 for the other, at each of the 6 positions."""
+
+        def call(self, y_true, y_pred):
+            return 3.0 * y_pred[..., 0] + 4.0 * y_pred[..., 1]
+
+    model = keras.Sequential([keras.Input((3, 1)), keras.layers.Dense(2, use_bias=False)])
+    model.compile(build_adam(8, TrainingConfig()), Slopes(reduction="sum"))
+    ones = np.ones((2, 3, 1), "float32")
+    history = model.fit(ones, ones, batch_size=2, callbacks=[TrackState(TrainingState())], verbose=0).history
+    assert history["gradient_norm"] == pytest.approx([6 * 5.0])

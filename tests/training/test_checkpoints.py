@@ -177,14 +177,14 @@ def test_every_kind_of_variable_is_restored(tmp_path):
 
 
 def test_state_survives(tmp_path):
-    state = TrainingState(11, 37, 2, epoch_batch=3, epoch_seconds=1.5, best_loss=1.25, waited=1, metrics=[np.arange(3)])
+    state = TrainingState(11, 37, 2, epoch_batch=3, epoch_seconds=1.5, best=1.25, waited=1, metrics=[np.arange(3)])
     model = tiny_model()
     save_checkpoint(tmp_path / "a.npz", model, state)
     found = load_checkpoint(tmp_path / "a.npz", model)
     assert found == state
     np.testing.assert_array_equal(found.metrics, state.metrics)
-    save_checkpoint(tmp_path / "a.npz", model, dataclasses.replace(state, best_loss=None))
-    assert load_checkpoint(tmp_path / "a.npz", model).best_loss is None
+    save_checkpoint(tmp_path / "a.npz", model, dataclasses.replace(state, best=None))
+    assert load_checkpoint(tmp_path / "a.npz", model).best is None
 
 
 def test_failure_in_the_middle_leaves_the_old_checkpoint(tmp_path, monkeypatch):

@@ -3,10 +3,11 @@
 They share one `kformer.training.checkpoints.TrainingState`. Keras calls them in the order of the list, and hands
 them one dict of logs, which the first ones complete. The order must be:
 
-1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `tokens_per_second` and `minutes` to
-   the logs;
+1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
+   `minutes` to the logs;
 2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run;
-3. `KeepBest`: the best loss and the patience counter; `KeepLast`;
+3. `UseEMA`, those that see the averaged weights, such as `KeepBest` (the best figure and the patience counter) and
+   `KeepLast`, then `UseTrained`;
 4. `ProgressBar`, `TensorBoardLog`, `CSVLog` and a user's own, in any order;
 5. `Checkpoint`: writes where the run stands when all the others have done their part.
 
@@ -21,6 +22,7 @@ reads the figures at every step whatever the callbacks are.
 from kformer.training.callbacks.budget import Budget
 from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast
 from kformer.training.callbacks.csv_log import CSVLog
+from kformer.training.callbacks.ema import UseEMA, UseTrained
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
@@ -38,4 +40,6 @@ __all__ = [
     "StopOnNaN",
     "TensorBoardLog",
     "TrackState",
+    "UseEMA",
+    "UseTrained",
 ]

@@ -13,23 +13,29 @@ from kformer.training.optimizers import update_count
 
 
 class KeepBest(keras.callbacks.Callback):
-    """Writes the weights when the monitored loss is the best so far; stops after `patience` validations without.
+    """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without.
 
-    The weights are written by `kformer.training.checkpoints.save_weights`. The best loss and the counter live in
+    The weights are written by `kformer.training.checkpoints.save_weights`. The best figure and the counter live in
     `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
 
     Args:
         path: Ends in ".weights.h5".
         state: Shared with the other callbacks.
-        patience: Validations without a better loss before the run stops.
-        monitor: Key in the logs; lower is better.
+        patience: Validations without a better figure before the run stops.
+        monitor: Key in the logs.
+        mode: "min" if lower is better, "max" if higher is.
 
     Raises:
         ValueError: `path` does not end in ".weights.h5", or the logs do not have `monitor`.
     """
 
     def __init__(
-        self, path: str | pathlib.Path, state: TrainingState, patience: int = 10, monitor: str = "val_token_loss"
+        self,
+        path: str | pathlib.Path,
+        state: TrainingState,
+        patience: int = 10,
+        monitor: str = "val_token_loss",
+        mode: str = "min",
     ) -> None:
         super().__init__()
         if not str(path).endswith(".weights.h5"):
@@ -38,6 +44,7 @@ class KeepBest(keras.callbacks.Callback):
         self.state = state
         self.patience = patience
         self.monitor = monitor
+        self.mode = mode
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
@@ -46,15 +53,21 @@ class KeepBest(keras.callbacks.Callback):
                 f"KeepBest found no {self.monitor!r} in the logs, which have: {', '.join(sorted(logs))}. "
                 "Give fit validation data and compile the metric, or choose another monitor."
             )
-        loss = float(logs[self.monitor])
-        if math.isfinite(loss) and (self.state.best_loss is None or loss < self.state.best_loss):
+        value = float(logs[self.monitor])
+        if self._is_better(value):
             save_weights(self.path, self.model)
-            self.state.best_loss = loss
+            self.state.best = value
             self.state.waited = 0
             return
         self.state.waited += 1
         if self.state.waited >= self.patience:
             self.model.stop_training = True
+
+    def _is_better(self, value: float) -> bool:
+        best = self.state.best
+        if best is None or not math.isfinite(value):
+            return math.isfinite(value)
+        return value > best if self.mode == "max" else value < best
 
 
 class KeepLast(keras.callbacks.Callback):

@@ -1,9 +1,11 @@
-"""Scalars for TensorBoard."""
+"""Scalars, texts and images for TensorBoard."""
 
 import pathlib
 import time
+from typing import Any
 
 import keras
+import numpy as np
 
 from kformer.training.checkpoints import TrainingState
 
@@ -31,17 +33,44 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
-        self._write("train", {name: value for name, value in logs.items() if not name.startswith("val_")})
+        self._write_scalars("train", {name: value for name, value in logs.items() if not name.startswith("val_")})
         validation = {name.removeprefix("val_"): value for name, value in logs.items() if name.startswith("val_")}
         if validation:
-            self._write("validation", validation)
+            self._write_scalars("validation", validation)
 
     def on_train_end(self, logs: dict | None = None) -> None:
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
 
-    def _write(self, run: str, scalars: dict[str, float]) -> None:
+    def write_text(self, tag: str, markdown: str) -> None:
+        """A text of the validation, at `state.step`."""
+        import tensorflow as tf
+
+        metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="text"))
+        tensor = tf.make_tensor_proto([markdown], dtype=tf.string)
+        self._write("validation", [tf.compat.v1.Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
+
+    def write_image(self, tag: str, pixels: np.ndarray) -> None:
+        """An image of the validation, (height, width) uint8 from black to white, at `state.step`."""
+        import tensorflow as tf
+
+        image = tf.compat.v1.Summary.Image(
+            height=pixels.shape[0],
+            width=pixels.shape[1],
+            colorspace=1,
+            encoded_image_string=tf.io.encode_png(pixels[:, :, np.newaxis]).numpy(),
+        )
+        self._write("validation", [tf.compat.v1.Summary.Value(tag=tag, image=image)])
+
+    def _write_scalars(self, run: str, scalars: dict[str, float]) -> None:
+        import tensorflow as tf
+
+        self._write(
+            run, [tf.compat.v1.Summary.Value(tag=tag, simple_value=float(value)) for tag, value in scalars.items()]
+        )
+
+    def _write(self, run: str, values: list[Any]) -> None:
         # An event file is a TFRecord of Event messages. `tf.summary.scalar` would need the package tensorboard.
         import tensorflow as tf
 
@@ -55,7 +84,6 @@ class TensorBoardLog(keras.callbacks.Callback):
             start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
             restart = tf.compat.v1.Event(wall_time=time.time(), step=self._first_step + 1, session_log=start)
             self._writers[run].write(restart.SerializeToString())
-        values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=float(value)) for tag, value in scalars.items()]
         event = tf.compat.v1.Event(
             wall_time=time.time(), step=self.state.step, summary=tf.compat.v1.Summary(value=values)
         )

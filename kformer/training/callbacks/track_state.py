@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 
 from kformer.training.checkpoints import TrainingState
-from kformer.training.optimizers import accumulation_steps, update_count
+from kformer.training.optimizers import accumulation_steps, inner_adam, update_count
 
 # Batches that Keras may start before their figures are read, on JAX: enough to keep the device busy, few enough
 # that a time limit or an interrupt is not noticed late.
@@ -18,7 +18,8 @@ class TrackState(keras.callbacks.Callback):
     """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
 
     After every batch `state.batch`, `state.step` and `state.epoch_seconds`; at the end of an epoch `state.epoch`, and
-    in the logs: `step` (updates done), `learning_rate` (of the next update), `tokens_per_second` (target tokens, no
+    in the logs: `step` (updates done), `learning_rate` (of the next update), `gradient_norm` (of the last batch; the
+    optimizer is from `build_adam`), `tokens_per_second` (target tokens, no
     padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
     (since `fit` began).
 
@@ -68,6 +69,7 @@ class TrackState(keras.callbacks.Callback):
             return
         logs["step"] = self.state.step
         logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        logs["gradient_norm"] = float(keras.ops.convert_to_numpy(inner_adam(self.model.optimizer).gradient_norm))
         if "tokens" in logs and seconds > 0:
             logs["tokens_per_second"] = logs["tokens"] / seconds
         logs["minutes"] = (self.clock() - self._began) / 60

@@ -1,0 +1,54 @@
+"""Translations while a model learns."""
+
+import numpy as np
+import toy
+
+from kformer.models import build_transformer
+from kformer.run import RunFolder
+from kformer.tokenizers import load_tokenizers
+from kformer.training.checkpoints import load_weights
+from kformer.validation import LiveTranslator, attention_picture
+
+
+def live(run):
+    folder = RunFolder(run)
+    model = build_transformer(folder.transformer_config(), dtype="float32")
+    load_weights(folder.best_weights_file, model)
+    return model, LiveTranslator(model, folder.transformer_config(), load_tokenizers(folder.tokenizer_folder))
+
+
+def texts_of(translate, sources):
+    return [hypotheses[0].text for hypotheses in translate([source.encode() for source in sources])]
+
+
+def test_it_follows_the_weights(numbers_run):
+    model, translate = live(numbers_run)
+    sources = [source for source, _ in toy.corpus().test[:5]]
+    learned = texts_of(translate, sources)
+    assert learned == [toy.translation(source) for source in sources]
+    weights = model.get_weights()
+    model.set_weights([np.zeros_like(weight) for weight in weights])
+    assert texts_of(translate, sources) != learned
+    model.set_weights(weights)
+    assert texts_of(translate, sources) == learned
+
+
+def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers_run):
+    _, translate = live(numbers_run)
+    (scores,) = translate.attention("one two three")
+    heads, target, source = scores.shape
+    assert heads == 4
+    coder = translate.coder
+    assert source == len(coder.source_tokenizer.tokenize(["one two three"])[0]) + 1  # with the end token
+    assert target == len(coder.target_tokenizer.tokenize(["tres dos uno"])[0]) + 1
+    np.testing.assert_allclose(scores.sum(axis=-1), 1, atol=1e-5)
+
+
+def test_the_picture_has_a_row_a_layer_and_a_column_a_head():
+    scores = np.zeros((2, 3, 5))  # 2 heads, 3 target and 5 source tokens
+    scores[1, 2, 4] = 1.0
+    picture = attention_picture([scores, scores, scores])
+    assert picture.shape == (3 * (3 * 8 + 4), 2 * (5 * 8 + 4))
+    dark = np.argwhere(picture == 0)
+    assert len(dark) == 3 * 8 * 8
+    assert dark[0].tolist() == [2 * 8, (5 * 8 + 4) + 4 * 8]

@@ -1,0 +1,59 @@
+"""The exponential moving average of the weights: what it is, who sees it, and that a run goes on without it."""
+
+import keras
+import numpy as np
+import pytest
+from test_callbacks import IDS, fit, tiny_model
+
+from kformer.training.callbacks import UseEMA, UseTrained
+
+
+def flat(model):
+    return np.concatenate([weight.ravel() for weight in model.get_weights()])
+
+
+class SeeWeights(keras.callbacks.Callback):
+    """Notes the model's weights after every batch, and at the end of every epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.after_batches, self.at_ends = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
+        self.after_batches.append(flat(self.model))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.at_ends.append(flat(self.model))
+
+
+def average_of(weights, decay):
+    """a_1 = w_1, a_t = decay a_(t-1) + (1 - decay) w_t."""
+    average = weights[0]
+    for weight in weights[1:]:
+        average = decay * average + (1 - decay) * weight
+    return average
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation):
+    model = tiny_model(accumulation, ema_decay=0.7)
+    seen, kept = SeeWeights(), SeeWeights()
+    callbacks = [seen, UseEMA(), kept, UseTrained()]
+    fit(model, callbacks, epochs=2, steps=4 * accumulation, validation_data=(IDS, IDS))
+    after_updates = seen.after_batches[accumulation - 1 :: accumulation]
+    np.testing.assert_allclose(kept.at_ends[0], average_of(after_updates[:4], 0.7), atol=1e-6)
+    np.testing.assert_allclose(kept.at_ends[1], average_of(after_updates, 0.7), atol=1e-6)
+    np.testing.assert_array_equal(flat(model), after_updates[-1])
+
+
+def test_a_run_with_an_average_trains_the_same_weights_as_one_without():
+    weights = []
+    for decay in (0.0, 0.9):
+        keras.utils.set_random_seed(1)
+        model = tiny_model(ema_decay=decay)
+        callbacks = [UseEMA(), UseTrained()] if decay else []
+        fit(model, callbacks, epochs=2, validation_data=(IDS, IDS))
+        weights.append(flat(model))
+    np.testing.assert_array_equal(*weights)
