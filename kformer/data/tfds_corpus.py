@@ -1,6 +1,8 @@
 """Translation data sets of TensorFlow Datasets (TFDS)."""
 
+import itertools
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +15,45 @@ _READ_BATCH = 1024
 
 
 def load_named_tfds(name: str) -> Corpus:
-    """The corpus `tfds:NAME`; see `kformer.data.load_corpus`."""
+    """The corpus `tfds:NAME` or `tfds:NAME@SOURCE-TARGET`; see `kformer.data.load_corpus`."""
+    found = re.fullmatch(r"(.+)@([^@/\\]+-[^@/\\]+)", name)
+    if found is None:
+        return load_tfds(_builder(name), name=f"tfds:{name}")
+    builder = _builder(found[1])
+    return load_tfds(builder, name=f"tfds:{name}", languages=_languages(f"tfds:{found[1]}", builder.info, found[2]))
+
+
+def _builder(name: str) -> "tfds.core.DatasetBuilder":
+    """The data set of this name or in this directory, its data on disk."""
     tfds = _import_tfds()
     directory = pathlib.Path(name).expanduser()
     if (directory / "dataset_info.json").is_file():
-        builder = tfds.builder_from_directory(directory)
-    elif directory.is_dir() and any(directory.glob("*.*.txt")):
-        builder = tfds.TranslateFolder(str(directory))
-    elif directory.is_absolute() or name.startswith(("~", ".")):
+        return tfds.builder_from_directory(directory)
+    if directory.is_dir() and any(directory.glob("*.*.txt")):
+        return tfds.TranslateFolder(str(directory))
+    if directory.is_absolute() or name.startswith(("~", ".")):
         raise ValueError(
             f"tfds:{name}: this directory holds neither a prepared data set (dataset_info.json) nor text files "
             "LANGUAGE.SPLIT.txt for tfds.TranslateFolder. Pass the directory of one configuration and version."
         )
-    else:
-        try:
-            builder = tfds.builder(name)
-        except tfds.core.DatasetNotFoundError as error:
-            raise ValueError(
-                f"TFDS knows no data set {name!r}. Names look like tfds:ted_hrlr_translate/pt_to_en; "
-                "see https://www.tensorflow.org/datasets/catalog/overview#translate."
-            ) from error
-        builder.download_and_prepare()  # shows its progress; does nothing when the data are there
-    return load_tfds(builder, name=f"tfds:{name}")
+    try:
+        builder = tfds.builder(name)
+    except tfds.core.DatasetNotFoundError as error:
+        raise ValueError(
+            f"TFDS knows no data set {name!r}. Names look like tfds:ted_hrlr_translate/pt_to_en; "
+            "see https://www.tensorflow.org/datasets/catalog/overview#translate."
+        ) from error
+    builder.download_and_prepare()  # shows its progress; does nothing when the data are there
+    return builder
+
+
+def _languages(name: str, info: Any, direction: str) -> tuple[str, str]:
+    """Source and target of a direction such as en-de. The names of languages may have hyphens themselves."""
+    pairs = itertools.permutations(_texts(name, info), 2)
+    directions = {f"{source}-{target}": (source, target) for source, target in pairs}
+    if direction not in directions:
+        raise ValueError(f"{name} has no direction {direction!r}. Choose one of: {', '.join(sorted(directions))}.")
+    return directions[direction]
 
 
 def load_tfds(
@@ -83,6 +102,19 @@ def _import_tfds() -> Any:
 
 def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Where source and target are: keys from the example downwards."""
+    columns = _texts(name, info)
+    if languages is None:
+        keys = tuple(info.supervised_keys or ())
+        known = len(keys) == 2 and all(isinstance(key, str) and key in columns for key in keys)
+        languages = keys if known else tuple(columns)[:2]
+    for language in languages:
+        if language not in columns:
+            raise ValueError(f"{name} has no text {language!r}. Choose languages from: {', '.join(columns)}.")
+    return columns[languages[0]], columns[languages[1]]
+
+
+def _texts(name: str, info: Any) -> dict[str, tuple[str, ...]]:
+    """The texts of an example by their names, and where they are: keys from the example downwards."""
     tfds = _import_tfds()
     features = info.features
     nested = {(): features, **{(key,): features[key] for key in sorted(features)}}
@@ -97,14 +129,7 @@ def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tu
             f"{name} is no translation data set: its features are {', '.join(sorted(features))}, two of kind Text or "
             "one of kind Translation were expected. Choose another data set."
         )
-    if languages is None:
-        keys = tuple(info.supervised_keys or ())
-        known = len(keys) == 2 and all(isinstance(key, str) and key in columns for key in keys)
-        languages = keys if known else tuple(columns)[:2]
-    for language in languages:
-        if language not in columns:
-            raise ValueError(f"{name} has no text {language!r}. Choose languages from: {', '.join(columns)}.")
-    return columns[languages[0]], columns[languages[1]]
+    return columns
 
 
 def _read(name: str, builder: Any, split: str, source: tuple[str, ...], target: tuple[str, ...]) -> Iterator[Pair]:

@@ -96,6 +96,37 @@ def test_tfds_direction(tmp_path: pathlib.Path) -> None:
         load_tfds(builder, languages=("en", "fr"))
 
 
+def test_tfds_direction_in_the_name(tmp_path: pathlib.Path) -> None:
+    folder = write_splits(tmp_path, train=1, valid=1, test=1)
+    assert load_corpus(f"tfds:{folder}").test == [("en test ñ0", "es test ñ0")]
+    turned = load_corpus(f"tfds:{folder}@es-en")
+    assert (turned.name, turned.test) == (f"tfds:{folder}@es-en", [("es test ñ0", "en test ñ0")])
+    with pytest.raises(ValueError, match=r"has no direction 'en-fr'\. Choose one of: en-es, es-en\."):
+        load_corpus(f"tfds:{folder}@en-fr")
+
+
+def test_tfds_direction_of_languages_with_hyphens(tmp_path: pathlib.Path) -> None:
+    features = {"both": tfds.features.Translation(["zh-TW", "pt"])}
+    directory = prepare(tmp_path / "a@b", features, {"both": {"zh-TW": "一", "pt": "um"}})
+    assert load_corpus(f"tfds:{directory}@zh-TW-pt").train == [("一", "um")]
+    assert load_corpus(f"tfds:{directory}@pt-zh-TW").train == [("um", "一")]
+    assert load_corpus(f"tfds:{directory}").train == [("um", "一")]  # an @ of the path says nothing
+
+
+def test_tfds_wmt14_is_turned(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    # TFDS's own description of the data set, with texts that it makes up.
+    with tfds.testing.mock_data(num_examples=2):
+        builder = tfds.builder("wmt14_translate/de-en", data_dir=str(tmp_path))
+        sizes = {"train": 2, "validation": 2, "test": 2}
+        splits = [tfds.core.splits.SplitInfo(name=n, shard_lengths=[k], num_bytes=0) for n, k in sizes.items()]
+        builder.info.set_splits(tfds.core.splits.SplitDict(splits))
+        first = next(iter(tfds.as_numpy(builder.as_dataset(split="train"))))
+        monkeypatch.setattr(tfds, "builder", {"wmt14_translate/de-en": builder}.__getitem__)
+        german, english = first["de"].decode(), first["en"].decode()
+        assert load_corpus("tfds:wmt14_translate/de-en").train[0] == (german, english)
+        assert load_corpus("tfds:wmt14_translate/de-en@en-de").train[0] == (english, german)
+
+
 def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> None:
     folder = write_splits(tmp_path, train=100)
     corpus = load_corpus(f"tfds:{folder}")
