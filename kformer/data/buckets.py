@@ -6,7 +6,7 @@ Shapes: N pairs, C candidate lengths.
 import numpy as np
 
 MAX_BUCKETS = 24
-GOAL = 0.045  # share of positions that are padding; below it more buckets are not worth it
+GOAL = 0.12  # share of positions that are padding; below it more buckets are not worth it
 TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # how many are tried
 
 Bucket = tuple[int, int]  # longest source, longest target

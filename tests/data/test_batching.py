@@ -49,7 +49,7 @@ def test_fewer_pairs_than_a_batch_are_one_bucket(make_encoded) -> None:
     assert plan.shapes == ((1, 18, 5),)
 
 
-@pytest.mark.parametrize(("max_buckets", "padding"), [(24, 0.15), (128, 0.07)])
+@pytest.mark.parametrize(("max_buckets", "padding"), [(8, 0.25), (24, 0.13)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_more_shapes_leave_less_padding(seed: int, max_buckets: int, padding: float, make_encoded) -> None:
     generator = np.random.default_rng(seed)
