@@ -26,9 +26,9 @@ def kformer(folder: pathlib.Path, precision: str, threads: int) -> Train:
 
     from kformer.config import TrainingConfig, TransformerConfig
     from kformer.models import build_transformer
-    from kformer.trainer import compile_transformer
     from kformer.training.callbacks import ProgressBar, StopOnNaN, TrackState
     from kformer.training.checkpoints import TrainingState
+    from kformer.training.compiling import compile_transformer
 
     keras.utils.set_random_seed(1)
     transformer = TransformerConfig.load(folder / "transformer.json")

@@ -12,7 +12,7 @@ from kformer.run import RunFolder
 from kformer.training.checkpoints import save_weights
 
 
-def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: int = 5) -> RunFolder:
+def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: int | None = None) -> RunFolder:
     """Makes a run folder whose best weights are the mean of the `last` ones that a run has kept.
 
     A run keeps the weights of its last `TrainingConfig.keep_weights` validations. The new folder has the run's
@@ -22,7 +22,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
     Args:
         run: A run folder.
         output: The folder to make.
-        last: How many; the paper takes 5 for base models, 20 for big ones.
+        last: How many; None: all that the run has kept. The paper takes 5 for base models, 20 for big ones.
 
     Raises:
         FileNotFoundError: `run` is no run folder.
@@ -33,6 +33,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
     if target.path.exists():
         raise FileExistsError(f"{target.path} exists already. Name another folder.")
     kept = source.kept_weights()
+    last = len(kept) if last is None else last
     if not 1 <= last <= len(kept):
         raise ValueError(
             f"{source.path} has kept the weights of {len(kept)} validations. Received: last={last}. Ask for at most "

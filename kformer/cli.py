@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 if TYPE_CHECKING:
-    from kformer.config import DecodingConfig
+    from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.data import Corpus
 
 app = typer.Typer(
@@ -33,7 +33,12 @@ BeamSize = Annotated[
     typer.Option(min=1, help="Width of the beam; 1 is greedy search. Default 4; a SavedModel has its own."),
 ]
 CorpusName = Annotated[
-    str | None, typer.Option(help="cmudict, bible-en-es, or tfds:NAME (any TFDS translation data set).")
+    str | None,
+    typer.Option(help="cmudict, bible-en-es, or tfds:NAME (any TFDS translation data set); tfds:NAME@en-de turns it."),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A whole experiment, such as wmt14-en-de-base, or a YAML file like it."),
 ]
 File = pathlib.Path
 
@@ -48,7 +53,10 @@ def train(
     train_target: Annotated[File | None, typer.Option(help="Target lines.")] = None,
     valid_source: Annotated[File | None, typer.Option(help="Validation source lines.")] = None,
     valid_target: Annotated[File | None, typer.Option(help="Validation target lines.")] = None,
-    preset: Annotated[str, typer.Option(help="Sizes and settings of a new run: tiny, small, base or big.")] = "small",
+    preset: Annotated[
+        str | None, typer.Option(help="Sizes and settings of a new run: tiny, small (default), base or big.")
+    ] = None,
+    recipe: RecipeName = None,
     config: Annotated[
         File | None, typer.Option(help="JSON or YAML with `transformer:` and `training:` fields to change.")
     ] = None,
@@ -73,11 +81,15 @@ def train(
     from kformer.startup import quiet_tensorflow
 
     quiet_tensorflow()
+    from kformer.recipes import load_recipe
     from kformer.trainer import train as train_run
 
-    pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
     options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    transformer, training = _configurations(preset, config, options, output if resume else None)
+    start = _start(preset, recipe)
+    if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
+        corpus = load_recipe(recipe).corpus
+    pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
+    transformer, training = _configurations(start, config, options, output if resume else None)
     report = train_run(pairs, output, transformer, training, resume=resume, export_to=export_to)
     best = "none" if report.best is None else f"{report.best:.4f}"
     monitor = report.run.training_config().monitor
@@ -137,6 +149,7 @@ def evaluate(
     corpus: CorpusName = None,
     split: Annotated[str, typer.Option(help="Part of --corpus: train, valid or test.")] = "test",
     test: Annotated[File | None, typer.Option(help="Pairs, source TAB target a line, instead of --corpus.")] = None,
+    recipe: RecipeName = None,
     beam_size: BeamSize = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N sources.")] = None,
 ) -> None:
@@ -145,13 +158,19 @@ def evaluate(
 
     quiet_tensorflow()
     from kformer.data import load_corpus, read_tsv
-    from kformer.inference import load_model
+    from kformer.inference import find_saved_model, load_model
     from kformer.progress import progress_bar
+    from kformer.recipes import load_recipe
     from kformer.run import RunFolder
     from kformer.scoring import score
 
-    if (corpus is None) == (test is None):
-        raise ValueError("evaluate needs either --corpus or --test. Give one of the two.")
+    if [corpus, test, recipe].count(None) != 2:
+        raise ValueError("evaluate needs exactly one of --corpus, --test and --recipe. Give one of the three.")
+    decoding = _decoding(beam_size)
+    if recipe is not None:
+        corpus = load_recipe(recipe).corpus
+        if find_saved_model(model) is None:  # that one has its own search
+            decoding = _decoding(beam_size, load_recipe(recipe).decoding)
     if corpus is not None:
         loaded = load_corpus(corpus)
         pairs, symbols = _part(loaded, split), loaded.symbols
@@ -159,7 +178,7 @@ def evaluate(
         run = RunFolder(model)
         pairs, symbols = read_tsv(test), run.exists() and run.corpus()["symbols"]
     with progress_bar("translating", min(len(pairs), limit or len(pairs))) as advance:
-        scores = score(load_model(model, _decoding(beam_size)), pairs, symbols, limit, advance)
+        scores = score(load_model(model, decoding), pairs, symbols, limit, advance)
     print(json.dumps(scores, ensure_ascii=False))
 
 
@@ -193,7 +212,9 @@ def export(
 def average(
     run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
     output: Annotated[File, typer.Argument(metavar="NEW", help="The run folder to make.")],
-    last: Annotated[int, typer.Option(min=1, help="How many of the last validations.")] = 5,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="How many of the last validations. Default: all that the run has kept.")
+    ] = None,
 ) -> None:
     """Average the weights of a run's last validations into a new run folder."""
     from kformer.startup import quiet_tensorflow
@@ -219,10 +240,10 @@ def demo(
     run_demo(corpus, output or File(f"demo-{corpus}"), minutes)
 
 
-def _decoding(beam_size: int | None) -> "DecodingConfig | None":
+def _decoding(beam_size: int | None, start: "DecodingConfig | None" = None) -> "DecodingConfig | None":
     from kformer.config import DecodingConfig
 
-    return None if beam_size is None else DecodingConfig(beam_size=beam_size)
+    return start if beam_size is None else (start or DecodingConfig()).replace(beam_size=beam_size)
 
 
 def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
@@ -231,9 +252,28 @@ def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
     return getattr(corpus, split)
 
 
-def _configurations(preset: str, file: File | None, options: dict[str, Any], resumed: File | None) -> tuple[Any, Any]:
-    """The preset, or what a resumed run has, changed by the file, changed by the options."""
-    from kformer.config import TrainingConfig, TransformerConfig, read_mapping
+def _start(preset: str | None, recipe: str | None) -> "tuple[TransformerConfig, TrainingConfig]":
+    """What a new run begins with: that of the recipe or of the preset."""
+    from kformer.config import TrainingConfig, TransformerConfig
+    from kformer.recipes import load_recipe
+
+    if recipe is None:
+        preset = preset or "small"
+        return TransformerConfig.from_preset(preset), TrainingConfig.from_preset(preset)
+    if preset is not None:
+        raise ValueError("A recipe has its own sizes and settings. Leave out --preset; --config changes single fields.")
+    chosen = load_recipe(recipe)
+    return chosen.transformer, chosen.training
+
+
+def _configurations(
+    start: "tuple[TransformerConfig, TrainingConfig]",
+    file: File | None,
+    options: dict[str, Any],
+    resumed: File | None,
+) -> tuple[Any, Any]:
+    """Where a new run begins, or what a resumed run has, changed by the file, changed by the options."""
+    from kformer.config import read_mapping
     from kformer.run import RunFolder
 
     changes = read_mapping(file) if file is not None else {}
@@ -245,7 +285,7 @@ def _configurations(preset: str, file: File | None, options: dict[str, Any], res
     given = {name: value for name, value in options.items() if value is not None}
     transformer, training = changes.get("transformer") or {}, {**(changes.get("training") or {}), **given}
     if resumed is None:
-        return TransformerConfig.from_preset(preset, **transformer), TrainingConfig.from_preset(preset, **training)
+        return start[0].replace(**transformer), start[1].replace(**training)
     run = RunFolder(resumed)
     if not run.exists():
         return None, None  # `train` says so
@@ -264,7 +304,8 @@ def _training_corpus(
     ways = [name is not None, tsv[0] is not None, train_files != (None, None)]
     if sum(ways) != 1:
         raise ValueError(
-            "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target. "
+            "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
+            "(a recipe has a corpus of its own). "
             f"Received: {sum(ways)} of them."
         )
     if name is not None:

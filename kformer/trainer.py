@@ -12,14 +12,13 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset, references
-from kformer.hardware import has_gpu
 from kformer.models import build_transformer
 from kformer.opening import begin, check_parts, reopen
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer
-from kformer.training import callbacks, losses, metrics
+from kformer.training import callbacks
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
-from kformer.training.optimizers import build_adam
+from kformer.training.compiling import compile_transformer, compiled_by_xla
 from kformer.validation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
 
 # `TrainingConfig.monitor`: key in the logs, and whether lower or higher is better.
@@ -134,6 +133,11 @@ class _Fit:
     def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs) -> TrainingReport:
         training = self.training
         plan = BatchPlan(train_pairs, training.tokens_per_batch, max_buckets=max_buckets())
+        source_tokens, target_tokens = (count * training.gradient_accumulation_steps for count in plan.mean_tokens)
+        self.console.print(
+            f"An update sees {source_tokens:,.0f} source and {target_tokens:,.0f} target tokens on average; "
+            f"{plan.padding_share:.1%} of all positions are padding"
+        )
         total_steps = _total_steps(training, plan.steps_per_epoch)
         if total_steps is not None and self.state.step >= total_steps:
             return self._report(f"the budget of {total_steps} steps was spent already")
@@ -256,38 +260,9 @@ def _encode(
     return encoded[0], encoded[1]
 
 
-def compile_transformer(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
-    """With the paper's optimizer, the label-smoothed loss, and the metrics that a run is judged by."""
-    pad_id = transformer.pad_id
-    smoothing = {
-        "epsilon": training.label_smoothing,
-        "pad_id": pad_id,
-        "form": training.label_smoothing_form,
-    }
-    optimizer = build_adam(transformer.d_model, training)
-    if training.precision == "mixed_float16":
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    model.compile(
-        optimizer=optimizer,
-        loss=losses.LabelSmoothedCrossEntropy(**smoothing),
-        metrics=[
-            metrics.TokenLoss(**smoothing),
-            metrics.TokenAccuracy(pad_id),
-            metrics.Perplexity(pad_id),
-            metrics.TokenCount(pad_id),
-        ],
-        # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
-        jit_compile="auto" if _is_compiled() else False,
-    )
-
-
 def max_buckets() -> int:
     """Shapes of batches: few where XLA compiles each, many where they cost little and save padding."""
-    return 24 if _is_compiled() else 128
-
-
-def _is_compiled() -> bool:
-    return has_gpu() or keras.backend.backend() != "tensorflow"
+    return 24 if compiled_by_xla() else 128
 
 
 def _total_steps(training: TrainingConfig, batches_per_epoch: int) -> int | None:

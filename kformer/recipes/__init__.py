@@ -1,0 +1,68 @@
+"""Recipes: published experiments as files that people read, one YAML file each beside this module.
+
+A recipe names a corpus, and gives every setting of model, training and search, each with its place in the paper. The
+command line takes it by `--recipe NAME`, or `--recipe FILE` for one of your own.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, read_mapping
+
+FOLDER = pathlib.Path(__file__).parent
+_PARTS: dict[str, Any] = {"transformer": TransformerConfig, "training": TrainingConfig, "decoding": DecodingConfig}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A whole experiment.
+
+    Attributes:
+        corpus: a name for `kformer.data.load_corpus`.
+        transformer, training: what is trained, and how.
+        decoding: how the result is evaluated.
+    """
+
+    corpus: str
+    transformer: TransformerConfig
+    training: TrainingConfig
+    decoding: DecodingConfig
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that come with kformer."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_recipe(name: str | pathlib.Path) -> Recipe:
+    """A recipe by its name, or from a file.
+
+    Args:
+        name: one of `recipe_names()`, or a `.yaml`, `.yml` or `.json` file with `corpus: NAME` and the parts
+            `transformer:`, `training:` and `decoding:`. Fields that it leaves out have their defaults: those of the
+            configurations, not those of a preset.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: No recipe has this name, or the file is no recipe.
+    """
+    path = pathlib.Path(name)
+    if not path.suffix:
+        if str(name) not in recipe_names():
+            raise ValueError(
+                f"There is no recipe {str(name)!r}. Choose one of {', '.join(recipe_names())}, or name a file of your "
+                "own that ends in .yaml."
+            )
+        path = FOLDER / f"{name}.yaml"
+    elif not path.is_file():
+        raise FileNotFoundError(
+            f"There is no file {path}. Name a recipe's file, or one of {', '.join(recipe_names())}."
+        )
+    values = read_mapping(path)
+    unknown = sorted(set(values) - {"corpus", *_PARTS})
+    if unknown or not isinstance(values.get("corpus"), str):
+        found = f"the unknown part {', '.join(unknown)}" if unknown else "no `corpus:` with a name"
+        raise ValueError(f"{path} has {found}. A recipe has the parts corpus, {', '.join(_PARTS)}: mend the file.")
+    parts = {part: config.from_dict(values.get(part) or {}) for part, config in _PARTS.items()}
+    return Recipe(corpus=values["corpus"], **parts)
