@@ -1,0 +1,121 @@
+"""What the benchmarks count and compute; their timings are nobody's promise."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from flops import multiplications, training_flops
+from wmt14_cost import PAPER, TOKENS_A_STEP, cost
+
+from kformer.config import TransformerConfig
+from kformer.recipes import load_recipe
+
+pytestmark = pytest.mark.tensorflow_only  # that is: once
+ROOT = pathlib.Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+JAX = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{ROOT}{os.pathsep}{BENCHMARKS}"}
+
+
+def test_multiplications_of_a_model_of_two_numbers():
+    """By hand: d_model 2, d_ff 3, one head, one layer each, 5 words; a source of 4 positions and a target of 3."""
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    vocabulary = {"source_vocab_size": 5, "target_vocab_size": 5}
+    config = TransformerConfig(d_model=2, d_ff=3, num_heads=1, **layers, **vocabulary)
+    found = multiplications(config, 4, 3)
+    # Four matrices of 2 x 2 for each of 4 positions; 4 x 4 products of 2 numbers, twice; 2 x 3 and 3 x 2.
+    assert found.encoder == 4 * 4 * 4 + 2 * 4 * 4 * 2 + 4 * (6 + 6)
+    # The same of 3 positions; then queries and outputs of 3, keys and values of 4, 3 x 4 products of 2 numbers, twice.
+    assert found.decoder == (3 * 4 * 4 + 2 * 3 * 3 * 2) + (3 * 2 * 4 + 4 * 2 * 4 + 2 * 3 * 4 * 2) + 3 * (6 + 6)
+    assert found.logits == 3 * 2 * 5
+    assert training_flops(config, 4, 3) == 6 * (found.encoder + found.decoder + found.logits)
+
+
+# Adds up the products of matrices in the traced gradient of a model's loss.
+COUNT = """
+import json, math, sys
+import jax, numpy as np
+from kformer.config import TransformerConfig
+from kformer.models import build_transformer
+from kformer.training.losses import LabelSmoothedCrossEntropy
+
+def count(jaxpr):
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            terms = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+            total += 2 * terms * math.prod(equation.outvars[0].aval.shape)
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (list, tuple)) else [value]:
+                inner = getattr(inner, "jaxpr", inner)
+                total += count(inner) if hasattr(inner, "eqns") else 0
+    return total
+
+fields, rows, source_length, target_length = json.loads(sys.argv[1])
+model = build_transformer(TransformerConfig(**fields), dtype="mixed_bfloat16")
+source, target = np.ones((rows, source_length), "int32"), np.ones((rows, target_length), "int32")
+
+def loss(weights):
+    others = [variable.value for variable in model.non_trainable_variables]
+    logits, _ = model.stateless_call(weights, others, {"source": source, "target_in": target}, training=True)
+    return LabelSmoothedCrossEntropy()(target, logits)
+
+print(count(jax.make_jaxpr(jax.grad(loss))([variable.value for variable in model.trainable_variables]).jaxpr))
+"""
+
+
+def test_the_formula_counts_the_products_of_a_traced_training_step():
+    fields = {
+        **{"d_model": 24, "d_ff": 40, "num_heads": 3, "num_encoder_layers": 3, "num_decoder_layers": 2},
+        **{"source_vocab_size": 50, "target_vocab_size": 50},
+    }
+    command = [sys.executable, "-c", COUNT, json.dumps([fields, 2, 7, 5])]
+    answer = subprocess.run(command, env=JAX, capture_output=True, text=True, check=True)
+    assert int(answer.stdout) == 2 * training_flops(TransformerConfig(**fields), 7, 5)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_own_figures_fit(name):
+    found = cost(load_recipe(f"wmt14-en-de-{name}"), length=30)
+    paper = PAPER[name]
+    assert found.hours(TOKENS_A_STEP / paper.seconds_a_step) == pytest.approx(paper.hours, rel=0.1)
+    # The paper multiplies time, cards and their peak (section 6.1, note 5); the products alone are a part of that.
+    assert 8 * 9.5e12 * paper.hours * 3600 == pytest.approx(paper.flops, rel=0.01)
+    assert 0.2 < found.flops / paper.flops < 0.5
+
+
+def test_the_cost_of_attention_hardly_depends_on_the_lengths():
+    recipe = load_recipe("wmt14-en-de-base")
+    assert cost(recipe, 60).flops == pytest.approx(cost(recipe, 30).flops, rel=0.02)
+
+
+def test_the_page_shows_what_the_script_prints():
+    page = (ROOT / "docs" / "wmt14.md").read_text("utf-8")
+    printed = subprocess.run(
+        [sys.executable, BENCHMARKS / "wmt14_cost.py"], env=JAX, capture_output=True, text=True, check=True
+    ).stdout
+    tables = printed.strip().split("\n\n")
+    assert len(tables) == 3
+    for table in tables:
+        assert table in page
+
+
+def test_training_gpu_runs_without_tensorflow(tmp_path):
+    """On a CPU, with a small model: that it runs, and that its figures fit each other."""
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was imported')\n")
+    environment = {**JAX, "PYTHONPATH": f"{tmp_path}{os.pathsep}{JAX['PYTHONPATH']}"}
+    command = [sys.executable, BENCHMARKS / "training_gpu.py", "--sizes", "tiny", "--attentions", "xla"]
+    command += ["--lengths", "8", "--tokens", "70", "--steps", "2", "--rounds", "1", "--matrix", "64"]
+    command += ["--output", tmp_path / "found.json"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (case,) = json.loads((tmp_path / "found.json").read_text())["cases"]
+    assert (case["rows"], case["flash_attention"]) == (8, False)  # 70 tokens hold 8 rows of 8
+    assert case["tokens_per_second"] == pytest.approx(64 / case["seconds_a_step"])
+    sizes = TransformerConfig.from_preset("tiny")
+    assert case["flops_per_second"] * case["seconds_a_step"] == pytest.approx(8 * training_flops(sizes, 8, 8))
+    assert case["utilisation"] == pytest.approx(case["flops_per_second"] / case["peak_flops_per_second"])
+    assert re.search(r"\| tiny \| 8 x 8 \| xla, no flash kernel \|", answer.stdout)
