@@ -36,12 +36,11 @@ def marian_arrays(model: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
-    """A `MarianMTModel` with these weights; `config` is a `TransformerConfig` as a dictionary."""
-    import torch
+def new_marian(config: dict[str, Any]) -> Any:
+    """A `MarianMTModel` with random weights; `config` is a `TransformerConfig` as a dictionary."""
     from transformers import MarianConfig, MarianMTModel
 
-    model = MarianMTModel(
+    return MarianMTModel(
         MarianConfig(
             vocab_size=config["target_vocab_size"],
             decoder_vocab_size=config["target_vocab_size"],
@@ -52,6 +51,7 @@ def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
             decoder_attention_heads=config["num_heads"],
             encoder_ffn_dim=config["d_ff"],
             decoder_ffn_dim=config["d_ff"],
+            dropout=config["dropout_rate"],
             max_position_embeddings=MAX_POSITIONS,
             pad_token_id=config["pad_id"],
             bos_token_id=config["start_id"],
@@ -62,7 +62,14 @@ def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
             scale_embedding=True,
             share_encoder_decoder_embeddings=True,
         )
-    ).eval()
+    )
+
+
+def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
+    """A `MarianMTModel` with these weights; `config` is a `TransformerConfig` as a dictionary."""
+    import torch
+
+    model = new_marian(config).eval()
     state = {name: torch.from_numpy(np.array(array, "float32")) for name, array in arrays.items()}
     state["model.decoder.embed_positions.weight"] = state["model.encoder.embed_positions.weight"]
     for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):

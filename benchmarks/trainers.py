@@ -68,45 +68,43 @@ def keras_nlp(folder: pathlib.Path, precision: str, threads: int) -> Train:
 def marian(folder: pathlib.Path, precision: str, threads: int) -> Train:
     """Hugging Face Marian on PyTorch, with a training loop of its own."""
     import torch
-    from transformers import MarianConfig, MarianMTModel
+    from peers import new_marian
 
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     config = json.loads((folder / "transformer.json").read_text())
-    sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
-        ("layers", config[f"num_{side}_layers"]), ("attention_heads", config["num_heads"]), ("ffn_dim", config["d_ff"]))
-    }  # fmt: skip
-    model = MarianMTModel(
-        MarianConfig(
-            vocab_size=config["target_vocab_size"],
-            decoder_vocab_size=config["target_vocab_size"],
-            d_model=config["d_model"],
-            max_position_embeddings=512,
-            dropout=config["dropout_rate"],
-            activation_function="relu",
-            scale_embedding=True,
-            pad_token_id=config["pad_id"],
-            eos_token_id=config["end_id"],
-            decoder_start_token_id=config["start_id"],
-            **sizes,
-        )
-    ).train()
+    model = new_marian(config).train()
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9)
-    loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=config["pad_id"])
+    update = marian_update(model, optimizer, config["pad_id"], precision, label_smoothing=0.1)
 
     def train(batches: list[Batch]) -> None:
         for batch in batches:
-            source, target_in, target_out = (torch.from_numpy(part.astype("int64")) for part in batch)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "mixed_bfloat16"):
-                logits = model(
-                    input_ids=source, attention_mask=(source != config["pad_id"]).long(), decoder_input_ids=target_in
-                ).logits
-            loss = loss_of(logits.float().reshape(-1, logits.shape[-1]), target_out.reshape(-1))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(batch)
 
     return train
+
+
+def marian_update(
+    model: Any, optimizer: Any, pad_id: int, precision: str, label_smoothing: float
+) -> Callable[[Batch], Any]:
+    """A function that takes one step on a batch, and gives its loss: a tensor, nothing waits for it."""
+    import torch
+
+    loss_of = torch.nn.CrossEntropyLoss(label_smoothing=label_smoothing, ignore_index=pad_id)
+
+    def update(batch: Batch) -> Any:
+        source, target_in, target_out = (torch.from_numpy(part.astype("int64")) for part in batch)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "mixed_bfloat16"):
+            logits = model(
+                input_ids=source, attention_mask=(source != pad_id).long(), decoder_input_ids=target_in
+            ).logits
+        loss = loss_of(logits.float().reshape(-1, logits.shape[-1]), target_out.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return update
 
 
 TRAINERS = {"kformer": kformer, "keras-nlp": keras_nlp, "marian": marian}

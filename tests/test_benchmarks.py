@@ -1,5 +1,6 @@
 """What the benchmarks count and compute; their timings are nobody's promise."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -8,10 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import quality
+import toy
 from flops import multiplications, training_flops
 from wmt14_cost import PAPER, TOKENS_A_STEP, cost
 
 from kformer.config import TransformerConfig
+from kformer.models import build_transformer
 from kformer.recipes import load_recipe
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
@@ -119,3 +123,44 @@ def test_training_gpu_runs_without_tensorflow(tmp_path):
     assert case["flops_per_second"] * case["seconds_a_step"] == pytest.approx(8 * training_flops(sizes, 8, 8))
     assert case["utilisation"] == pytest.approx(case["flops_per_second"] / case["peak_flops_per_second"])
     assert re.search(r"\| tiny \| 8 x 8 \| xla, no flash kernel \|", answer.stdout)
+
+
+@pytest.fixture
+def toy_task(monkeypatch):
+    """The comparison of quality on the toy language: both systems' batches, tokenizer and settings."""
+    monkeypatch.setattr(quality, "load_corpus", lambda name: toy.corpus())
+    return quality.prepare(tokens=9000, precision="float32", seed=3)
+
+
+def test_quality_trains_until_the_tokens_are_seen(toy_task):
+    counts = [int((target_out != 0).sum()) for _, _, target_out in itertools.islice(toy_task.batches(0), 20)]
+    steps = toy_task.training.max_steps
+    assert sum(counts[: steps - 1]) < 9000 <= sum(counts[:steps]) == toy_task.tokens
+
+
+def test_quality_does_nothing_twice(tmp_path):
+    file = tmp_path / "results.jsonl"
+    rows = [{"system": "kformer", "limit": None, "search": search} for search in quality.SEARCHES]
+    assert quality.missing(file, rows) == rows
+    file.write_text(json.dumps({**rows[0], "bleu": 30.6}) + "\n" + json.dumps({**rows[1], "limit": 8}) + "\n")
+    assert quality.missing(file, rows) == rows[1:]
+
+
+@pytest.mark.slow
+def test_qualitys_peer_is_as_large_and_goes_on_where_it_was_cut_off(toy_task, tmp_path):
+    torch = pytest.importorskip("torch")
+    tiny = toy_task.transformer.replace(d_model=16, d_ff=32, num_heads=2, dropout_rate=0.2)
+
+    def trained(steps, file):
+        torch.manual_seed(1)
+        task = toy_task._replace(transformer=tiny, training=toy_task.training.replace(max_steps=steps))
+        model = quality.new_marian(tiny.to_dict()).train()
+        quality.train_marian(task, model, tmp_path / file)
+        return model
+
+    whole = trained(5, "whole.pt")
+    assert sum(w.numel() for w in whole.parameters() if w.requires_grad) == build_transformer(tiny).count_params()
+    trained(2, "parts.pt")
+    parts = trained(5, "parts.pt")
+    for ours, expected in zip(parts.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(ours, expected)
