@@ -11,6 +11,7 @@ import yaml
 
 from kformer.cli import app
 from kformer.config import DecodingConfig, TransformerConfig
+from kformer.inference import Hypothesis
 from kformer.recipes import FOLDER, load_recipe, recipe_names
 from kformer.run import RunFolder
 
@@ -126,7 +127,7 @@ def trained(tmp_path_factory):
 def test_train_takes_corpus_and_settings_from_a_recipe(trained):
     assert "8 steps: the budget of 8 steps is spent." in trained.said
     assert trained.run.corpus()["name"] == trained.corpus
-    assert trained.run.training_config().warmup_steps == 4000  # what nobody changed is the recipe's
+    assert trained.run.training_config().patience == 67  # what nobody changed is the recipe's
     assert trained.run.transformer_config().d_model == 16  # and what was changed is not
     assert [path.name[5:14] for path in trained.run.kept_weights()] == ["000000004", "000000006", "000000008"]
 
@@ -139,6 +140,22 @@ def test_training_says_how_many_tokens_an_update_sees(trained):
     # Two micro-batches of 512 positions, the most of which hold tokens: the pairs are of about the same lengths.
     assert 2 * 512 * 0.5 < int(seen[2]) <= 2 * 512
     assert int(seen[1]) / int(seen[2]) == pytest.approx(source / target, abs=0.01)
+
+
+def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, monkeypatch):
+    searches = []
+
+    def load_model(path, decoding):
+        searches.append(decoding)
+        return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
+
+    monkeypatch.setattr("kformer.inference.load_model", load_model)
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(f"corpus: {trained.corpus}\ndecoding: {{beam_size: 2, length_penalty: 1.5}}\n")
+    scores = json.loads(kformer("evaluate", trained.run.path, "--recipe", recipe))
+    assert scores["sentences"] == 12  # in the test part
+    kformer("evaluate", trained.run.path, "--recipe", recipe, "--beam-size", 3)
+    assert searches == [DecodingConfig(beam_size=width, length_penalty=1.5) for width in (2, 3)]
 
 
 @pytest.mark.slow

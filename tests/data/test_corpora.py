@@ -107,7 +107,7 @@ def test_tfds_direction_in_the_name(tmp_path: pathlib.Path) -> None:
 
 def test_tfds_direction_of_languages_with_hyphens(tmp_path: pathlib.Path) -> None:
     features = {"both": tfds.features.Translation(["zh-TW", "pt"])}
-    directory = prepare(tmp_path / "a@b", features, {"both": {"zh-TW": "一", "pt": "um"}})
+    directory = prepare(tmp_path / "a@b-c", features, {"both": {"zh-TW": "一", "pt": "um"}})
     assert load_corpus(f"tfds:{directory}@zh-TW-pt").train == [("一", "um")]
     assert load_corpus(f"tfds:{directory}@pt-zh-TW").train == [("um", "一")]
     assert load_corpus(f"tfds:{directory}").train == [("um", "一")]  # an @ of the path says nothing
