@@ -16,7 +16,7 @@ from kformer.recipes import Recipe, load_recipe
 
 TOKENS_A_STEP = 25_000  # of the source, and as many of the target (section 5.1)
 PAPER_CARDS = 8  # NVIDIA P100 (section 5.2)
-P100_FLOPS = 9.5e12  # a second, single precision: what the paper reckons with (footnote 5)
+P100_FLOPS = 9.5e12  # a second, single precision, sustained: the paper's estimate (footnote 5)
 
 
 class Paper(NamedTuple):

@@ -87,7 +87,7 @@ def test_the_papers_own_figures_fit(name):
     found = cost(load_recipe(f"wmt14-en-de-{name}"), length=30)
     paper = PAPER[name]
     assert found.hours(TOKENS_A_STEP / paper.seconds_a_step) == pytest.approx(paper.hours, rel=0.1)
-    # The paper multiplies time, cards and their peak (section 6.1, note 5); the products alone are a part of that.
+    # The paper multiplies time, cards and what they sustain (section 6.1, footnote 5); products alone are part of that.
     assert 8 * 9.5e12 * paper.hours * 3600 == pytest.approx(paper.flops, rel=0.01)
     assert 0.2 < found.flops / paper.flops < 0.5
 
