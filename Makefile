@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 
 # The tests of what runs on every Keras backend; the rest is TensorFlow's.
-EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/test_config.py
+EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/test_config.py
 
 .PHONY: demo test test-slow lint wheel clean
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kformer._version import __version__
 
 if TYPE_CHECKING:
-    from kformer import data, decoding, evaluation, layers, models, tokenizers, training
+    from kformer import data, decoding, evaluation, layers, models, presets, tokenizers, training
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export import export_saved_model
     from kformer.trainer import train
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Public name: the module it lives in, or (module, attribute).
 _MODULES = {
     **{name: f"kformer.{name}" for name in ("config", "data", "decoding", "evaluation", "layers", "models")},
-    **{name: f"kformer.{name}" for name in ("tokenizers", "training")},
+    **{name: f"kformer.{name}" for name in ("presets", "tokenizers", "training")},
     **{name: f"kformer.training.{name}" for name in ("losses", "metrics", "schedules")},
 }
 _OBJECTS = {
@@ -47,6 +47,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "presets",
     "schedules",
     "tokenizers",
     "train",

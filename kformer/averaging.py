@@ -1,14 +1,12 @@
 """The mean of a run's last weights, as the paper takes it for its results (section 6.1)."""
 
 import pathlib
-import shutil
-import tempfile
 
 import keras
 import numpy as np
 
 from kformer.models import build_transformer
-from kformer.run import RunFolder
+from kformer.run import RunFolder, derived_run
 from kformer.training.checkpoints import save_weights
 
 
@@ -29,9 +27,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
         FileExistsError: `output` exists.
         ValueError: The run has kept fewer weights than that.
     """
-    source, target = RunFolder(run).check(), RunFolder(output)
-    if target.path.exists():
-        raise FileExistsError(f"{target.path} exists already. Name another folder.")
+    source = RunFolder(run).check()
     kept = source.kept_weights()
     last = len(kept) if last is None else last
     if not 1 <= last <= len(kept):
@@ -39,18 +35,11 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
             f"{source.path} has kept the weights of {len(kept)} validations. Received: last={last}. Ask for at most "
             "as many; a run keeps more with a larger keep_weights in its configuration."
         )
-    model = build_transformer(source.transformer_config(), dtype="float32")
-    _assign_mean(model, kept[-last:])
-    target.path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".average-", dir=target.path.parent) as beside:
-        fresh = RunFolder(pathlib.Path(beside, "run"))
-        fresh.path.mkdir()
-        for file in (source.transformer_file, source.training_file, source.corpus_file):
-            shutil.copy(file, fresh.path)
-        shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)
+    with derived_run(source, output) as fresh:
+        model = build_transformer(source.transformer_config(), dtype="float32")
+        _assign_mean(model, kept[-last:])
         save_weights(fresh.best_weights_file, model)
-        fresh.path.rename(target.path)
-    return target
+    return RunFolder(output)
 
 
 def _assign_mean(model: keras.Model, files: list[pathlib.Path]) -> None:

@@ -25,8 +25,11 @@ app = typer.Typer(
 )
 
 ModelArgument = Annotated[
-    pathlib.Path,
+    pathlib.Path | None,
     typer.Argument(metavar="MODEL", help="A run folder, or a SavedModel (or its base folder: the last version)."),
+]
+ShippedModel = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A model that kformer brings, instead of MODEL.")
 ]
 BeamSize = Annotated[
     int | None,
@@ -100,7 +103,8 @@ def train(
 
 @app.command()
 def translate(
-    model: ModelArgument,
+    model: ModelArgument = None,
+    preset: ShippedModel = None,
     input: Annotated[File | None, typer.Option(help="UTF-8 lines; default: standard input.")] = None,
     output: Annotated[File | None, typer.Option(help="Where to write; default: standard output.")] = None,
     beam_size: BeamSize = None,
@@ -116,7 +120,7 @@ def translate(
     from kformer.inference import load_model
     from kformer.progress import progress_bar
 
-    function = load_model(model, _decoding(beam_size), n_best)
+    function = load_model(_chosen(model, preset), _decoding(beam_size), n_best)
     if input is None:
         lines_at_once = 1 if sys.stdin.isatty() else LINES_AT_ONCE
         with _written(output) as target:
@@ -145,7 +149,8 @@ def _written(output: File | None) -> Iterator[BinaryIO]:
 
 @app.command()
 def evaluate(
-    model: ModelArgument,
+    model: ModelArgument = None,
+    preset: ShippedModel = None,
     corpus: CorpusName = None,
     split: Annotated[str, typer.Option(help="Part of --corpus: train, valid or test.")] = "test",
     test: Annotated[File | None, typer.Option(help="Pairs, source TAB target a line, instead of --corpus.")] = None,
@@ -166,6 +171,7 @@ def evaluate(
 
     if [corpus, test, recipe].count(None) != 2:
         raise ValueError("evaluate needs exactly one of --corpus, --test and --recipe. Give one of the three.")
+    model = _chosen(model, preset)
     decoding = _decoding(beam_size)
     if recipe is not None:
         corpus = load_recipe(recipe).corpus
@@ -184,8 +190,14 @@ def evaluate(
 
 @app.command()
 def export(
-    run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
-    directory: Annotated[File, typer.Argument(metavar="DIR", help="The model's base folder; gets a new version.")],
+    folders: Annotated[
+        list[File],
+        typer.Argument(
+            metavar="[RUN] DIR",
+            help="A run folder, if there is no --preset; the model's base folder, for a new version.",
+        ),
+    ],
+    preset: ShippedModel = None,
     beam_size: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy search.")] = 4,
     precision: Annotated[
         str,
@@ -204,7 +216,10 @@ def export(
     from kformer.export import export_saved_model
     from kformer.translator import Translator
 
-    translator = Translator.from_run(run, DecodingConfig(beam_size=beam_size))
+    *run, directory = folders
+    if len(run) > 1:
+        raise ValueError(f"export needs RUN and DIR. Received: {len(folders)} folders.")
+    translator = Translator.from_run(_chosen(run[0] if run else None, preset), DecodingConfig(beam_size=beam_size))
     print(export_saved_model(translator, directory, precision=precision, variant=variant))
 
 
@@ -226,6 +241,32 @@ def average(
 
 
 @app.command()
+def pack(
+    run: Annotated[File, typer.Argument(metavar="RUN", help="A run folder.")],
+    output: Annotated[File, typer.Argument(metavar="NEW", help="The folder to make.")],
+    about: Annotated[
+        File | None,
+        typer.Option(help="JSON or YAML of what to say: description, command, scores, licence, provenance."),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, max=127, help="From zero to a row's largest weight; fewer make a smaller file.")
+    ] = 127,
+) -> None:
+    """Make a run folder small enough to be passed on: its best weights in bytes, nothing of its course."""
+    from kformer.startup import quiet_tensorflow
+
+    quiet_tensorflow()
+    from kformer.config import read_mapping
+    from kformer.presets import pack_run
+
+    report = pack_run(run, output, read_mapping(about) if about is not None else None, steps)
+    print(
+        f"{report.run.path}: {report.parameters:,} parameters, {report.size / 1e6:.2f} MB in all; the packed weights "
+        f"are {report.relative_error:.2%} from the run's."
+    )
+
+
+@app.command()
 def demo(
     corpus: Annotated[str, typer.Option(help="bible-en-es (translation) or cmudict (pronunciation).")] = "bible-en-es",
     output: Annotated[File | None, typer.Option(help="Where to write; default: demo-CORPUS.")] = None,
@@ -238,6 +279,15 @@ def demo(
     from kformer.demo import run_demo
 
     run_demo(corpus, output or File(f"demo-{corpus}"), minutes)
+
+
+def _chosen(model: File | None, preset: str | None) -> File:
+    """The model that is named in one of two ways."""
+    from kformer.presets import find_preset
+
+    if (model is None) == (preset is None):
+        raise ValueError("Name one model: a folder, or a model that kformer brings by --preset NAME.")
+    return model if preset is None else find_preset(preset).path
 
 
 def _decoding(beam_size: int | None, start: "DecodingConfig | None" = None) -> "DecodingConfig | None":

@@ -2,18 +2,27 @@
 
 RUN/
   transformer.json, training.json   the configurations, with every default written out
-  corpus.json                       what it was trained on
+  corpus.json                       what it is trained on
+  environment.json                  versions of what it is trained with
   tokenizer/                        both tokenizers
+  initial/                          the run whose weights it began with, if any: a small run folder
   best.weights.h5                   the weights of the best validation
   weights/                          those of the last validations, for an average
   checkpoint.npz                    everything needed to go on
   previous-checkpoint.npz           the one before it
   log.csv, tensorboard/             the course of the run
+
+A run folder made to be passed on (`kformer.presets.pack_run`) has `packed-weights.npz` in place of `best.weights.h5`,
+`preset.json` with what is to be said of it, and nothing of the run's course.
 """
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from kformer.config import TrainingConfig, TransformerConfig
@@ -31,8 +40,12 @@ class RunFolder:
     transformer_file = property(lambda self: self.path / "transformer.json")
     training_file = property(lambda self: self.path / "training.json")
     corpus_file = property(lambda self: self.path / "corpus.json")
+    environment_file = property(lambda self: self.path / "environment.json")
+    preset_file = property(lambda self: self.path / "preset.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
+    initial = property(lambda self: RunFolder(self.path / "initial"))
     best_weights_file = property(lambda self: self.path / "best.weights.h5")
+    packed_weights_file = property(lambda self: self.path / "packed-weights.npz")
     weights_folder = property(lambda self: self.path / "weights")
     checkpoint_file = property(lambda self: self.path / "checkpoint.npz")
     log_file = property(lambda self: self.path / "log.csv")
@@ -53,12 +66,16 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no {self.transformer_file.name}. "
                 "Name the folder that `kformer train --output` wrote."
             )
-        if not self.best_weights_file.is_file():
+        if not self.weights_file().is_file():
             raise FileNotFoundError(
                 f"{self.path} has no {self.best_weights_file.name}: the run has not reached its first validation. "
                 "Go on with `kformer train --resume`, or wait for it."
             )
         return self
+
+    def weights_file(self) -> pathlib.Path:
+        """The weights to translate with: the best ones, or the packed ones of a folder that has only those."""
+        return self.best_weights_file if self.best_weights_file.is_file() else self.packed_weights_file
 
     def kept_weights(self) -> list[pathlib.Path]:
         """The weights of the last validations, oldest first."""
@@ -72,10 +89,58 @@ class RunFolder:
 
     def corpus(self) -> dict[str, Any]:
         """What `write_corpus` wrote."""
-        return json.loads(self.corpus_file.read_text(encoding="utf-8"))
+        return _read_json(self.corpus_file)
 
     def write_corpus(self, description: dict[str, Any]) -> None:
         """Notes what the run trains on: plain values, such as the corpus name and the number of pairs."""
-        partial = self.corpus_file.with_name(self.corpus_file.name + ".partial")
-        partial.write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(self.corpus_file)
+        _write_json(self.corpus_file, description)
+
+    def environment(self) -> dict[str, str]:
+        """What `write_environment` wrote; empty where nothing is known."""
+        return _read_json(self.environment_file) if self.environment_file.is_file() else {}
+
+    def write_environment(self, description: dict[str, str]) -> None:
+        """Notes what the run trains with, see `kformer.environment`."""
+        _write_json(self.environment_file, description)
+
+    def preset(self) -> dict[str, Any]:
+        """What `write_preset` wrote."""
+        return _read_json(self.preset_file)
+
+    def write_preset(self, description: dict[str, Any]) -> None:
+        """Notes what is to be said of a packed model, see `kformer.presets.pack_run`."""
+        _write_json(self.preset_file, description)
+
+
+@contextlib.contextmanager
+def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFolder]:
+    """Makes a run folder with what tells of `source` and with its tokenizers; the block adds the weights.
+
+    The folder given lies beside `output` and gets that name if the block ends well: it appears whole or not at all.
+
+    Raises:
+        FileExistsError: `output` exists.
+    """
+    output = pathlib.Path(output)
+    if output.exists():
+        raise FileExistsError(f"{output} exists already. Name another folder.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside:
+        fresh = RunFolder(pathlib.Path(beside, "run"))
+        fresh.path.mkdir()
+        for file in (source.transformer_file, source.training_file, source.corpus_file, source.environment_file):
+            if file.is_file():
+                shutil.copy(file, fresh.path)
+        shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)
+        yield fresh
+        fresh.path.rename(output)
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _write_json(path: pathlib.Path, description: dict[str, Any]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.models import build_transformer
+from kformer.presets import find_preset, load_weights
 from kformer.run import RunFolder
 from kformer.searching import Searcher
 from kformer.texts import TextCoder
@@ -55,6 +56,20 @@ class Translator(tf.Module):
         _check(config, self.decoding, source_tokenizer, target_tokenizer)
 
     @classmethod
+    def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
+        """The translator with the weights of a shipped model, in float32; nothing is downloaded.
+
+        Args:
+            preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
+                `kformer.presets.pack_run` makes.
+            decoding: How to search; the paper's beam search by default.
+
+        Raises:
+            ValueError: There is no such model.
+        """
+        return cls.from_run(find_preset(preset).path, decoding)
+
+    @classmethod
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
         """The translator with the best weights of a training run, in float32.
 
@@ -64,7 +79,7 @@ class Translator(tf.Module):
         folder = RunFolder(run).check()
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
-        model.load_weights(folder.best_weights_file)
+        load_weights(folder, model)
         return cls(model, config, *load_tokenizers(folder.tokenizer_folder), decoding)
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:

@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "layers"},
     "texts": {"config", "decoding", "tokenizers"},
     "searching": {"config", "decoding", "models", "texts"},
-    "translator": {"config", "run", "models", "tokenizers", "decoding", "searching", "texts"},
+    "presets": {"config", "run", "models", "training"},
+    "translator": {"config", "run", "models", "tokenizers", "decoding", "presets", "searching", "texts"},
 }
 MAY_IMPORT["products"] = {"weights", "layers"}
 MAY_IMPORT["freezing"] = {"translator", "weights", "products"} | MAY_IMPORT["translator"]

@@ -21,8 +21,8 @@ import keras
 import numpy as np
 
 _STATE = "state.json"
-# What the readers of zip, NumPy and JSON raise, wherever a byte is wrong.
-_DAMAGE = (
+# What the readers of zip, NumPy and JSON raise of a file, wherever a byte in it is wrong.
+DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
     *(RuntimeError, OverflowError, OSError),
 )
@@ -99,7 +99,7 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
         _check_names(arrays)
     except FileNotFoundError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DamagedCheckpointError(
             f"{path} is not a kformer checkpoint: {error}. Name a file that save_checkpoint wrote."
         ) from error

@@ -1,0 +1,76 @@
+"""Makes a run folder small enough to be passed on."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from kformer._version import __version__
+from kformer.models import build_transformer
+from kformer.presets.folders import load_weights
+from kformer.presets.packed_weights import MOST_STEPS, save_packed_weights
+from kformer.run import RunFolder, derived_run
+
+# What a person may say of a model. Nothing else in the folder tells it.
+ABOUT = ("description", "command", "scores", "licence", "provenance")
+
+
+@dataclasses.dataclass(frozen=True)
+class PackingReport:
+    """What was packed.
+
+    Attributes:
+        run: The folder.
+        size: Of the whole folder, in bytes.
+        parameters: Number of weights.
+        relative_error: Root mean square distance of the packed weights from the run's, as a share of their own root
+            mean square.
+    """
+
+    run: RunFolder
+    size: int
+    parameters: int
+    relative_error: float
+
+
+def pack_run(
+    run: str | pathlib.Path,
+    output: str | pathlib.Path,
+    about: Mapping[str, Any] | None = None,
+    steps: int = MOST_STEPS,
+) -> PackingReport:
+    """Makes a small run folder: configurations, tokenizers, and the best weights in bytes (see `packed_weights`).
+
+    It translates, is evaluated and exported like any run, and a training may begin with its weights; what only a run
+    that goes on needs is left out. The folder appears whole or not at all.
+
+    Args:
+        run: A run folder.
+        output: The folder to make.
+        about: What is to be said of the model in `preset.json`, plain values under any of the names in `ABOUT`: what it
+            is, the command that trained it, its scores with their signatures, under which licence it is passed on, and
+            where the text came from.
+        steps: Of the packed weights, see `save_packed_weights`: fewer make a smaller file, and a larger error.
+
+    Raises:
+        FileNotFoundError: `run` is no run folder, or has no weights yet.
+        FileExistsError: `output` exists.
+        ValueError: `about` has an unknown name, a weight is not finite, or `steps` is not from 1 to 127.
+    """
+    about = dict(about or {})
+    unknown = sorted(set(about) - set(ABOUT))
+    if unknown:
+        raise ValueError(
+            f"Of a preset is said: {', '.join(ABOUT)}. Received: {', '.join(unknown)}. Rename or remove the unknown."
+        )
+    source = RunFolder(run).check()
+    with derived_run(source, output) as fresh:
+        model = build_transformer(source.transformer_config(), dtype="float32")
+        load_weights(source, model)
+        error = save_packed_weights(fresh.packed_weights_file, model, steps)
+        parameters = model.count_params()
+        facts = {"parameters": parameters, "relative_error": error, "packed_by": f"kformer {__version__}"}
+        fresh.write_preset({**about, **facts})
+    packed = RunFolder(output)
+    size = sum(file.stat().st_size for file in packed.path.rglob("*") if file.is_file())
+    return PackingReport(packed, size, parameters, error)

@@ -1,0 +1,146 @@
+"""Models that are passed on: packed from a run, found by name or path, used like a run."""
+
+import configparser
+import json
+import pathlib
+
+import pytest
+import toy
+from typer.testing import CliRunner
+
+import kformer
+from kformer.cli import app
+from kformer.presets import find_preset, folders, pack_run, preset_names
+from kformer.presets.packing import ABOUT
+from kformer.run import RunFolder
+from kformer.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+SAID = {"description": "numbers, reversed", "licence": "Apache-2.0", "scores": {"bleu": 99.0}}
+ROOT = pathlib.Path(kformer.__file__).parents[1]
+LARGEST_SHIPPED = 12_000_000  # bytes, all models together: what a wheel may weigh
+
+
+@pytest.fixture(scope="module")
+def packed(numbers_run, tmp_path_factory):
+    return pack_run(numbers_run, tmp_path_factory.mktemp("packed") / "numbers", SAID)
+
+
+@pytest.fixture
+def shipped(packed, monkeypatch):
+    """A kformer that brings one model, "numbers"."""
+    monkeypatch.setattr(folders, "_SHIPPED", packed.run.path.parent)
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_packed_model_translates_as_the_run_does(packed, numbers_translator):
+    sources = [source for source, _ in toy.corpus().test]
+    ours = Translator.from_preset(packed.run.path)(sources)
+    theirs = numbers_translator(sources)
+    assert sum(first == second for first, second in zip(ours, theirs, strict=True)) >= 98
+
+
+def test_the_folder_holds_the_model_and_what_is_said_of_it(packed, numbers_run):
+    assert files(packed.run.path) == {
+        *("transformer.json", "training.json", "corpus.json", "preset.json"),
+        *("tokenizer/shared/model.spm", "tokenizer/shared/tokenizer.json", "packed-weights.npz"),
+    }
+    said = packed.run.preset()
+    assert {name: said[name] for name in SAID} == SAID
+    assert said["parameters"] == packed.parameters
+    assert 0 < packed.relative_error < 0.01
+    assert packed.size == sum(path.stat().st_size for path in packed.run.path.rglob("*") if path.is_file())
+    assert packed.run.corpus() == RunFolder(numbers_run).corpus()
+    assert list(packed.run.path.parent.iterdir()) == [packed.run.path]
+
+
+def test_what_is_packed_is_what_setup_cfg_puts_into_the_wheel(packed, tmp_path):
+    patterns = configparser.ConfigParser()
+    patterns.read(ROOT / "setup.cfg")
+    listed = patterns["options.package_data"]["kformer"].split()
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "numbers").symlink_to(packed.run.path)
+    found = {path.relative_to(tmp_path).as_posix() for pattern in listed for path in tmp_path.glob(pattern)}
+    assert found == {f"presets/numbers/{name}" for name in files(packed.run.path)}
+
+
+def test_a_mistake_in_packing_is_told_and_leaves_nothing(numbers_run, tmp_path):
+    with pytest.raises(ValueError, match="Received: license. Rename or remove the unknown."):
+        pack_run(numbers_run, tmp_path / "new", {"license": "MIT"})
+    with pytest.raises(FileExistsError, match="exists already. Name another folder."):
+        pack_run(numbers_run, tmp_path)
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        pack_run(tmp_path, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shipped_model_is_found_by_its_name(shipped, packed):
+    assert preset_names() == ["numbers"]
+    assert find_preset("numbers").path == packed.run.path
+    assert Translator.from_preset("numbers")("one two three") == "tres dos uno"
+
+
+def test_an_unknown_name_gets_the_known_ones(shipped):
+    with pytest.raises(ValueError, match="There is no preset 'letters'. Choose one of numbers; or name a run folder"):
+        Translator.from_preset("letters")
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        Translator.from_preset(tmp_path)
+
+
+def test_commands_take_a_shipped_model_in_place_of_a_folder(shipped, tmp_path):
+    def kformer(*arguments, stdin=""):
+        answer = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+        assert answer.exception is None, answer.output
+        return answer.stdout
+
+    assert kformer("translate", "--preset", "numbers", stdin="one two\n") == "dos uno\n"
+    (tmp_path / "test.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in toy.corpus().test[:20]))
+    assert json.loads(kformer("evaluate", "--preset", "numbers", "--test", tmp_path / "test.tsv"))["bleu"] > 90
+    assert kformer("export", "--preset", "numbers", tmp_path / "out") == f"{tmp_path / 'out' / '1'}\n"
+    assert (tmp_path / "out" / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate"], "Name one model"),
+        (["translate", "run", "--preset", "numbers"], "Name one model"),
+        (["evaluate", "--corpus", "cmudict"], "Name one model"),
+        (["export", "run", "out", "--preset", "numbers"], "Name one model"),
+        (["export", "out"], "Name one model"),
+        (["export", "run", "out", "more"], "export needs RUN and DIR. Received: 3 folders."),
+        (["export", "out", "--preset", "letters"], "There is no preset 'letters'"),
+    ],
+)
+def test_commands_want_one_model(arguments, message, shipped):
+    answer = CliRunner().invoke(app, arguments)
+    assert isinstance(answer.exception, ValueError)
+    assert message in str(answer.exception)
+
+
+def test_the_command_packs(numbers_run, tmp_path):
+    (tmp_path / "about.yaml").write_text("description: numbers\nscores: {bleu: 99.0}\n")
+    arguments = ["pack", str(numbers_run), str(tmp_path / "new"), "--about", str(tmp_path / "about.yaml")]
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exception is None, answer.output
+    assert "MB in all; the packed weights are 0." in answer.stdout
+    assert RunFolder(tmp_path / "new").preset()["scores"] == {"bleu": 99.0}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_shipped_model_translates_and_says_where_it_comes_from(name):
+    assert isinstance(Translator.from_preset(name)("a"), str)
+    assert set(ABOUT) <= set(find_preset(name).preset())
+
+
+@pytest.mark.skipif(not preset_names(), reason="no model is shipped yet")
+def test_the_shipped_models_are_small():
+    paths = [path for name in preset_names() for path in find_preset(name).path.rglob("*")]
+    assert sum(path.stat().st_size for path in paths if path.is_file()) <= LARGEST_SHIPPED
