@@ -72,6 +72,12 @@ def train(
     max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
+    initialize_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Begin with the weights, vocabulary and sizes of a run folder, or of a model by name."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN, as if nothing had happened.")
     ] = False,
@@ -88,12 +94,14 @@ def train(
     from kformer.trainer import train as train_run
 
     options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    start = _start(preset, recipe)
+    start = _start(preset, recipe, initialize_from)
     if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
         corpus = load_recipe(recipe).corpus
     pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
     transformer, training = _configurations(start, config, options, output if resume else None)
-    report = train_run(pairs, output, transformer, training, resume=resume, export_to=export_to)
+    report = train_run(
+        pairs, output, transformer, training, resume=resume, initialize_from=initialize_from, export_to=export_to
+    )
     best = "none" if report.best is None else f"{report.best:.4f}"
     monitor = report.run.training_config().monitor
     print(
@@ -302,18 +310,25 @@ def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
     return getattr(corpus, split)
 
 
-def _start(preset: str | None, recipe: str | None) -> "tuple[TransformerConfig, TrainingConfig]":
-    """What a new run begins with: that of the recipe or of the preset."""
+def _start(
+    preset: str | None, recipe: str | None, initialize_from: str | None
+) -> "tuple[TransformerConfig, TrainingConfig]":
+    """What a new run begins with: that of the recipe or of the preset, and the sizes of the weights it begins with."""
     from kformer.config import TrainingConfig, TransformerConfig
+    from kformer.presets import find_preset
     from kformer.recipes import load_recipe
 
-    if recipe is None:
-        preset = preset or "small"
-        return TransformerConfig.from_preset(preset), TrainingConfig.from_preset(preset)
-    if preset is not None:
+    if recipe is not None and preset is not None:
         raise ValueError("A recipe has its own sizes and settings. Leave out --preset; --config changes single fields.")
-    chosen = load_recipe(recipe)
-    return chosen.transformer, chosen.training
+    if recipe is not None:
+        chosen = load_recipe(recipe)
+        transformer, training = chosen.transformer, chosen.training
+    else:
+        transformer = TransformerConfig.from_preset(preset or "small")
+        training = TrainingConfig.from_preset(preset or "small")
+    if initialize_from is not None:
+        transformer = find_preset(initialize_from).transformer_config()
+    return transformer, training
 
 
 def _configurations(

@@ -1,12 +1,18 @@
 """How a run begins: a new run folder with its tokenizers and configurations, or one that is read back."""
 
 import hashlib
+import pathlib
+import shutil
 from collections.abc import Sequence
 
+import numpy as np
+
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
-from kformer.data import Corpus
+from kformer.data import Corpus, EncodedPairs
+from kformer.environment import describe_environment, environment_changes
 from kformer.hardware import resolve_precision
-from kformer.run import RunFolder
+from kformer.presets import find_preset
+from kformer.run import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 
 SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
@@ -14,6 +20,8 @@ SCORED_SOURCES = 500  # translated at each validation, where translations tell t
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
 # Fields of a TransformerConfig that the tokenizers decide.
 FROM_TOKENIZERS = ("source_vocab_size", "target_vocab_size", "embedding_tying", "pad_id", "start_id", "end_id")
+# Fields of a TrainingConfig that describe tokenizers.
+OF_TOKENIZERS = ("tokenizer", "vocab_size", "shared_vocabulary")
 
 
 def check_parts(corpus: Corpus) -> None:
@@ -27,18 +35,72 @@ def check_parts(corpus: Corpus) -> None:
 
 
 def begin(
-    run: RunFolder, corpus: Corpus, transformer: TransformerConfig | None, training: TrainingConfig | None
+    run: RunFolder,
+    corpus: Corpus,
+    transformer: TransformerConfig | None,
+    training: TrainingConfig | None,
+    initialize_from: str | pathlib.Path | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig, tuple[Tokenizer, Tokenizer]]:
-    """Trains the tokenizers, completes both configurations and writes all of it into the run folder."""
+    """Writes what a run begins with into its folder: configurations, tokenizers, and an earlier run's weights, if any.
+
+    The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer.
+    """
     if run.exists():
         raise FileExistsError(
             f"{run.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
         )
-    training = _settled(training or TrainingConfig.from_preset("small"), corpus)
-    source, target = tokenizers = train_tokenizers(corpus.train, training)
-    given = transformer or TransformerConfig.from_preset("small")
-    tying = given.embedding_tying
-    transformer = given.replace(
+    training = training or TrainingConfig.from_preset("small")
+    _check_monitor(training, corpus)
+    if initialize_from is None:
+        training = _settled(training, corpus)
+        tokenizers = train_tokenizers(corpus.train, training)
+        transformer = _fitted(transformer or TransformerConfig.from_preset("small"), *tokenizers)
+        note = {}
+    else:
+        origin = find_preset(initialize_from)
+        training = _settled(training, corpus, origin)
+        tokenizers = load_tokenizers(origin.tokenizer_folder)
+        transformer = _inherited(origin, transformer)
+        with derived_run(origin, run.initial.path) as initial:
+            shutil.copy(origin.weights_file(), initial.path)
+        note = {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+    run.path.mkdir(parents=True, exist_ok=True)
+    save_tokenizers(run.tokenizer_folder, *tokenizers)
+    training.save(run.training_file)
+    run.write_corpus({**_describe(corpus), **note})
+    run.write_environment(describe_environment())
+    transformer.save(run.transformer_file)  # last: a folder with this file is a run
+    return transformer, training, tokenizers
+
+
+def _settled(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None = None) -> TrainingConfig:
+    """With what the corpus, or the run that the weights come from, and the machine decide."""
+    if origin is not None:
+        stored = origin.training_config()
+        kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
+    else:
+        kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
+    scored = training.scored_sources
+    return training.replace(
+        **kept,
+        precision=resolve_precision(training.precision),
+        scored_sources=SCORED_SOURCES * (training.monitor != "loss") if scored is None else scored,
+    )
+
+
+def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
+    refused = "bleu" if corpus.symbols else "word_error_rate"
+    if training.monitor == refused:
+        raise ValueError(
+            f"The corpus {corpus.name!r} is scored by {', '.join(name for name in MONITORS if name != refused)}. "
+            f"Received: monitor={refused!r}. Choose one of those."
+        )
+
+
+def _fitted(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
+    """With what the tokenizers decide."""
+    tying = transformer.embedding_tying
+    return transformer.replace(
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
         embedding_tying="target" if tying == "all" and source is not target else tying,
@@ -46,50 +108,75 @@ def begin(
         start_id=target.start_id,
         end_id=target.end_id,
     )
-    run.path.mkdir(parents=True, exist_ok=True)
-    save_tokenizers(run.tokenizer_folder, source, target)
-    training.save(run.training_file)
-    run.write_corpus(_describe(corpus))
-    transformer.save(run.transformer_file)  # last: a folder with this file is a run
-    return transformer, training, tokenizers
 
 
-def _settled(training: TrainingConfig, corpus: Corpus) -> TrainingConfig:
-    """With what corpus and machine decide."""
-    refused = "bleu" if corpus.symbols else "word_error_rate"
-    if training.monitor == refused:
+def _inherited(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
+    """The configuration that the weights of `origin` fit."""
+    stored = origin.transformer_config()
+    changed = _changes(stored, given or stored, but=FROM_TOKENIZERS)
+    if changed:
         raise ValueError(
-            f"The corpus {corpus.name!r} is scored by {', '.join(name for name in MONITORS if name != refused)}. "
-            f"Received: monitor={refused!r}. Choose one of those."
+            f"A run that begins with the weights of another keeps its transformer. Received for {origin.path}: "
+            f"{changed}. Leave them out, or train a new model."
         )
-    scored = training.scored_sources
-    return training.replace(
-        tokenizer="symbols" if corpus.symbols else training.tokenizer,
-        precision=resolve_precision(training.precision),
-        scored_sources=SCORED_SOURCES * (training.monitor != "loss") if scored is None else scored,
-    )
+    return stored
 
 
 def reopen(
-    run: RunFolder, corpus: Corpus, transformer: TransformerConfig | None, training: TrainingConfig | None
+    run: RunFolder,
+    corpus: Corpus,
+    transformer: TransformerConfig | None,
+    training: TrainingConfig | None,
+    initialize_from: str | pathlib.Path | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig, tuple[Tokenizer, Tokenizer]]:
     """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
     if not run.exists():
         raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
+    if run.packed_weights_file.is_file():
+        raise ValueError(
+            f"{run.path} is a packed model, so there is nothing to resume. Begin a new run with its weights by "
+            "initialize_from (`--initialize-from`)."
+        )
     known, given = run.corpus(), _describe(corpus)
     if known["sha256"] != given["sha256"]:
         raise ValueError(
             f"The run in {run.path} was trained on another corpus: {known['name']} with {known['train']:,} training "
             f"pairs. Received: {given['name']} with {given['train']:,}. Resume with the same text, or start a new run."
         )
+    began_with = known.get("initialize_from")
+    if initialize_from is not None and str(initialize_from) != began_with:
+        raise ValueError(
+            f"A resumed run keeps its beginning. The run in {run.path} began with {began_with or 'new weights'}. "
+            f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
+        )
     stored = run.training_config(), run.transformer_config()
     if transformer is not None:
         _refuse_changes(run, stored[1], transformer, but=FROM_TOKENIZERS)
     if training is not None:
-        training = _settled(training, corpus)
+        training = _settled(training, corpus, run.initial if run.initial.exists() else None)
         _refuse_changes(run, stored[0], training, but=BUDGET)
         training.save(run.training_file)
     return stored[1], training or stored[0], load_tokenizers(run.tokenizer_folder)
+
+
+def environment_note(run: RunFolder) -> str | None:
+    """What a run that goes on should say: that it began in another environment."""
+    changes = environment_changes(run.environment())
+    if not changes:
+        return None
+    return f"The run began with {', '.join(changes)}: its results may differ from those of a run that was not stopped."
+
+
+def vocabulary_report(pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> str:
+    """How well a vocabulary that was made for another corpus suits this one."""
+    source, target = (
+        float(np.isin(ids, tokenizer.fallback_ids()).mean())
+        for ids, tokenizer in zip((pairs.source_ids, pairs.target_ids), tokenizers, strict=True)
+    )
+    return (
+        f"The vocabulary was made for another corpus: {source:.2%} of the source tokens and {target:.2%} of the target "
+        "tokens are bytes or unknown."
+    )
 
 
 def _refuse_changes(
@@ -98,16 +185,23 @@ def _refuse_changes(
     given: TransformerConfig | TrainingConfig,
     but: Sequence[str],
 ) -> None:
-    changed = [
+    changed = _changes(stored, given, but)
+    if changed:
+        raise ValueError(
+            f"A resumed run keeps its configuration. Received for {run.path}: {changed}. "
+            f"Leave them out, or start a new run. What may change: {', '.join(BUDGET)}."
+        )
+
+
+def _changes(
+    stored: TransformerConfig | TrainingConfig, given: TransformerConfig | TrainingConfig, but: Sequence[str]
+) -> str:
+    """In words, what `given` has otherwise than a run; empty if nothing."""
+    return ", ".join(
         f"{name}={value!r} (the run has {getattr(stored, name)!r})"
         for name, value in given.to_dict().items()
         if name not in but and value != getattr(stored, name)
-    ]
-    if changed:
-        raise ValueError(
-            f"A resumed run keeps its configuration. Received for {run.path}: {', '.join(changed)}. "
-            f"Leave them out, or start a new run. What may change: {', '.join(BUDGET)}."
-        )
+    )
 
 
 def _describe(corpus: Corpus) -> dict:

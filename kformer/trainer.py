@@ -13,7 +13,8 @@ import tensorflow as tf
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, encode_pairs, make_dataset, references
 from kformer.models import build_transformer
-from kformer.opening import begin, check_parts, reopen
+from kformer.opening import begin, check_parts, environment_note, reopen, vocabulary_report
+from kformer.presets import load_weights
 from kformer.run import RunFolder
 from kformer.tokenizers import Tokenizer
 from kformer.training import callbacks
@@ -55,6 +56,7 @@ def train(
     training: TrainingConfig | None = None,
     *,
     resume: bool = False,
+    initialize_from: str | pathlib.Path | None = None,
     samples: Sequence[str] = (),
     export_to: str | pathlib.Path | None = None,
     console: rich.console.Console | None = None,
@@ -71,8 +73,11 @@ def train(
             the tokenizers that are trained here.
         training: Text, batches, optimizer and budget; the preset `small` by default.
         resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
-            The configurations are then those of the run; `transformer` and `training`, where given, must be alike,
-            save for the budget.
+            The configurations are then those of the run; `transformer`, `training` and `initialize_from`, where
+            given, must be alike, save for the budget.
+        initialize_from: A run folder, or the name of a preset, whose weights the new run begins with. Its tokenizers
+            and transformer are kept, so `transformer`, where given, must be alike; the optimizer begins anew, by
+            `training`. The new run folder holds what it needs of the old one.
         samples: Source texts whose translations are shown after every validation; by default some of those that are
             scored, where any are (`training.scored_sources`).
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
@@ -86,7 +91,7 @@ def train(
         FileExistsError: `output` holds a run already and `resume` is False.
         FileNotFoundError: There is nothing to resume.
         ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
-            resumed run.
+            resumed run; or the transformer is not that of `initialize_from`.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         OSError: The disk is full, for example. What the run folder held before is whole.
     """
@@ -94,14 +99,19 @@ def train(
     run = RunFolder(output)
     check_parts(corpus)
     if resume:
-        transformer, training, tokenizers = reopen(run, corpus, transformer, training)
+        transformer, training, tokenizers = reopen(run, corpus, transformer, training, initialize_from)
+        if (note := environment_note(run)) is not None:
+            console.print(note)
     else:
-        transformer, training, tokenizers = begin(run, corpus, transformer, training)
+        transformer, training, tokenizers = begin(run, corpus, transformer, training, initialize_from)
     train_pairs, valid_pairs = _encode(corpus, training, tokenizers, console)
 
     keras.utils.set_random_seed(training.seed)
     model = build_transformer(transformer, dtype=training.precision)
     compile_transformer(model, transformer, training)
+    if run.initial.exists():
+        load_weights(run.initial, model)
+        console.print(vocabulary_report(train_pairs, tokenizers))
     state = _last_state(run, model, console) if resume else TrainingState()
     console.print(f"{model.count_params():,} parameters, {training.precision}, {keras.backend.backend()}")
     tensorboard = callbacks.TensorBoardLog(run.tensorboard_folder, state)

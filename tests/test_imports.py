@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
     "weights": set(),
     "hardware": set(),
+    "environment": set(),
     "run": {"config"},
     "recipes": {"config"},
     "tokenizers": {"config"},
@@ -41,7 +42,7 @@ MAY_IMPORT["freezing"] = {"translator", "weights", "products"} | MAY_IMPORT["tra
 MAY_IMPORT["export"] = {"freezing"} | MAY_IMPORT["freezing"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["averaging"] = {"models", "run", "training"} | MAY_IMPORT["models"]
-MAY_IMPORT["opening"] = {"data", "hardware", "run", "tokenizers", "config"}
+MAY_IMPORT["opening"] = {"data", "environment", "hardware", "presets", "run", "tokenizers", "config"}
 MAY_IMPORT["inference"] = {"export", "hardware"} | MAY_IMPORT["export"]
 MAY_IMPORT["filter"] = {"inference"}
 MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}

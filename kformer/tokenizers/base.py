@@ -63,6 +63,10 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
         save_tokenizer(self, directory)
 
+    def fallback_ids(self) -> list[int]:
+        """The ids that stand for text without a piece of its own: unknown symbols, and bytes."""
+        return [UNKNOWN_ID]
+
     @abc.abstractmethod
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         """Writes the vocabulary into an existing directory and returns what tokenizer.json says of it."""

@@ -89,6 +89,11 @@ class KerasNLPTokenizer(Tokenizer):
         finally:
             self.tokenizer._sentence_piece = outside
 
+    def fallback_ids(self) -> list[int]:
+        """The unknown token of WordPiece; of other tokenizers none is known."""
+        unknown = getattr(self.tokenizer, "oov_token", None)
+        return [] if unknown is None else [NUM_SPECIAL_IDS + self.tokenizer.token_to_id(unknown)]
+
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         config = keras.saving.serialize_keras_object(self.tokenizer)
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -130,6 +130,11 @@ class SentencePieceTokenizer(Tokenizer):
             raise _explained(error, vocab_size) from error
         return cls(model)
 
+    def fallback_ids(self) -> list[int]:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
+        ids = range(self.vocab_size)
+        return [piece_id for piece_id in ids if processor.is_unknown(piece_id) or processor.is_byte(piece_id)]
+
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)
         return {}

@@ -46,7 +46,7 @@ def test_a_packed_model_translates_as_the_run_does(packed, numbers_translator):
 
 def test_the_folder_holds_the_model_and_what_is_said_of_it(packed, numbers_run):
     assert files(packed.run.path) == {
-        *("transformer.json", "training.json", "corpus.json", "preset.json"),
+        *("transformer.json", "training.json", "corpus.json", "environment.json", "preset.json"),
         *("tokenizer/shared/model.spm", "tokenizer/shared/tokenizer.json", "packed-weights.npz"),
     }
     said = packed.run.preset()

@@ -31,6 +31,13 @@ def test_word_pieces() -> None:
     assert tokenizer.normalize(text).numpy().tolist() == [b"the foxes run"]
 
 
+def test_the_unknown_word_piece_is_a_fallback() -> None:
+    tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.WordPieceTokenizer(["[PAD]", "[UNK]", "K"]))
+    known, unknown = tokenizer.tokenize(tf.constant(["K Q"])).to_list()[0]
+    assert tokenizer.fallback_ids() == [unknown] != [known]
+    assert KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer()).fallback_ids() == []
+
+
 def test_sentence_pieces(bpe: SentencePieceTokenizer) -> None:
     tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.SentencePieceTokenizer(bpe.model_bytes))
     text = tf.constant(["the ñandú <s> runs"])

@@ -75,6 +75,15 @@ def test_frequent_words_are_pieces(bpe: SentencePieceTokenizer) -> None:
     assert bpe.tokenize(tf.constant(["the number"])).row_lengths().numpy().tolist() == [2]
 
 
+def test_fallback_ids_are_the_bytes_and_the_unknown_id(tokenizer: SentencePieceTokenizer) -> None:
+    fallback = tokenizer.fallback_ids()
+    assert len(fallback) == 257
+    assert tokenizer.unknown_id in fallback
+    snowman, fox = tokenizer.tokenize(tf.constant(["☃", "fox"])).to_list()
+    assert sum(piece in fallback for piece in snowman) == len("☃".encode())
+    assert not set(fox) & set(fallback)
+
+
 def test_special_ids(tokenizer: SentencePieceTokenizer) -> None:
     assert (tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id) == (0, 1, 2, 3)
     assert tokenizer.vocab_size in (300, 320)

@@ -1,0 +1,166 @@
+"""Runs that begin with the weights of another run."""
+
+import csv
+import io
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import rich.console
+import toy
+from typer.testing import CliRunner
+
+from kformer.cli import app
+from kformer.data import Corpus, encode_pairs
+from kformer.opening import begin, reopen, vocabulary_report
+from kformer.presets import pack_run
+from kformer.run import RunFolder
+from kformer.tokenizers import SymbolTokenizer
+from kformer.trainer import train
+from kformer.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+# Only looks: a rate of next to nothing leaves the weights as they were.
+LOOK = toy.TRAINING.replace(max_steps=1, validation_steps=1, learning_rate_scale=1e-9)
+SHORT = toy.TRAINING.replace(max_steps=4, validation_steps=2)
+
+
+def quiet():
+    return rich.console.Console(file=io.StringIO(), width=500)
+
+
+def dialect():
+    """A small corpus of the toy language, in which six is "cinco", too."""
+    pairs = [(source, target.replace("seis", "cinco")) for source, target in toy.corpus().test]
+    return Corpus(name="dialect", train=pairs[:80], valid=pairs[80:], test=[])
+
+
+def first_loss(run):
+    with run.log_file.open() as file:
+        return float(next(csv.DictReader(file))["val_token_loss"])
+
+
+def label_smoothed_loss(translator, pairs, epsilon=0.1):
+    """In nats a token, one sentence at a time: 1 - epsilon on the right token, epsilon / V on every one."""
+    losses = []
+    encoded = encode_pairs(pairs, translator.source_tokenizer, translator.target_tokenizer, max_length=32)
+    for number in range(encoded.kept):
+        source = encoded.source_ids[encoded.source_offsets[number] : encoded.source_offsets[number + 1]]
+        target = encoded.target_ids[encoded.target_offsets[number] : encoded.target_offsets[number + 1]]
+        inputs = {"source": source[None], "target_in": np.concatenate([[encoded.start_id], target[:-1]])[None]}
+        logits = keras.ops.convert_to_numpy(translator.model(inputs))[0].astype("float64")  # (T, V)
+        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        right = logs[np.arange(len(target)), target]
+        losses.extend(-(1 - epsilon) * right - epsilon * logs.mean(axis=-1))
+    return np.mean(losses)
+
+
+def checkpoint(run):
+    with np.load(run.checkpoint_file) as file:
+        return {name: file[name] for name in file.files if name != "state.json"}
+
+
+def assert_same_end(first, second):
+    ours, theirs = checkpoint(first), checkpoint(second)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def tuned(numbers_run, tmp_path_factory):
+    """Four updates from the weights of the toy run, on the dialect, by the command."""
+    folder = tmp_path_factory.mktemp("tuned")
+    for part in ("train", "valid"):
+        lines = (f"{source}\t{target}\n" for source, target in getattr(dialect(), part))
+        (folder / f"{part}.tsv").write_text("".join(lines))
+    (folder / "config.json").write_text(json.dumps({"training": SHORT.to_dict()}))
+    arguments = ["train", "--initialize-from", numbers_run, "--train", folder / "train.tsv", "--valid"]
+    arguments += [folder / "valid.tsv", "--config", folder / "config.json", "--output", folder / "run"]
+    answer = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert answer.exception is None, answer.output
+    assert "4 steps: the budget of 4 steps is spent." in answer.stdout
+    return RunFolder(folder / "run")
+
+
+def test_the_run_begins_where_the_old_one_ended(numbers_run, numbers_translator, tmp_path):
+    console = quiet()
+    report = train(dialect(), tmp_path / "tuned", training=LOOK, initialize_from=numbers_run, console=console)
+    expected = label_smoothed_loss(numbers_translator, dialect().valid)
+    assert first_loss(report.run) == pytest.approx(expected, rel=1e-3)
+    fresh = train(dialect(), tmp_path / "fresh", toy.TRANSFORMER, LOOK, console=quiet())
+    assert first_loss(report.run) < first_loss(fresh.run) / 2
+    assert "0.00% of the source tokens" in console.file.getvalue()
+
+
+def test_a_packed_model_is_a_beginning_too(numbers_run, tmp_path):
+    packed = pack_run(numbers_run, tmp_path / "packed").run
+    with pytest.raises(ValueError, match="is a packed model, so there is nothing to resume. Begin a new run"):
+        train(toy.corpus(), packed.path, resume=True, console=quiet())
+    report = train(dialect(), tmp_path / "tuned", training=LOOK, initialize_from=packed.path, console=quiet())
+    expected = label_smoothed_loss(Translator.from_run(packed.path), dialect().valid)
+    assert first_loss(report.run) == pytest.approx(expected, rel=1e-3)
+
+
+def test_vocabulary_and_transformer_are_kept_and_the_training_is_new(numbers_run, tuned):
+    old = RunFolder(numbers_run)
+    assert tuned.transformer_config() == old.transformer_config()
+    for name in ("model.spm", "tokenizer.json"):
+        shared = [run.tokenizer_folder / "shared" / name for run in (old, tuned)]
+        assert shared[0].read_bytes() == shared[1].read_bytes()
+    assert tuned.training_config() == SHORT
+    assert tuned.corpus()["train"] == len(dialect().train)
+    assert tuned.corpus()["initialize_from"] == str(numbers_run)
+    assert tuned.initial.corpus() == old.corpus()
+    assert tuned.initial.best_weights_file.read_bytes() == old.best_weights_file.read_bytes()
+
+
+def test_the_training_configuration_says_of_the_tokenizers_what_is_so(numbers_run, tmp_path):
+    other = LOOK.replace(vocab_size=999, tokenizer="unigram", shared_vocabulary=False)
+    run = RunFolder(tmp_path / "run")
+    begin(run, dialect(), None, other, numbers_run)
+    assert run.training_config() == LOOK
+    assert reopen(run, dialect(), None, other)[1] == LOOK  # and is not taken for another one
+
+
+def test_a_resumed_run_equals_one_that_was_never_stopped(numbers_run, tmp_path):
+    origin = tmp_path / "origin"
+    shutil.copytree(numbers_run, origin)
+    for name, steps in (("whole", 4), ("parts", 2)):
+        training = SHORT.replace(max_steps=steps)
+        train(dialect(), tmp_path / name, training=training, initialize_from=origin, console=quiet())
+    begin(RunFolder(tmp_path / "early"), dialect(), None, SHORT, origin)  # killed before its first checkpoint
+    shutil.rmtree(origin)  # what is needed of it is in the new run
+    for name in ("parts", "early"):
+        train(dialect(), tmp_path / name, training=SHORT, resume=True, console=quiet())
+        assert_same_end(RunFolder(tmp_path / name), RunFolder(tmp_path / "whole"))
+
+
+def test_another_transformer_is_refused(numbers_run, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"keeps its transformer. Received for .*: d_ff=256 \(the run has 128\). Leave"
+    ):
+        train(dialect(), tmp_path / "run", toy.TRANSFORMER.replace(d_ff=256), SHORT, initialize_from=numbers_run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_beginning_is_refused_when_a_run_goes_on(tuned, numbers_run):
+    train(dialect(), tuned.path, resume=True, initialize_from=numbers_run, console=quiet())
+    with pytest.raises(ValueError, match="keeps its beginning. .* Received: initialize_from='elsewhere'. Leave it out"):
+        train(dialect(), tuned.path, resume=True, initialize_from="elsewhere", console=quiet())
+
+
+def test_a_beginning_that_is_no_run_is_told(tmp_path):
+    with pytest.raises(ValueError, match="There is no preset 'nowhere'"):
+        train(dialect(), tmp_path / "run", training=SHORT, initialize_from="nowhere")
+
+
+def test_the_vocabulary_report_counts_unknown_tokens():
+    tokenizers = SymbolTokenizer(["a", "b"]), SymbolTokenizer(["a"])
+    # With end ids: a b, a, of 5 source tokens none unknown; a x, a, of 5 target tokens one.
+    pairs = encode_pairs([("a b", "a x"), ("a", "a")], *tokenizers, max_length=8)
+    report = vocabulary_report(pairs, tokenizers)
+    assert "0.00% of the source tokens and 20.00% of the target tokens" in report
