@@ -143,7 +143,9 @@ def test_word_error_rate_can_tell_the_best_weights(tmp_path):
 def test_a_score_that_does_not_suit_the_corpus_is_refused(tmp_path):
     corpus = dataclasses.replace(toy.corpus(), symbols=True)
     with pytest.raises(ValueError, match="'numbers' is scored by loss, word_error_rate. Received: monitor='bleu'"):
-        train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(monitor="bleu"), console=quiet())
+        train(
+            corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(monitor="bleu", scored_sources=5), console=quiet()
+        )
     assert not (tmp_path / "run").exists()
 
 

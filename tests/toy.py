@@ -24,6 +24,7 @@ TRAINING = TrainingConfig(
     max_steps=300,
     validation_steps=100,
     precision="float32",
+    scored_sources=0,
 )
 
 

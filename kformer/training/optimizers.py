@@ -60,7 +60,7 @@ class Adam(keras.optimizers.Adam):
     def swap_averages(self) -> None:
         """Weights and their averages change places, bit for bit."""
         for weight, average in zip(self._averaged, self._averages, strict=True):
-            value = ops.convert_to_numpy(weight)
+            value = ops.copy(weight)
             weight.assign(average)
             average.assign(value)
 
