@@ -34,7 +34,7 @@ from kformer.run import RunFolder
 from kformer.scoring import score
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.trainer import max_buckets, train
+from kformer.trainer import train
 from kformer.training.checkpoints import replaced_when_whole
 from kformer.training.schedules import WarmupInverseSqrt
 
@@ -66,7 +66,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": source.vocab_size}
     transformer = TransformerConfig.from_preset("small", **sizes)
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, training.tokens_per_batch, max_buckets=max_buckets())
+    plan = BatchPlan(encoded, training.tokens_per_batch)
     steps, seen = 0, 0
     for _, target_out in plan.endless(seed):
         steps, seen = steps + 1, seen + int(np.sum(target_out != encoded.target_pad_id))

@@ -22,7 +22,6 @@ from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
-from kformer.trainer import max_buckets
 
 
 class System(NamedTuple):
@@ -72,7 +71,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     transformer.save(folder / "transformer.json")
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, size.tokens_per_batch, max_buckets=max_buckets())
+    plan = BatchPlan(encoded, size.tokens_per_batch)
     one_a_shape: dict[tuple[int, ...], Any] = {}
     timed = []
     for batch in plan.endless(shuffle_seed=1):

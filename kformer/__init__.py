@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kformer._version import __version__
 
 if TYPE_CHECKING:
-    from kformer import data, decoding, evaluation, layers, models, presets, tokenizers, training
+    from kformer import data, decoding, distribution, evaluation, layers, models, presets, tokenizers, training
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export import export_saved_model
     from kformer.trainer import train
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # Public name: the module it lives in, or (module, attribute).
 _MODULES = {
-    **{name: f"kformer.{name}" for name in ("config", "data", "decoding", "evaluation", "layers", "models")},
+    **{name: f"kformer.{name}" for name in ("config", "data", "decoding", "distribution")},
+    **{name: f"kformer.{name}" for name in ("evaluation", "layers", "models")},
     **{name: f"kformer.{name}" for name in ("presets", "tokenizers", "training")},
     **{name: f"kformer.training.{name}" for name in ("losses", "metrics", "schedules")},
 }
@@ -41,6 +42,7 @@ __all__ = [
     "config",
     "data",
     "decoding",
+    "distribution",
     "evaluation",
     "export_saved_model",
     "layers",

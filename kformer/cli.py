@@ -81,6 +81,24 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN, as if nothing had happened.")
     ] = False,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Devices of this machine that share every batch; default: all GPUs.")
+    ] = None,
+    num_processes: Annotated[
+        int | None,
+        typer.Option(
+            envvar="KERAS_DISTRIBUTION_NUM_PROCESSES",
+            help="Processes that train together, on one or more machines: start the same command in each.",
+        ),
+    ] = None,
+    process_id: Annotated[
+        int | None,
+        typer.Option(envvar="KERAS_DISTRIBUTION_PROCESS_ID", help="Number of this process, from 0 up."),
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0."),
+    ] = None,
 ) -> None:
     """Train a translator on a corpus, a file of pairs or two parallel files.
 
@@ -90,6 +108,7 @@ def train(
     from kformer.startup import quiet_tensorflow
 
     quiet_tensorflow()
+    from kformer.distribution import initialize, leads
     from kformer.recipes import load_recipe
     from kformer.trainer import train as train_run
 
@@ -99,9 +118,20 @@ def train(
         corpus = load_recipe(recipe).corpus
     pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
     transformer, training = _configurations(start, config, options, output if resume else None)
+    if (num_processes, process_id, coordinator) != (None, None, None):  # last: what is wrong before ends no other one
+        initialize(coordinator, num_processes, process_id)
     report = train_run(
-        pairs, output, transformer, training, resume=resume, initialize_from=initialize_from, export_to=export_to
+        pairs,
+        output,
+        transformer,
+        training,
+        resume=resume,
+        initialize_from=initialize_from,
+        export_to=export_to,
+        devices=devices,
     )
+    if not leads():
+        return
     best = "none" if report.best is None else f"{report.best:.4f}"
     monitor = report.run.training_config().monitor
     print(

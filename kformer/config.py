@@ -229,7 +229,8 @@ class TrainingConfig(_Config):
     vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
-    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, of a micro-batch
+    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, of a micro-batch, over all devices
+    batch_size_multiple: int = 1  # the rows of a batch are a multiple of it; the number of devices must divide it
     label_smoothing: float = 0.1  # epsilon_ls, section 5.4
     label_smoothing_form: str = (
         "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
@@ -263,6 +264,7 @@ class TrainingConfig(_Config):
         self._check_choice("monitor", MONITORS)
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
+        self._check_positive("batch_size_multiple")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
         if self.keep_weights < 0:

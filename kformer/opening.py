@@ -153,7 +153,10 @@ def reopen(
     if transformer is not None:
         _refuse_changes(run, stored[1], transformer, but=FROM_TOKENIZERS)
     if training is not None:
-        training = _settled(training, corpus, run.initial if run.initial.exists() else None)
+        # The multiple of a run stays: it depends on the devices that the run began with.
+        multiple = stored[0].batch_size_multiple
+        origin = run.initial if run.initial.exists() else None
+        training = _settled(training, corpus, origin).replace(batch_size_multiple=multiple)
         _refuse_changes(run, stored[0], training, but=BUDGET)
         training.save(run.training_file)
     return stored[1], training or stored[0], load_tokenizers(run.tokenizer_folder)

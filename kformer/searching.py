@@ -115,4 +115,14 @@ def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], S
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
             return searcher.find(source, limits, first_length=None)
 
-    return lambda source, limits: find([variable.value for variable in variables], source, limits)
+    return lambda source, limits: find(own_values(variables), source, limits)
+
+
+def own_values(variables: list[keras.Variable]) -> list[Tensor]:
+    """The values of variables on one device of this process, where JAX keeps a copy on each of many.
+
+    What is computed from them concerns no other device and no other process.
+    """
+    if keras.backend.backend() != "jax":
+        return [variable.value for variable in variables]
+    return [variable.value.addressable_data(0) for variable in variables]

@@ -16,7 +16,7 @@ from kformer.inference import BATCH_SIZE, Hypothesis
 from kformer.models import cross_attention_scores
 from kformer.run import RunFolder
 from kformer.scoring import score
-from kformer.searching import Searcher, compiled_search
+from kformer.searching import Searcher, compiled_search, own_values
 from kformer.texts import TextCoder
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
@@ -60,7 +60,9 @@ class LiveTranslator:
         tokens = found.tokens[:1, 0, : int(found.lengths[0, 0])]  # (1, T)
         target_in = np.concatenate([np.full((1, 1), self.config.start_id, "int32"), tokens[:, :-1]], axis=1)
         source = source[:1, : int(np.sum(source[0] != self.config.pad_id))]
-        scores = cross_attention_scores(self.model, source, target_in, self.config.pad_id)
+        variables = self.model.variables
+        with keras.StatelessScope(state_mapping=list(zip(variables, own_values(variables), strict=True))):
+            scores = cross_attention_scores(self.model, source, target_in, self.config.pad_id)
         return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
 
     def _encoded(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:

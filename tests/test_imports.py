@@ -43,11 +43,14 @@ MAY_IMPORT["export"] = {"freezing"} | MAY_IMPORT["freezing"]
 MAY_IMPORT["visualization"] = {"layers", "translator"} | MAY_IMPORT["translator"]
 MAY_IMPORT["averaging"] = {"models", "run", "training"} | MAY_IMPORT["models"]
 MAY_IMPORT["opening"] = {"data", "environment", "hardware", "presets", "run", "tokenizers", "config"}
+MAY_IMPORT["distribution"] = {"run", "training"}
 MAY_IMPORT["inference"] = {"export", "hardware"} | MAY_IMPORT["export"]
 MAY_IMPORT["filter"] = {"inference"}
 MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}
 MAY_IMPORT["validation"] = {"data", "inference", "scoring", "training"} | MAY_IMPORT["inference"]
-MAY_IMPORT["trainer"] = {"opening", "data", "hardware", "training", "validation"} | MAY_IMPORT["opening"] | {"models"}
+MAY_IMPORT["fitting"] = {"config", "data", "distribution", "run", "training"}
+MAY_IMPORT["trainer"] = {"opening", "distribution", "fitting", "models", "training", "validation"}
+MAY_IMPORT["trainer"] |= MAY_IMPORT["opening"]
 ANYTHING = {"__init__", "__main__", "_version", "cli", "demo"}  # top files that see all rows
 FOR_EVERYBODY = {"_version"}
 

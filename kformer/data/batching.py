@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kformer.data.buckets import MAX_BUCKETS, Bucket, choose_buckets
+from kformer.data.buckets import Bucket, choose_buckets
 from kformer.data.encoding import EncodedPairs
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
@@ -19,14 +19,15 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 class BatchPlan:
     """Batches of pairs in buckets by the lengths of both sides, as many rows as the tokens allow.
 
-    A bucket of lengths S and T has batches of `tokens_per_batch // max(S, T)` rows, one at least.
+    A bucket of lengths S and T has batches of `tokens_per_batch // max(S, T)` rows, rounded down to a multiple of
+    `row_multiple`, and one such multiple at least.
 
     Args:
         encoded: the pairs.
-        tokens_per_batch: rows times the longer side of a batch, at most (one row may be longer).
+        tokens_per_batch: rows times the longer side of a batch, at most (`row_multiple` rows may be longer).
         buckets: (S, T) of each bucket, rising by T and then by S, such as those of another plan; None: chosen by the
             pairs' lengths.
-        max_buckets: how many may be chosen.
+        row_multiple: the number of rows is a multiple of it, so that as many devices share a batch evenly.
 
     Attributes:
         shapes: (B, S, T) of each bucket in use.
@@ -37,7 +38,7 @@ class BatchPlan:
         padding_share: share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
-        ValueError: A pair fits into no bucket, the buckets do not rise, or tokens_per_batch is below 1.
+        ValueError: A pair fits into no bucket, the buckets do not rise, or tokens_per_batch or row_multiple is below 1.
     """
 
     def __init__(
@@ -45,24 +46,25 @@ class BatchPlan:
         encoded: EncodedPairs,
         tokens_per_batch: int,
         buckets: Sequence[Bucket] | None = None,
-        max_buckets: int = MAX_BUCKETS,
+        row_multiple: int = 1,
     ) -> None:
-        if tokens_per_batch < 1:
-            raise ValueError(f"tokens_per_batch must be at least 1. Received: tokens_per_batch={tokens_per_batch}.")
+        for name, value in (("tokens_per_batch", tokens_per_batch), ("row_multiple", row_multiple)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {name}={value}.")
         self.encoded = encoded
         source, target = np.diff(encoded.source_offsets), np.diff(encoded.target_offsets)
         if buckets is None:
-            buckets = choose_buckets(source, target, tokens_per_batch, max_buckets)
+            buckets = choose_buckets(source, target, tokens_per_batch)
         chosen = _assign(buckets, source, target)  # (N,)
         counts = np.bincount(chosen, minlength=len(buckets))
         used = np.flatnonzero(counts)
         self._members = [np.flatnonzero(chosen == number) for number in used]
         self.shapes = tuple(
-            (max(1, min(tokens_per_batch // max(buckets[number]), int(counts[number]))), *buckets[number])
+            (_rows(min(tokens_per_batch // max(buckets[number]), int(counts[number])), row_multiple), *buckets[number])
             for number in used
         )
         passes = [len(members) / rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
-        self.steps_per_epoch = round(sum(passes))
+        self.steps_per_epoch = max(1, round(sum(passes)))
         self.steps_once = int(sum(np.ceil(passes)))
         self.mean_tokens = (len(encoded.source_ids) / sum(passes), len(encoded.target_ids) / sum(passes))
         positions = sum(
@@ -139,15 +141,21 @@ class _Passes:
         """Elements `start` to `start + count` of the sequence."""
         number, offset = divmod(start, len(self._members))
         found = self._pass(number)[offset : offset + count]
-        if len(found) == count:
-            return found
-        return np.concatenate([found, self._pass(number + 1)[: count - len(found)]])
+        while len(found) < count:
+            number += 1
+            found = np.concatenate([found, self._pass(number)[: count - len(found)]])
+        return found
 
     def _pass(self, number: int) -> np.ndarray:
         if number not in self._orders:
             kept = {known: order for known, order in self._orders.items() if abs(known - number) == 1}
             self._orders = {**kept, number: self._members[_order(len(self._members), self._seed, number, self._bucket)]}
         return self._orders[number]
+
+
+def _rows(most: int, multiple: int) -> int:
+    """The largest multiple that is not above `most`, or the smallest one."""
+    return max(1, most // multiple) * multiple
 
 
 def _order(count: int, seed: int | None, epoch: int, bucket: int = -1) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.data.batching import Batch, BatchPlan
-from kformer.data.buckets import MAX_BUCKETS, Bucket
+from kformer.data.buckets import Bucket
 from kformer.data.encoding import EncodedPairs
 
 _PREFETCHED_BATCHES = 16
@@ -24,13 +24,14 @@ def make_dataset(
     repeat: bool,
     start_step: int = 0,
     buckets: Sequence[Bucket] | None = None,
-    max_buckets: int = MAX_BUCKETS,
     batches_per_update: int = 1,
+    row_multiple: int = 1,
+    part: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
 
     `target_out` is the target with its end id; `target_in` is the start id and the target without its last id. The
-    shapes are those of `BatchPlan(encoded, tokens_per_batch, buckets, max_buckets)`.
+    shapes are those of `BatchPlan(encoded, tokens_per_batch, buckets, row_multiple)`.
 
     The stream is a pure function of (shuffle_seed, step): batch k is the same whether the data set began at 0 or at
     `start_step=k`, and the batches before `start_step` are not computed.
@@ -41,15 +42,23 @@ def make_dataset(
         shuffle_seed: 0 or more; None: buckets in order, pairs in the order given.
         repeat: `BatchPlan.endless`; False: `BatchPlan.once`.
         start_step: batches to skip.
-        buckets, max_buckets: see `BatchPlan`.
+        buckets, row_multiple: see `BatchPlan`.
         batches_per_update: with gradient accumulation, the micro-batches that make an update. Each batch then has a
             third part, (B,) float32: its share of their tokens, times their number. Weighed by it, the mean of the
             micro-batches' losses is the mean over all their tokens.
+        part: (number, count): of every batch the rows of one of `count` equal parts only, for a process that shares the
+            batches with others. Which pairs make a batch, and its weights, do not depend on it.
 
     Raises:
-        ValueError: `shuffle_seed` or `start_step` is negative, or `start_step` lies past the only epoch.
+        ValueError: `shuffle_seed` or `start_step` is negative, `start_step` lies past the only epoch, or batches do not
+            fall into the parts that `part` asks for.
     """
-    plan = BatchPlan(encoded, tokens_per_batch, buckets, max_buckets)
+    if not 0 <= part[0] < part[1] or row_multiple % part[1]:
+        raise ValueError(
+            "part must be (number, count) with a number from 0 up and below the count, and the count must divide "
+            f"row_multiple. Received: part={part}, row_multiple={row_multiple}."
+        )
+    plan = BatchPlan(encoded, tokens_per_batch, buckets, row_multiple)
     if shuffle_seed is not None and shuffle_seed < 0:
         raise ValueError(f"shuffle_seed must be 0 or more, or None. Received: shuffle_seed={shuffle_seed}.")
     if start_step < 0 or (not repeat and start_step > plan.steps_once):
@@ -61,12 +70,15 @@ def make_dataset(
     ids = tf.TensorSpec([None, None], tf.int32)
     signature: tuple = ({"source": ids, "target_in": ids}, ids)
 
-    def batches() -> Iterator:
+    def whole_batches() -> Iterator:
         if batches_per_update == 1:
             return stream(shuffle_seed, start_step)
         done = start_step % batches_per_update  # of the first update
         whole = stream(shuffle_seed, start_step - done)
         return itertools.islice(_weighed(whole, batches_per_update, encoded.target_pad_id), done, None)
+
+    def batches() -> Iterator:
+        return (tf.nest.map_structure(lambda array: _part(array, part), batch) for batch in whole_batches())
 
     if batches_per_update > 1:
         signature = (*signature, tf.TensorSpec([None], tf.float32))
@@ -80,3 +92,9 @@ def _weighed(batches: Iterator[Batch], number: int, pad_id: int) -> Iterator[tup
         tokens = [int(np.sum(target_out != pad_id)) for _, target_out in group]
         for (inputs, target_out), count in zip(group, tokens, strict=True):
             yield inputs, target_out, np.full(len(target_out), number * count / sum(tokens), np.float32)
+
+
+def _part(rows: np.ndarray, part: tuple[int, int]) -> np.ndarray:
+    number, count = part
+    size = len(rows) // count
+    return rows[number * size : (number + 1) * size]

@@ -63,7 +63,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
     path = pathlib.Path(path)
     arrays = {}
     for name, variable in _named_variables(model):
-        array = keras.ops.convert_to_numpy(variable.value)
+        array = keras.ops.convert_to_numpy(variable)
         # NumPy's format knows no bfloat16; float32 holds its every value.
         arrays[name] = array.astype("float32") if variable.dtype == "bfloat16" else array
         if name.startswith("model_") and not np.all(np.isfinite(arrays[name])):

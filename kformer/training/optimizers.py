@@ -1,5 +1,6 @@
 """The paper's optimizer ("Attention Is All You Need", section 5.3)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -68,6 +69,48 @@ class Adam(keras.optimizers.Adam):
         return {**super().get_config(), "ema_decay": self.ema_decay}
 
 
+@keras.saving.register_keras_serializable(package="kformer")
+class AccumulatingAdam(Adam):
+    """Adam that accumulates gradients under `tf.distribute`.
+
+    Keras's decides between adding up and updating around what the replicas do together, which TensorFlow does not
+    allow. This one sums the gradients over the replicas at every micro-batch and decides in each replica alone. So the
+    accumulators of all replicas are alike, too, and a checkpoint between two micro-batches is whole.
+    """
+
+    def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
+        import tensorflow as tf
+
+        steps = self.gradient_accumulation_steps
+
+        def apply_to(variable: Any, gradient: Any, accumulator: Any, is_update: Any, rate: Any) -> None:
+            def update() -> None:
+                self.update_step((gradient + accumulator) / steps, variable, rate)
+                accumulator.assign(tf.zeros_like(accumulator))
+
+            def accumulate() -> None:
+                accumulator.assign_add(gradient)
+
+            tf.cond(is_update, update, accumulate)
+
+        def apply_to_all(strategy: tf.distribute.Strategy, pairs: Sequence[tuple], *decision: Any) -> None:
+            for gradient, variable in pairs:
+                accumulator = self._accumulated_gradients[self._get_variable_index(variable)].value
+                strategy.extended.update(variable, apply_to, args=(gradient, accumulator, *decision), group=False)
+
+        pairs = self._all_reduce_sum_gradients(list(zip(grads, [v.value for v in trainable_variables], strict=True)))
+        is_update = tf.equal((self._iterations.value + 1) % steps, 0)
+        tf.distribute.get_replica_context().merge_call(apply_to_all, args=(pairs, is_update, self.learning_rate))
+
+
+def _has_replicas() -> bool:
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy()
+
+
 def build_adam(d_model: int, training_config: TrainingConfig) -> Adam:
     """Adam with the schedule of equation 3, both as `training_config` says.
 
@@ -75,7 +118,8 @@ def build_adam(d_model: int, training_config: TrainingConfig) -> Adam:
     through that.
     """
     accumulation = training_config.gradient_accumulation_steps
-    return Adam(
+    adam = AccumulatingAdam if accumulation > 1 and _has_replicas() else Adam
+    return adam(
         learning_rate=WarmupInverseSqrt(
             d_model,
             warmup_steps=training_config.warmup_steps,

@@ -182,6 +182,23 @@ def test_micro_batches_weigh_as_many_tokens_as_they_hold(make_encoded) -> None:
     assert same(later, batches[4:])
 
 
+@pytest.mark.parametrize("repeat", [True, False])
+def test_the_parts_of_all_processes_are_the_whole_batches(repeat: bool, make_encoded) -> None:
+    options = {"tokens_per_batch": 40, "shuffle_seed": 1, "repeat": repeat, "row_multiple": 3, "start_step": 2}
+    options["batches_per_update"] = 2 if repeat else 1
+
+    def stream(part: tuple[int, int]) -> list[list[np.ndarray]]:
+        dataset = make_dataset(make_encoded(LENGTHS), **options, part=part)
+        return [[array.numpy() for array in tf.nest.flatten(batch)] for batch in islice(dataset, 20)]
+
+    whole = stream((0, 1))
+    assert len(whole) > 10
+    parts = [stream((number, 3)) for number in range(3)]
+    joined = [[np.concatenate(arrays) for arrays in zip(*batches, strict=True)] for batches in zip(*parts, strict=True)]
+    assert same(joined, whole)
+    assert all(len(batch[0]) == len(all_of_it[0]) / 3 for batch, all_of_it in zip(parts[0], whole, strict=True))
+
+
 def test_a_dataset_can_be_read_again(make_encoded) -> None:
     dataset = make_dataset(make_encoded(LENGTHS), tokens_per_batch=40, shuffle_seed=1, repeat=False)
     assert same(as_numpy(dataset), as_numpy(dataset))
@@ -192,9 +209,11 @@ def test_a_dataset_can_be_read_again(make_encoded) -> None:
     [
         ({"shuffle_seed": -1}, "shuffle_seed must be 0 or more, or None. Received: shuffle_seed=-1"),
         ({"start_step": -1}, "start_step must be at least 0 .* Received: start_step=-1"),
+        ({"part": (2, 2), "row_multiple": 2}, r"a number from 0 up and below the count.* Received: part=\(2, 2\)"),
+        ({"part": (0, 2), "row_multiple": 3}, r"the count must divide row_multiple. Received: part=\(0, 2\)"),
         ({"start_step": 2}, "at most the 1 steps of the epoch. Received: start_step=2"),
     ],
 )
-def test_unusable_options(options: dict[str, int], message: str, make_encoded) -> None:
+def test_unusable_options(options: dict, message: str, make_encoded) -> None:
     with pytest.raises(ValueError, match=message):
         make_dataset(make_encoded([(3, 3)]), tokens_per_batch=64, repeat=False, **{"shuffle_seed": None, **options})

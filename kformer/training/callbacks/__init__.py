@@ -5,7 +5,8 @@ them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
    `minutes` to the logs;
-2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run;
+2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run; where several processes train, what one
+   process alone decides goes into a `StopTogether`;
 3. `UseEMA`, those that see the averaged weights, such as `KeepBest` (the best figure and the patience counter) and
    `KeepLast`, then `UseTrained`;
 4. `ProgressBar`, `TensorBoardLog`, `CSVLog` and a user's own, in any order;
@@ -26,6 +27,7 @@ from kformer.training.callbacks.ema import UseEMA, UseTrained
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
+from kformer.training.callbacks.stop_together import StopTogether
 from kformer.training.callbacks.tensorboard_log import TensorBoardLog
 from kformer.training.callbacks.track_state import TrackState
 
@@ -38,6 +40,7 @@ __all__ = [
     "KeepLast",
     "ProgressBar",
     "StopOnNaN",
+    "StopTogether",
     "TensorBoardLog",
     "TrackState",
     "UseEMA",

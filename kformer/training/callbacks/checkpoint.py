@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from kformer.training.checkpoints import TrainingState, save_checkpoint, save_weights
 from kformer.training.optimizers import update_count
@@ -19,7 +20,7 @@ class KeepBest(keras.callbacks.Callback):
     `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
 
     Args:
-        path: Ends in ".weights.h5".
+        path: Ends in ".weights.h5". None: nothing is written, where another process does it.
         state: Shared with the other callbacks.
         patience: Validations without a better figure before the run stops.
         monitor: Key in the logs.
@@ -31,16 +32,16 @@ class KeepBest(keras.callbacks.Callback):
 
     def __init__(
         self,
-        path: str | pathlib.Path,
+        path: str | pathlib.Path | None,
         state: TrainingState,
         patience: int = 10,
         monitor: str = "val_token_loss",
         mode: str = "min",
     ) -> None:
         super().__init__()
-        if not str(path).endswith(".weights.h5"):
+        if path is not None and not str(path).endswith(".weights.h5"):
             raise ValueError(f"The path of the best weights must end in .weights.h5. Received: {path}.")
-        self.path = pathlib.Path(path)
+        self.path = path
         self.state = state
         self.patience = patience
         self.monitor = monitor
@@ -55,7 +56,8 @@ class KeepBest(keras.callbacks.Callback):
             )
         value = float(logs[self.monitor])
         if self._is_better(value):
-            save_weights(self.path, self.model)
+            if self.path is not None:
+                save_weights(self.path, self.model)
             self.state.best = value
             self.state.waited = 0
             return
@@ -103,26 +105,26 @@ class Checkpoint(keras.callbacks.Callback):
     is over.
 
     Args:
-        directory: Made if missing.
+        directory: Made if missing. None: nothing is written, where another process does it.
         state: Shared with the other callbacks.
         minutes: Between two checkpoints, about.
         clock: Seconds, for tests.
 
     Attributes:
-        path: The file, for `kformer.training.checkpoints.load_last_checkpoint`.
+        path: The file, for `kformer.training.checkpoints.load_last_checkpoint`, or None.
     """
 
     async_safe = True
 
     def __init__(
         self,
-        directory: str | pathlib.Path,
+        directory: str | pathlib.Path | None,
         state: TrainingState,
         minutes: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.path = pathlib.Path(directory) / "checkpoint.npz"
+        self.path = None if directory is None else pathlib.Path(directory) / "checkpoint.npz"
         self.state = state
         self.minutes = minutes
         self.clock = clock
@@ -135,11 +137,11 @@ class Checkpoint(keras.callbacks.Callback):
         # Keras has just reset the metrics.
         if self.state.metrics:
             for variable, value in zip(self.model.metrics_variables, self.state.metrics, strict=True):
-                variable.assign(value)
+                _assign_sum(variable, value)
             self.state.metrics = []
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        if batch == 0 or self.clock() - self._written_at < self.minutes * 60:
+        if self.path is None or batch == 0 or self.clock() - self._written_at < self.minutes * 60:
             return
         # On JAX, Keras's figures come late and the shared state lags behind, but the weights do not.
         model = self.model
@@ -148,11 +150,25 @@ class Checkpoint(keras.callbacks.Callback):
             step=update_count(model.optimizer),
             batch=self._batch_before + batch,
             epoch_batch=self._epoch_batch_before + batch,
-            metrics=[keras.ops.convert_to_numpy(variable.value) for variable in model.metrics_variables],
+            metrics=[keras.ops.convert_to_numpy(variable) for variable in model.metrics_variables],
         )
         save_checkpoint(self.path, model, state)
         self._written_at = self.clock()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        save_checkpoint(self.path, self.model, self.state)
-        self._written_at = self.clock()
+        if self.path is not None:
+            save_checkpoint(self.path, self.model, self.state)
+            self._written_at = self.clock()
+
+
+def _assign_sum(variable: keras.Variable, value: np.ndarray) -> None:
+    """Assigns to a metric's variable, which under `tf.distribute` is the sum of those of the replicas.
+
+    TensorFlow would give each an equal share, which of a number of tokens is rounded down.
+    """
+    shares = getattr(variable.value, "values", None)
+    if not isinstance(shares, tuple):
+        variable.assign(value)
+        return
+    for number, share in enumerate(shares):
+        share.assign(np.zeros_like(value) if number else value)

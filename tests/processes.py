@@ -1,0 +1,79 @@
+"""Runs of `kformer train` as real processes: one, or several that train together on JAX."""
+
+import csv
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import toy
+
+# Few and small batches: every shape is compiled in every process.
+TRAINING = toy.TRAINING.replace(
+    tokens_per_batch=192, max_length=16, max_steps=8, validation_steps=4, checkpoint_minutes=1000.0, patience=1000
+)
+TRANSFORMER = toy.TRANSFORMER.replace(dropout_rate=0.1)
+
+
+def write_files(folder: pathlib.Path, **training) -> pathlib.Path:
+    """The toy corpus and a configuration, as files; gives the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus = toy.corpus()
+    for part in ("train", "valid"):
+        lines = (f"{source}\t{target}\n" for source, target in getattr(corpus, part))
+        (folder / f"{part}.tsv").write_text("".join(lines))
+    config = {"training": TRAINING.replace(**training).to_dict(), "transformer": TRANSFORMER.to_dict()}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def start(
+    files: pathlib.Path, run: pathlib.Path, *options: object, backend: str = "jax", devices: int = 1
+) -> subprocess.Popen:
+    """A process that trains; with JAX on as many simulated devices as asked for."""
+    command = [sys.executable, "-m", "kformer", "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
+    command += ["--config", files / "config.json", "--output", run, *options]
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    return subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+
+
+def free_address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def start_team(files: pathlib.Path, run: pathlib.Path, count: int, *options: object) -> list[subprocess.Popen]:
+    """Processes that train together. Number 0 writes to `run`; the others have a folder each that must stay empty."""
+    joined = ["--num-processes", count, "--coordinator", free_address(), *options]
+    folders = [run, *(run.with_name(f"{run.name}-of-{number}") for number in range(1, count))]
+    return [start(files, folder, "--process-id", number, *joined) for number, folder in enumerate(folders)]
+
+
+def finish(*processes: subprocess.Popen, code: int = 0) -> list[str]:
+    """What the processes printed, when all have ended with the exit status `code`."""
+    try:
+        outputs = [process.communicate(timeout=600)[0].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [code] * len(processes), "\n\n".join(outputs)
+    return outputs
+
+
+def course(run: pathlib.Path) -> list[dict[str, float]]:
+    """The rows of a run's log, without the times that it took."""
+    with (run / "log.csv").open(newline="") as file:
+        return [
+            {name: float(value) for name, value in row.items() if name not in ("minutes", "tokens_per_second")}
+            for row in csv.DictReader(file)
+        ]

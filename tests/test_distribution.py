@@ -1,0 +1,274 @@
+"""Training on several devices and in several processes is training on one; real processes, real signals."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import processes
+import pytest
+import toy
+
+from kformer.distribution import Team, assemble, initialize
+from kformer.trainer import train
+from kformer.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only  # the processes choose their backends themselves
+RESTART = "start all processes again with resume (`--resume`)"
+
+
+def arrays(run: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(run / "checkpoint.npz") as file:
+        return {name: file[name] for name in file.files if name != "state.json"}
+
+
+def same_course(ours: pathlib.Path, theirs: pathlib.Path) -> None:
+    rows, others = processes.course(ours), processes.course(theirs)
+    assert len(rows) == len(others) == 2
+    for row, other in zip(rows, others, strict=True):
+        assert row.pop("tokens") == other.pop("tokens")
+        assert row.pop("val_tokens") == other.pop("val_tokens")
+        for name in row:
+            # A perplexity is the exponential of a loss.
+            assert row[name] == pytest.approx(other[name], abs=1e-4, rel=1e-4 if "perplexity" in name else 0), name
+
+
+def wait_for(path: pathlib.Path, team: list[subprocess.Popen]) -> None:
+    while not path.exists():
+        assert all(process.poll() is None for process in team), "\n\n".join(processes.finish(*team))
+        time.sleep(0.05)
+
+
+def test_several_processes_need_jax():
+    with pytest.raises(ValueError, match="The backend is tensorflow. Set the environment variable KERAS_BACKEND=jax"):
+        initialize("127.0.0.1:1", 2, 0)
+
+
+def test_more_devices_than_there_are_is_refused():
+    with pytest.raises(ValueError, match=r"devices must be from 1 to \d+, .* Received: devices=99"):
+        assemble(99)
+
+
+def test_one_device_is_a_team_of_its_own():
+    team = assemble(1)
+    assert (team.process, team.processes, team.replicas, team.leads, team.alone) == (0, 1, 1, True, True)
+
+
+def test_a_run_keeps_the_multiple_of_rows_of_the_devices_that_it_began_on(tmp_path, monkeypatch):
+    def on_devices(number):
+        monkeypatch.setattr("kformer.trainer.assemble", lambda devices: Team(0, 1, number, contextlib.nullcontext))
+
+    corpus, training = toy.corpus(), processes.TRAINING.replace(max_steps=1, validation_steps=1)
+    on_devices(2)
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, training.replace(batch_size_multiple=3)).run
+    assert run.training_config().batch_size_multiple == 6
+    on_devices(3)
+    train(corpus, run.path, training=training.replace(max_steps=2), resume=True)
+    assert run.training_config().batch_size_multiple == 6
+    on_devices(4)
+    with pytest.raises(ValueError, match="rows of this run's batches are multiples of 6, .* Received: 4 devices"):
+        train(corpus, run.path, resume=True)
+
+
+TWO = """
+    import sys
+    from kformer.distribution import assemble, initialize
+    from kformer.run import RunFolder
+
+    initialize(sys.argv[1], 2, int(sys.argv[2]))
+    team = assemble()
+    assert (team.processes, team.replicas) == (2, 2)
+
+    def lead(run):
+        run.tokenizer_folder.mkdir(parents=True)
+        run.transformer_file.write_text("sizes")
+        run.checkpoint_file.write_bytes(bytes(range(256)) * 10)
+        (run.path / "best.weights.h5").write_text("of no use to the others")
+        return "led"
+
+    def follow(run):
+        assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint.npz", "tokenizer", "transformer.json"]
+        assert run.checkpoint_file.read_bytes() == bytes(range(256)) * 10
+        return "followed"
+
+    def fail(run):
+        raise FileExistsError("there is a run already")
+
+    with team.open_run(RunFolder(sys.argv[3]), lead, follow) as (run, opened):
+        print(opened, team.largest(10 - team.process)(), team.largest(-team.process)())
+    assert team.leads or not run.path.exists()
+    try:
+        with team.open_run(RunFolder(sys.argv[3]), fail, follow):
+            print("opened")
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_the_others_get_the_run_from_process_0(tmp_path):
+    # A part of the files at once.
+    script = "import kformer.distribution\nkformer.distribution._BYTES_AT_ONCE = 1000\n" + textwrap.dedent(TWO)
+    address = processes.free_address()
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    team = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, address, str(number), tmp_path / f"run-{number}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        for number in range(2)
+    ]
+    outputs = processes.finish(*team)
+    assert "led 10 0\nthere is a run already" in outputs[0]
+    assert "followed 10 0\nProcess 0 could not open the run. Its own output says why." in outputs[1]
+    assert not (tmp_path / "run-1").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "accumulation"), [(2, 1), (4, 2)])
+def test_processes_together_learn_what_one_learns(tmp_path, count, accumulation):
+    """Dropout is on: its random numbers do not depend on who computes them."""
+    files = processes.write_files(
+        tmp_path / "files", batch_size_multiple=count, gradient_accumulation_steps=accumulation
+    )
+    outputs = processes.finish(*processes.start_team(files, tmp_path / "team", count))
+    assert f"{count} devices in {count} processes" in outputs[0]
+    assert "8 steps: the budget of 8 steps is spent." in outputs[0]
+    for number, output in enumerate(outputs[1:], start=1):
+        assert not [line for line in output.splitlines() if "Gloo" not in line and line.strip()]
+        assert not (tmp_path / f"team-of-{number}").exists()  # they write nothing
+    processes.finish(processes.start(files, tmp_path / "one"))
+    same_course(tmp_path / "team", tmp_path / "one")
+    assert isinstance(Translator.from_run(tmp_path / "team")("one two"), str)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(tmp_path, victim):
+    training = {"max_steps": 60, "validation_steps": 20, "checkpoint_minutes": 0.0005}
+    files, run = processes.write_files(tmp_path / "files", **training), tmp_path / "killed"
+    team = processes.start_team(files, run, 2)
+    wait_for(run / "previous-checkpoint.npz", team)
+    team[victim].send_signal(signal.SIGKILL)
+    killed_at = time.monotonic()
+    outputs = [process.communicate(timeout=300)[0].decode() for process in team]
+    assert time.monotonic() - killed_at < 60
+    assert team[victim].returncode == -signal.SIGKILL
+    assert team[1 - victim].returncode not in (0, -signal.SIGKILL)
+    assert all(RESTART in output for output in outputs)
+    assert str(run) in outputs[0]
+    finished = processes.finish(*processes.start_team(files, run, 2, "--resume"))
+    assert "Going on from update" in finished[0]
+    processes.finish(*processes.start_team(files, tmp_path / "whole", 2))
+    ours, theirs = arrays(run), arrays(tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert processes.course(run) == processes.course(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_one_process_ends_all_in_good_order(tmp_path):
+    files = processes.write_files(tmp_path / "files", max_steps=10**6)
+    team = processes.start_team(files, tmp_path / "run", 2)
+    wait_for(tmp_path / "run" / "checkpoint.npz", team)
+    team[1].send_signal(signal.SIGINT)
+    outputs = processes.finish(*team)
+    assert "steps: interrupted." in outputs[0]
+    assert len(processes.course(tmp_path / "run")) >= 2
+
+
+@pytest.mark.slow
+def test_the_budget_of_minutes_ends_all_together(tmp_path):
+    files = processes.write_files(tmp_path / "files", max_steps=None, max_minutes=0.01)
+    outputs = processes.finish(*processes.start_team(files, tmp_path / "run", 2))
+    assert "the budget of 0.01 minutes is spent" in outputs[0]
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_says_so_in_all_processes(tmp_path):
+    files = processes.write_files(tmp_path / "files", max_steps=400, learning_rate_scale=1e30, validation_steps=200)
+    for output in processes.finish(*processes.start_team(files, tmp_path / "run", 2), code=1):
+        assert "kformer: " in output
+        assert "finite" in output or "The loss is nan" in output
+        assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_two_devices_of_jax_learn_what_one_learns(tmp_path):
+    files = processes.write_files(tmp_path / "files", batch_size_multiple=2)
+    (output,) = processes.finish(processes.start(files, tmp_path / "two", devices=2))
+    assert "jax, 2 devices" in output
+    (output,) = processes.finish(processes.start(files, tmp_path / "one", "--devices", 1, devices=2))
+    assert "devices" not in output
+    same_course(tmp_path / "two", tmp_path / "one")
+
+
+COUNTS = """
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    import keras
+    import numpy as np
+    from kformer.distribution import assemble
+    from kformer.training.callbacks import Checkpoint
+    from kformer.training.checkpoints import TrainingState
+    from kformer.training.metrics import TokenCount
+
+    with assemble().scope():
+        model = keras.Sequential([keras.Input((1,), dtype="int32"), keras.layers.Embedding(3, 3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[TokenCount()])
+        batch = np.array([[1], [0]], "int32")  # one token to one replica, none to the other
+        model.evaluate(batch, batch, verbose=0)
+        metrics = [np.full(variable.shape, 7, variable.dtype) for variable in model.metrics_variables]
+        checkpoint = Checkpoint(None, TrainingState(metrics=metrics))
+        checkpoint.set_model(model)
+        checkpoint.on_epoch_begin(0)
+        print([variable.numpy().tolist() for variable in model.metrics_variables])
+"""
+
+
+def test_metrics_of_two_replicas_go_on_from_odd_numbers():
+    (output,) = processes.finish(
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(COUNTS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    )
+    assert output.splitlines()[-1] == "[7.0, 7.0, 7]"
+
+
+MIRRORED = """
+    import pathlib, sys
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    import processes, toy
+    from kformer.trainer import train
+
+    folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    training = processes.TRAINING.replace(batch_size_multiple=2, gradient_accumulation_steps=steps)
+    transformer = processes.TRANSFORMER.replace(dropout_rate=0.0)  # every replica draws its own
+    train(toy.corpus(), folder / "one", transformer, training, devices=1)
+    train(toy.corpus(), folder / "two", transformer, training.replace(max_steps=4))
+    train(toy.corpus(), folder / "two", training=training, resume=True, samples=["one two"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_two_devices_of_tensorflow_learn_what_one_learns(tmp_path, accumulation):
+    command = [sys.executable, "-c", textwrap.dedent(MIRRORED), tmp_path, str(accumulation)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", *sys.path]), "KERAS_BACKEND": "tensorflow"}
+    (output,) = processes.finish(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    )
+    assert output.count("tensorflow, 2 devices") == 2
+    same_course(tmp_path / "two", tmp_path / "one")
