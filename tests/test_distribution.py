@@ -15,6 +15,8 @@ import pytest
 import toy
 
 from kformer.distribution import Team, assemble, initialize
+from kformer.export import export_saved_model
+from kformer.inference import load_model
 from kformer.trainer import train
 from kformer.translator import Translator
 
@@ -130,13 +132,41 @@ def test_the_others_get_the_run_from_process_0(tmp_path):
     assert not (tmp_path / "run-1").exists()
 
 
+LOGITS = """
+    import sys
+    import numpy as np
+    from kformer.models import build_transformer
+    from kformer.presets import load_weights
+    from kformer.run import RunFolder
+
+    run = RunFolder(sys.argv[1])
+    model = build_transformer(run.transformer_config())
+    load_weights(run, model)
+    np.save(sys.argv[3], model(dict(np.load(sys.argv[2]))))
+"""
+
+
+def logits_on(backend, run, folder):
+    """Of a run's best weights, for random ids."""
+    ids = np.random.default_rng(1).integers(3, 300, (2, 5, 7), "int32")
+    np.savez(folder / "ids.npz", source=ids[0], target_in=ids[1])
+    environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+    arguments = [run, folder / "ids.npz", folder / f"{backend}.npy"]
+    subprocess.run([sys.executable, "-c", textwrap.dedent(LOGITS), *map(str, arguments)], env=environment, check=True)
+    return np.load(folder / f"{backend}.npy")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "accumulation"), [(2, 1), (4, 2)])
-def test_processes_together_learn_what_one_learns(tmp_path, count, accumulation):
+@pytest.mark.parametrize(
+    ("count", "settings"),
+    [
+        (2, {"ema_decay": 0.5, "monitor": "bleu", "scored_sources": 5}),
+        (4, {"gradient_accumulation_steps": 2}),
+    ],
+)
+def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
     """Dropout is on: its random numbers do not depend on who computes them."""
-    files = processes.write_files(
-        tmp_path / "files", batch_size_multiple=count, gradient_accumulation_steps=accumulation
-    )
+    files = processes.write_files(tmp_path / "files", batch_size_multiple=count, **settings)
     outputs = processes.finish(*processes.start_team(files, tmp_path / "team", count))
     assert f"{count} devices in {count} processes" in outputs[0]
     assert "8 steps: the budget of 8 steps is spent." in outputs[0]
@@ -145,7 +175,12 @@ def test_processes_together_learn_what_one_learns(tmp_path, count, accumulation)
         assert not (tmp_path / f"team-of-{number}").exists()  # they write nothing
     processes.finish(processes.start(files, tmp_path / "one"))
     same_course(tmp_path / "team", tmp_path / "one")
-    assert isinstance(Translator.from_run(tmp_path / "team")("one two"), str)
+    logits = [logits_on(backend, tmp_path / "team", tmp_path) for backend in ("jax", "tensorflow")]
+    assert logits[0].std() > 0.01
+    np.testing.assert_allclose(*logits, atol=1e-4)
+    translator = Translator.from_run(tmp_path / "team")
+    exported = load_model(export_saved_model(translator, tmp_path / "exported"))
+    assert exported([b"one two"])[0][0].text == translator("one two")
 
 
 @pytest.mark.slow
