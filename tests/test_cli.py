@@ -10,6 +10,7 @@ import pytest
 import toy
 import yaml
 
+from kformer.__main__ import main
 from kformer.filter import translate_lines
 from kformer.inference import Hypothesis, load_model
 
@@ -129,13 +130,23 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
         (["demo", "--corpus", "nowhere"], "There is no demo for 'nowhere'. Choose one of bible-en-es, cmudict."),
     ],
 )
-def test_a_mistake_is_one_line_with_a_remedy(arguments, message, tmp_path):
-    answer = kformer(*arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()})
-    assert answer.returncode == 1
-    assert answer.stderr.decode().startswith("kformer: ")
-    assert message in answer.stderr.decode()
-    assert "Traceback" not in answer.stderr.decode()
+def test_a_mistake_is_one_line_with_a_remedy(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["kformer", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    written = capsys.readouterr()
+    assert written.err.startswith("kformer: ")
+    assert message in written.err
+    assert written.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_is_all_that_a_process_says(tmp_path):
+    answer = kformer("translate", "nowhere", cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert (answer.returncode, answer.stdout) == (1, b"")
+    assert answer.stderr == b"kformer: nowhere does not exist. Name a run folder or a SavedModel.\n"
 
 
 def test_a_search_cannot_be_changed_in_a_saved_model(exported):
