@@ -55,9 +55,11 @@ def start_decoding(
         here = ops.equal(ops.arange(ops.shape(state["ancestors"])[1], dtype="int32"), position)  # (T,)
         ancestors = ops.where(here, ops.expand_dims(own_row, -1), state["ancestors"])  # (N, T)
         cache, room = state["cache"], state["room"]
+        ancestors_in_room = ancestors
         if first_length is not None:
             cache, room = _with_room(cache, room, position, max_length, batch_size * decoder.num_heads)
-        self_mask = ancestry_mask(ancestors[:, :room], rows_per_source)  # (B, 1, R, room x R)
+            ancestors_in_room = ancestors[:, :room]
+        self_mask = ancestry_mask(ancestors_in_room, rows_per_source)  # (B, 1, R, room x R)
         embedded = target_embedding(tokens)  # (N, D)
         embedded = embedded + ops.cast(ops.take(encodings, position, axis=0), embedded.dtype)
         output, cache = decoder.step(embedded, cache, position, memory, self_mask, source_mask, order)

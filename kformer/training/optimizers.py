@@ -1,6 +1,6 @@
 """The paper's optimizer ("Attention Is All You Need", section 5.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -36,10 +36,9 @@ class Adam(keras.optimizers.Adam):
         # All replicas of a distribution strategy hold the same; under none this says nothing.
         same = "only_first_replica"
         self.gradient_norm = self.add_variable((), name="gradient_norm", dtype="float32", aggregation=same)
-        self._averaged = list(variables) if self.ema_decay else []
         self._averages = [
             self.add_variable(weight.shape, name="average", dtype=weight.dtype, aggregation=same)
-            for weight in self._averaged
+            for weight in (variables if self.ema_decay else ())
         ]
 
     def apply(self, grads: list[Any], trainable_variables: list[keras.Variable] | None = None) -> Any:
@@ -49,18 +48,22 @@ class Adam(keras.optimizers.Adam):
         self._average()
         return iterations
 
+    def _weights_and_averages(self) -> Iterable[tuple[keras.Variable, keras.Variable]]:
+        # The weights are Keras's list: it would take one of our own for variables of the optimizer.
+        return zip(self._trainable_variables if self._averages else (), self._averages, strict=True)
+
     def _average(self) -> None:
         """Takes the weights into their averages, after the last micro-batch of an update."""
         is_update = ops.equal(self._iterations % (self.gradient_accumulation_steps or 1), 0)
         kept = ops.where(ops.equal(self.iterations, 1), 0.0, self.ema_decay)
         kept = ops.where(is_update, kept, 1.0)
-        for weight, average in zip(self._averaged, self._averages, strict=True):
+        for weight, average in self._weights_and_averages():
             share = ops.cast(kept, average.dtype)
             average.assign(share * average + (1 - share) * weight)
 
     def swap_averages(self) -> None:
         """Weights and their averages change places, bit for bit."""
-        for weight, average in zip(self._averaged, self._averages, strict=True):
+        for weight, average in self._weights_and_averages():
             value = ops.copy(weight)
             weight.assign(average)
             average.assign(value)
