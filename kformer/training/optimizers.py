@@ -24,7 +24,8 @@ class Adam(keras.optimizers.Adam):
 
     Attributes:
         gradient_norm: () float32 variable: L2 norm over all weights of the last batch's gradient (a micro-batch's, with
-            gradient accumulation).
+            gradient accumulation). Under `tf.distribute`, of the first replica's share of it, as Keras adds up the
+            shares where nobody sees them.
     """
 
     def __init__(self, *, ema_decay: float = 0.0, **arguments: Any) -> None:
