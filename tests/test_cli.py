@@ -196,6 +196,7 @@ def test_demo_walks_the_whole_path(tmp_path):
     assert (tmp_path / "demo" / "export" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.slow
 def test_the_shipped_corpus_trains_by_name(tmp_path):
     run = tmp_path / "run"
     answer = kformer("train", "--corpus", "bible-en-es", "--output", run, "--preset", "tiny", "--max-steps", 3)

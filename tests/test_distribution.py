@@ -61,6 +61,7 @@ def test_one_device_is_a_team_of_its_own():
     assert (team.process, team.processes, team.replicas, team.leads, team.alone) == (0, 1, 1, True, True)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_multiple_of_rows_of_the_devices_that_it_began_on(tmp_path, monkeypatch):
     def on_devices(number):
         monkeypatch.setattr("kformer.trainer.assemble", lambda devices: Team(0, 1, number, contextlib.nullcontext))

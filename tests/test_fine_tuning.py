@@ -128,6 +128,7 @@ def test_the_training_configuration_says_of_the_tokenizers_what_is_so(numbers_ru
     assert reopen(run, dialect(), None, other)[1] == LOOK  # and is not taken for another one
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_one_that_was_never_stopped(numbers_run, tmp_path):
     origin = tmp_path / "origin"
     shutil.copytree(numbers_run, origin)
