@@ -113,11 +113,11 @@ def train(
     from kformer.trainer import train as train_run
 
     options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    start = _start(preset, recipe, initialize_from)
+    start = _resumed(output) if resume else _start(preset, recipe, initialize_from)
     if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
         corpus = load_recipe(recipe).corpus
     pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
-    transformer, training = _configurations(start, config, options, output if resume else None)
+    transformer, training = _changed(start, config, options)
     if (num_processes, process_id, coordinator) != (None, None, None):  # last: what is wrong before ends no other one
         initialize(coordinator, num_processes, process_id)
     report = train_run(
@@ -361,15 +361,19 @@ def _start(
     return transformer, training
 
 
-def _configurations(
-    start: "tuple[TransformerConfig, TrainingConfig]",
-    file: File | None,
-    options: dict[str, Any],
-    resumed: File | None,
-) -> tuple[Any, Any]:
-    """Where a new run begins, or what a resumed run has, changed by the file, changed by the options."""
-    from kformer.config import read_mapping
+def _resumed(path: File) -> "tuple[TransformerConfig, TrainingConfig] | None":
+    """What a run that goes on has; None where there is none, which `train` says."""
     from kformer.run import RunFolder
+
+    run = RunFolder(path)
+    return (run.transformer_config(), run.training_config()) if run.exists() else None
+
+
+def _changed(
+    start: "tuple[TransformerConfig, TrainingConfig] | None", file: File | None, options: dict[str, Any]
+) -> "tuple[TransformerConfig | None, TrainingConfig | None]":
+    """Where a run begins or goes on, changed by the file, changed by the options."""
+    from kformer.config import read_mapping
 
     changes = read_mapping(file) if file is not None else {}
     unknown = sorted(set(changes) - {"transformer", "training"})
@@ -377,14 +381,11 @@ def _configurations(
         raise ValueError(
             f"{file} has the unknown part {', '.join(unknown)}. Put the fields under `transformer:` or `training:`."
         )
+    if start is None:
+        return None, None
     given = {name: value for name, value in options.items() if value is not None}
     transformer, training = changes.get("transformer") or {}, {**(changes.get("training") or {}), **given}
-    if resumed is None:
-        return start[0].replace(**transformer), start[1].replace(**training)
-    run = RunFolder(resumed)
-    if not run.exists():
-        return None, None  # `train` says so
-    return run.transformer_config().replace(**transformer), run.training_config().replace(**training)
+    return start[0].replace(**transformer), start[1].replace(**training)
 
 
 def _training_corpus(

@@ -38,7 +38,7 @@ def begin(
     run: RunFolder,
     corpus: Corpus,
     transformer: TransformerConfig | None,
-    training: TrainingConfig | None,
+    training: TrainingConfig,
     initialize_from: str | pathlib.Path | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig, tuple[Tokenizer, Tokenizer]]:
     """Writes what a run begins with into its folder: configurations, tokenizers, and an earlier run's weights, if any.
@@ -49,7 +49,6 @@ def begin(
         raise FileExistsError(
             f"{run.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
         )
-    training = training or TrainingConfig.from_preset("small")
     _check_monitor(training, corpus)
     if initialize_from is None:
         training = _settled(training, corpus)

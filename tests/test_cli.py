@@ -13,6 +13,8 @@ import yaml
 from kformer.__main__ import main
 from kformer.filter import translate_lines
 from kformer.inference import Hypothesis, load_model
+from kformer.run import RunFolder
+from kformer.trainer import TrainingReport
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -147,6 +149,21 @@ def test_a_mistake_is_all_that_a_process_says(tmp_path):
     answer = kformer("translate", "nowhere", cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()})
     assert (answer.returncode, answer.stdout) == (1, b"")
     assert answer.stderr == b"kformer: nowhere does not exist. Name a run folder or a SavedModel.\n"
+
+
+def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numbers_run, pairs_file, monkeypatch):
+    def trained(corpus, output, transformer, training, **options):
+        assert transformer == RunFolder(numbers_run).transformer_config()
+        assert training == RunFolder(numbers_run).training_config().replace(max_steps=7)
+        assert options["resume"]
+        return TrainingReport(RunFolder(output), 7, None, "trained")
+
+    monkeypatch.setattr("kformer.trainer.train", trained)
+    command = ["train", "--train", pairs_file, "--output", numbers_run, "--initialize-from", "gone"]
+    monkeypatch.setattr(sys, "argv", ["kformer", *map(str, command), "--max-steps", "7", "--resume"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
 
 
 def test_a_search_cannot_be_changed_in_a_saved_model(exported):
