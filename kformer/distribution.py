@@ -274,17 +274,26 @@ def losses_explained(team: Team, run: pathlib.Path) -> Iterator[None]:
             yield
         except BaseException as error:
             atexit.register(_leave)
-            if not _tells_of_a_loss(error):
+            loss = _loss(error)
+            if loss is None:
                 raise
             raise ConnectionError(
                 f"P{name} could not finish a step with the others: one of them has ended, see their output, or cannot "
-                f"be reached. {again} (JAX says: {str(error).splitlines()[0]})"
+                f"be reached. {again} (JAX says: {str(loss).splitlines()[0]})"
             ) from error
 
 
-def _tells_of_a_loss(error: BaseException) -> bool:
-    """JAX raises RuntimeErrors and ValueErrors of the libraries by which processes exchange their gradients."""
-    return isinstance(error, RuntimeError | ValueError) and re.search("gloo|nccl|coordination", str(error), re.I)
+def _loss(error: BaseException | None) -> BaseException | None:
+    """The error, or one that it came after, that tells of a lost process; None if none does.
+
+    JAX raises RuntimeErrors and ValueErrors of the libraries by which processes exchange their gradients. Keras may
+    raise another after it, as it takes back weights that the broken step has used up.
+    """
+    while error is not None:
+        if isinstance(error, RuntimeError | ValueError) and re.search("gloo|nccl|coordination", str(error), re.I):
+            return error
+        error = error.__context__
+    return None
 
 
 def _leave_after_an_error() -> None:

@@ -40,6 +40,8 @@ class Budget(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._batches_left = None
+        # Read once, as on JAX Keras brings the weights back to the model whenever a callback looks at it.
+        self._batches_at_once = self.model.steps_per_execution
         if self.max_steps is not None:
             accumulation = accumulation_steps(self.model.optimizer)
             pending = self.state.batch % accumulation  # micro-batches that await their update
@@ -50,7 +52,7 @@ class Budget(keras.callbacks.Callback):
     # the batch that begins be trained, and ends the run after it.
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         if self._batches_left is not None:
-            self._batches_left -= self.model.steps_per_execution
+            self._batches_left -= self._batches_at_once
             if self._batches_left <= 0:
                 self.model.stop_training = True
         if self.max_minutes is not None and self.clock() - self._began >= self.max_minutes * 60:

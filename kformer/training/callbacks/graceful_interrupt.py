@@ -10,11 +10,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class GracefulInterrupt(keras.callbacks.Callback):
-    """The first SIGINT or SIGTERM lets `fit` finish its batch, validate and end.
+    """The first SIGINT or SIGTERM lets `fit` finish its batch or the one after, validate and end.
 
     The second raises `KeyboardInterrupt`. As `fit` ends the usual way after the first, the other callbacks write
     their checkpoint and best weights. The former handlers are back when `fit` ends, or after `close()`. Outside
-    the main thread, where Python allows no handlers, it does nothing.
+    the main thread, where Python allows no handlers, it does nothing. Make a new one for a run that begins after it.
 
     Attributes:
         interrupted: Whether a signal came in.
@@ -26,9 +26,18 @@ class GracefulInterrupt(keras.callbacks.Callback):
         self._former: dict[int, object] = {}
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self.interrupted = False
         if threading.current_thread() is threading.main_thread():
             self._former = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+
+    # Where a signal comes in Keras may be in the middle of a step, and on JAX the model must not be touched then. So
+    # the handler leaves a note for these two.
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        if self.interrupted:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if self.interrupted:
+            self.model.stop_training = True
 
     def on_train_end(self, logs: dict | None = None) -> None:
         self.close()
@@ -44,4 +53,3 @@ class GracefulInterrupt(keras.callbacks.Callback):
             self.close()
             raise KeyboardInterrupt
         self.interrupted = True
-        self.model.stop_training = True
