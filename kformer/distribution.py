@@ -17,9 +17,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
@@ -185,8 +185,8 @@ class Team:
         with tempfile.TemporaryDirectory(prefix="kformer-run-") as folder, tempfile.TemporaryFile() as archive:
             if not _receive(archive):
                 raise ConnectionError("Process 0 could not open the run. Its own output says why.")
-            with tarfile.open(fileobj=archive) as packed:
-                packed.extractall(folder, filter="data")
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(folder)
             yield RunFolder(folder), follow(RunFolder(folder))
             self._end_together()
 
@@ -331,15 +331,15 @@ def _helper(last_words: str) -> Iterator[None]:
 
 
 def _pack(run: RunFolder, archive: IO[bytes]) -> None:
-    """What a run that goes on reads."""
-    with tarfile.open(fileobj=archive, mode="w") as packed:
-        for path in (
-            *(run.transformer_file, run.training_file, run.corpus_file, run.environment_file),
-            *(run.tokenizer_folder, run.initial.path),
-            *(run.checkpoint_file, previous_checkpoint(run.checkpoint_file)),
-        ):
-            if path.exists():
-                packed.add(path, path.relative_to(run.path))
+    """What a run that goes on reads, and no more: not its logs and kept weights."""
+    read = [run.transformer_file, run.training_file, run.corpus_file, run.environment_file, run.checkpoint_file]
+    read.append(previous_checkpoint(run.checkpoint_file))
+    for folder in (run.tokenizer_folder, run.initial.path):
+        read += folder.rglob("*")
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in read:
+            if path.is_file():
+                packed.write(path, path.relative_to(run.path))
 
 
 def _send(file: IO[bytes]) -> None:

@@ -89,6 +89,7 @@ TWO = """
 
     def lead(run):
         run.tokenizer_folder.mkdir(parents=True)
+        (run.tokenizer_folder / "source.spm").write_text("pieces")
         run.transformer_file.write_text("sizes")
         run.checkpoint_file.write_bytes(bytes(range(256)) * 10)
         (run.path / "best.weights.h5").write_text("of no use to the others")
@@ -97,6 +98,7 @@ TWO = """
     def follow(run):
         assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint.npz", "tokenizer", "transformer.json"]
         assert run.checkpoint_file.read_bytes() == bytes(range(256)) * 10
+        assert (run.tokenizer_folder / "source.spm").read_text() == "pieces"
         return "followed"
 
     def fail(run):

@@ -22,7 +22,7 @@ NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five"
 
 
 def test_the_recipes_that_come_with_kformer():
-    assert recipe_names() == ["wmt14-en-de-base", "wmt14-en-de-big"]
+    assert recipe_names() == ["cmudict", "wmt14-en-de-base", "wmt14-en-de-big"]
 
 
 @pytest.mark.parametrize("preset", WMT14)
