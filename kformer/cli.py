@@ -8,13 +8,9 @@ import json
 import pathlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
-
-if TYPE_CHECKING:
-    from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-    from kformer.data import Corpus
 
 app = typer.Typer(
     name="kformer",
@@ -109,15 +105,16 @@ def train(
 
     quiet_tensorflow()
     from kformer.distribution import initialize, leads
+    from kformer.options import change, choose_corpus, start_of_new_run, start_of_resumed_run
     from kformer.recipes import load_recipe
     from kformer.trainer import train as train_run
 
     options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    start = _resumed(output) if resume else _start(preset, recipe, initialize_from)
+    start = start_of_resumed_run(output) if resume else start_of_new_run(preset, recipe, initialize_from)
     if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
         corpus = load_recipe(recipe).corpus
-    pairs = _training_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
-    transformer, training = _changed(start, config, options)
+    pairs = choose_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target))
+    transformer, training = change(start, config, options)
     if (num_processes, process_id, coordinator) != (None, None, None):  # last: what is wrong before ends no other one
         initialize(coordinator, num_processes, process_id)
     report = train_run(
@@ -156,9 +153,10 @@ def translate(
     quiet_tensorflow()
     from kformer.filter import FILE_LINES_AT_ONCE, LINES_AT_ONCE, count_lines, translate_lines
     from kformer.inference import load_model
+    from kformer.options import choose_decoding, choose_model
     from kformer.progress import progress_bar
 
-    function = load_model(_chosen(model, preset), _decoding(beam_size), n_best)
+    function = load_model(choose_model(model, preset), choose_decoding(beam_size), n_best)
     if input is None:
         lines_at_once = 1 if sys.stdin.isatty() else LINES_AT_ONCE
         with _written(output) as target:
@@ -202,6 +200,7 @@ def evaluate(
     quiet_tensorflow()
     from kformer.data import load_corpus, read_tsv
     from kformer.inference import find_saved_model, load_model
+    from kformer.options import choose_decoding, choose_model, corpus_part
     from kformer.progress import progress_bar
     from kformer.recipes import load_recipe
     from kformer.run import RunFolder
@@ -209,15 +208,15 @@ def evaluate(
 
     if [corpus, test, recipe].count(None) != 2:
         raise ValueError("evaluate needs exactly one of --corpus, --test and --recipe. Give one of the three.")
-    model = _chosen(model, preset)
-    decoding = _decoding(beam_size)
+    model = choose_model(model, preset)
+    decoding = choose_decoding(beam_size)
     if recipe is not None:
         corpus = load_recipe(recipe).corpus
         if find_saved_model(model) is None:  # that one has its own search
-            decoding = _decoding(beam_size, load_recipe(recipe).decoding)
+            decoding = choose_decoding(beam_size, load_recipe(recipe).decoding)
     if corpus is not None:
         loaded = load_corpus(corpus)
-        pairs, symbols = _part(loaded, split), loaded.symbols
+        pairs, symbols = corpus_part(loaded, split), loaded.symbols
     else:
         run = RunFolder(model)
         pairs, symbols = read_tsv(test), run.exists() and run.corpus()["symbols"]
@@ -252,12 +251,13 @@ def export(
     quiet_tensorflow()
     from kformer.config import DecodingConfig
     from kformer.export import export_saved_model
+    from kformer.options import choose_model
     from kformer.translator import Translator
 
     *run, directory = folders
     if len(run) > 1:
         raise ValueError(f"export needs RUN and DIR. Received: {len(folders)} folders.")
-    translator = Translator.from_run(_chosen(run[0] if run else None, preset), DecodingConfig(beam_size=beam_size))
+    translator = Translator.from_run(choose_model(run[0] if run else None, preset), DecodingConfig(beam_size=beam_size))
     print(export_saved_model(translator, directory, precision=precision, variant=variant))
 
 
@@ -317,100 +317,3 @@ def demo(
     from kformer.demo import run_demo
 
     run_demo(corpus, output or File(f"demo-{corpus}"), minutes)
-
-
-def _chosen(model: File | None, preset: str | None) -> File:
-    """The model that is named in one of two ways."""
-    from kformer.presets import find_preset
-
-    if (model is None) == (preset is None):
-        raise ValueError("Name one model: a folder, or a model that kformer brings by --preset NAME.")
-    return model if preset is None else find_preset(preset).path
-
-
-def _decoding(beam_size: int | None, start: "DecodingConfig | None" = None) -> "DecodingConfig | None":
-    from kformer.config import DecodingConfig
-
-    return start if beam_size is None else (start or DecodingConfig()).replace(beam_size=beam_size)
-
-
-def _part(corpus: "Corpus", split: str) -> list[tuple[str, str]]:
-    if split not in ("train", "valid", "test"):
-        raise ValueError(f"--split must be train, valid or test. Received: {split}.")
-    return getattr(corpus, split)
-
-
-def _start(
-    preset: str | None, recipe: str | None, initialize_from: str | None
-) -> "tuple[TransformerConfig, TrainingConfig]":
-    """What a new run begins with: that of the recipe or of the preset, and the sizes of the weights it begins with."""
-    from kformer.config import TrainingConfig, TransformerConfig
-    from kformer.presets import find_preset
-    from kformer.recipes import load_recipe
-
-    if recipe is not None and preset is not None:
-        raise ValueError("A recipe has its own sizes and settings. Leave out --preset; --config changes single fields.")
-    if recipe is not None:
-        chosen = load_recipe(recipe)
-        transformer, training = chosen.transformer, chosen.training
-    else:
-        transformer = TransformerConfig.from_preset(preset or "small")
-        training = TrainingConfig.from_preset(preset or "small")
-    if initialize_from is not None:
-        transformer = find_preset(initialize_from).transformer_config()
-    return transformer, training
-
-
-def _resumed(path: File) -> "tuple[TransformerConfig, TrainingConfig] | None":
-    """What a run that goes on has; None where there is none, which `train` says."""
-    from kformer.run import RunFolder
-
-    run = RunFolder(path)
-    return (run.transformer_config(), run.training_config()) if run.exists() else None
-
-
-def _changed(
-    start: "tuple[TransformerConfig, TrainingConfig] | None", file: File | None, options: dict[str, Any]
-) -> "tuple[TransformerConfig | None, TrainingConfig | None]":
-    """Where a run begins or goes on, changed by the file, changed by the options."""
-    from kformer.config import read_mapping
-
-    changes = read_mapping(file) if file is not None else {}
-    unknown = sorted(set(changes) - {"transformer", "training"})
-    if unknown:
-        raise ValueError(
-            f"{file} has the unknown part {', '.join(unknown)}. Put the fields under `transformer:` or `training:`."
-        )
-    if start is None:
-        return None, None
-    given = {name: value for name, value in options.items() if value is not None}
-    transformer, training = changes.get("transformer") or {}, {**(changes.get("training") or {}), **given}
-    return start[0].replace(**transformer), start[1].replace(**training)
-
-
-def _training_corpus(
-    name: str | None,
-    tsv: tuple[File | None, File | None],
-    train_files: tuple[File | None, File | None],
-    valid_files: tuple[File | None, File | None],
-) -> "Corpus":
-    """The corpus that one of the three ways of naming it means."""
-    from kformer.data import corpus_from_pairs, load_corpus, read_parallel, read_tsv
-
-    ways = [name is not None, tsv[0] is not None, train_files != (None, None)]
-    if sum(ways) != 1:
-        raise ValueError(
-            "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-            "(a recipe has a corpus of its own). "
-            f"Received: {sum(ways)} of them."
-        )
-    if name is not None:
-        return load_corpus(name)
-    if tsv[0] is not None:
-        valid = read_tsv(tsv[1]) if tsv[1] is not None else None
-        return corpus_from_pairs(str(tsv[0]), read_tsv(tsv[0]), valid)
-    for side, files in (("train", train_files), ("valid", valid_files)):
-        if (files[0] is None) != (files[1] is None):
-            raise ValueError(f"--{side}-source and --{side}-target go together. Give both.")
-    valid = read_parallel(*valid_files) if valid_files[0] is not None else None
-    return corpus_from_pairs(str(train_files[0]), read_parallel(*train_files), valid)

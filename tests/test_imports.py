@@ -50,6 +50,7 @@ MAY_IMPORT["scoring"] = {"data", "evaluation", "inference"}
 MAY_IMPORT["validation"] = {"data", "inference", "scoring", "training"} | MAY_IMPORT["inference"]
 MAY_IMPORT["fitting"] = {"config", "data", "distribution", "run", "training"}
 MAY_IMPORT["trainer"] = {"opening", "distribution", "fitting", "models", "training", "validation"}
+MAY_IMPORT["options"] = {"config", "data", "presets", "recipes", "run"}
 MAY_IMPORT["trainer"] |= MAY_IMPORT["opening"]
 ANYTHING = {"__init__", "__main__", "_version", "cli", "demo"}  # top files that see all rows
 FOR_EVERYBODY = {"_version"}
