@@ -71,10 +71,12 @@ def test_a_file_that_is_no_recipe(text, message, tmp_path):
 
 def test_an_unknown_name():
     with pytest.raises(
-        ValueError, match=r"no recipe 'wmt'. Choose one of wmt14-en-de-base, wmt14-en-de-big, or name a"
+        ValueError, match=r"no recipe 'wmt'. Choose one of cmudict, wmt14-en-de-base, wmt14-en-de-big, or name a"
     ):
         load_recipe("wmt")
-    with pytest.raises(FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of wmt14"):
+    with pytest.raises(
+        FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of cmudict, wmt14"
+    ):
         load_recipe("none.yaml")
 
 
