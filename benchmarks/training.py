@@ -5,7 +5,8 @@
 
 All systems train models of the same sizes on the same batches of real text (kformer's own, so that its padding is
 theirs too), each in a process of its own, in turns. Only real target tokens count, no padding. A system's figure is
-that of its best turn; the first pass over all shapes of batches, which compiles and packs, is not timed.
+that of its best turn; the first pass over all shapes of batches, which compiles and packs, is not timed. The input
+pipeline is timed by itself: how many times as fast it is as training tells how little it can hold training up.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import numpy as np
 from workers import Worker
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, encode_pairs, load_corpus
+from kformer.data import BatchPlan, EncodedPairs, encode_pairs, load_corpus, make_dataset
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
 
@@ -88,8 +89,18 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     tokens = [int((target_out != encoded.target_pad_id).sum()) for _, target_out in timed]
     return {
         **{"shapes": len(plan.shapes), "padding_share": plan.padding_share},
+        "pipeline_tokens_per_second": pipeline_rate(encoded, size.tokens_per_batch),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }
+
+
+def pipeline_rate(encoded: EncodedPairs, tokens_per_batch: int, batches: int = 500) -> float:
+    """Real target tokens a second that the data set of `kformer train` yields while nothing trains."""
+    dataset = make_dataset(encoded, tokens_per_batch=tokens_per_batch, shuffle_seed=1, repeat=True)
+    began, tokens = time.perf_counter(), 0
+    for _, target_out in dataset.take(batches).as_numpy_iterator():
+        tokens += int((target_out != encoded.target_pad_id).sum())
+    return tokens / (time.perf_counter() - began)
 
 
 def measure(name: str, systems: list[System], turns: int, batches_a_turn: int, threads: int) -> dict[str, Any]:
@@ -121,14 +132,15 @@ def report(sizes: list[dict[str, Any]]) -> None:
     """Prints the table."""
     names = list(sizes[0]["systems"])
     print("\nReal target tokens a second; in brackets: peak memory in MB.\n")
-    print(f"| model | padding | {' | '.join(names)} | best kformer / best peer |")
-    print("|" + " --- |" * (3 + len(names)))
+    print(f"| model | padding | {' | '.join(names)} | best kformer / best peer | pipeline alone / best kformer |")
+    print("|" + " --- |" * (4 + len(names)))
     for size in sizes:
         rates = {name: figures["tokens_per_second"] for name, figures in size["systems"].items()}
         ours = max((rate for name, rate in rates.items() if name.startswith("kformer")), default=float("nan"))
         peers = max((rate for name, rate in rates.items() if not name.startswith("kformer")), default=float("nan"))
         cells = [f"{rates[name]:,.0f} ({size['systems'][name]['peak_bytes'] / 1e6:,.0f})" for name in names]
-        print(f"| {size['size']} | {size['padding_share']:.1%} | {' | '.join(cells)} | {ours / peers:.2f} |")
+        ratios = f"{ours / peers:.2f} | {size['pipeline_tokens_per_second'] / ours:.0f}"
+        print(f"| {size['size']} | {size['padding_share']:.1%} | {' | '.join(cells)} | {ratios} |")
 
 
 def main() -> None:

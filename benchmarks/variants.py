@@ -38,6 +38,8 @@ def main() -> None:
     expected = _translate("in memory", _reference(translator), sources, references, None)
     for variant in arguments.variants:
         for precision in arguments.precisions:
+            if variant == "xla" and precision != "float32":
+                continue  # it computes in float32 only
             with tempfile.TemporaryDirectory() as folder:
                 path = export_saved_model(translator, folder, precision=precision, variant=variant)
                 _translate(f"{variant} {precision}", load_model(path), sources, references, expected)
