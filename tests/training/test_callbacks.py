@@ -342,6 +342,22 @@ def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
     ]
 
 
+@pytest.mark.parametrize(
+    ("scores", "shown"),
+    [
+        ({"val_bleu": 31.416, "val_chrf": 53.8}, "BLEU 31.4"),
+        ({"val_word_error_rate": 0.2895, "val_phoneme_error_rate": 0.07}, "word error rate 0.289"),
+    ],
+)
+def test_the_line_of_a_validation_shows_what_translations_scored(scores, shown):
+    state, console = TrainingState(step=7), recorded_console()
+    bar = ProgressBar(state, console=console, clock=FakeClock())
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    bar.on_epoch_end(0, {"token_loss": 2.0, "val_token_loss": 1.5, **scores})
+    assert console.file.getvalue() == f"step 7  loss 2.000  validation:  loss 1.500  {shown}\n"
+
+
 def test_live_line_on_a_terminal_gives_the_terminal_back():
     state, console = TrainingState(), recorded_console(terminal=True)
     bar = ProgressBar(state, total_steps=5, console=console)

@@ -136,6 +136,10 @@ def _figures(logs: dict, prefix: str) -> list[str]:
         parts.append(f"perplexity {logs[f'{prefix}perplexity']:.2f}")
     if f"{prefix}accuracy" in logs:
         parts.append(f"accuracy {logs[f'{prefix}accuracy']:.3f}")
+    if f"{prefix}bleu" in logs:
+        parts.append(f"BLEU {logs[f'{prefix}bleu']:.1f}")
+    if f"{prefix}word_error_rate" in logs:
+        parts.append(f"word error rate {logs[f'{prefix}word_error_rate']:.3f}")
     return parts
 
 
