@@ -14,7 +14,7 @@ import processes
 import pytest
 import toy
 
-from kformer.distribution import Team, assemble, initialize
+from kformer.distribution import Team, assemble, initialize, losses_explained
 from kformer.export import export_saved_model
 from kformer.inference import load_model
 from kformer.trainer import train
@@ -184,6 +184,23 @@ def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
     translator = Translator.from_run(tmp_path / "team")
     exported = load_model(export_saved_model(translator, tmp_path / "exported"))
     assert exported([b"one two"])[0][0].text == translator("one two")
+
+
+def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("atexit.register", lambda function: None)  # this process is to live on
+    team = Team(process=1, processes=2, replicas=2, scope=contextlib.nullcontext)
+
+    def step():
+        try:
+            raise ValueError("UNKNOWN: Gloo AllReduce failed: Connection reset by peer")
+        finally:
+            raise ValueError("Buffer has been deleted or donated.")
+
+    told = r"Process 1 of 2 could not .* \(JAX says: UNKNOWN: Gloo AllReduce failed"
+    with pytest.raises(ConnectionError, match=told), losses_explained(team, tmp_path):
+        step()
+    with pytest.raises(ValueError, match="vocabulary"), losses_explained(team, tmp_path):
+        raise ValueError("The vocabulary is empty.")
 
 
 @pytest.mark.slow
