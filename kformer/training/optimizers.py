@@ -14,9 +14,11 @@ from kformer.training.schedules import WarmupInverseSqrt
 class Adam(keras.optimizers.Adam):
     """Keras's Adam, which also remembers the norm of the last gradient, and averages the weights.
 
-    The average is a_t = decay a_(t-1) + (1 - decay) w_t over the weights w_t after update t, with a_1 = w_1. It stays
-    beside the trained weights. (Keras's `use_ema` counts micro-batches, and puts the averages in the weights' place
-    when `fit` ends, so that a run could not go on.)
+    With w_t the weights after update t, the average is a_t = d_t a_(t-1) + (1 - d_t) w_t,
+    d_t = min(decay, (t - 1) / (t + 8)): at first of about the last ninth of the updates (polynomial-decay averaging,
+    Shamir and Zhang 2013, section 4, eta = 8), then exponential. It stays beside the trained weights. (Keras's
+    `use_ema` begins with the random ones, counts micro-batches, and puts the averages in the weights' place when `fit`
+    ends, so that a run could not go on.)
 
     Args:
         ema_decay: From 0 up to below 1; 0: no averages.
@@ -56,7 +58,8 @@ class Adam(keras.optimizers.Adam):
     def _average(self) -> None:
         """Takes the weights into their averages, after the last micro-batch of an update."""
         is_update = ops.equal(self._iterations % (self.gradient_accumulation_steps or 1), 0)
-        kept = ops.where(ops.equal(self.iterations, 1), 0.0, self.ema_decay)
+        updates = ops.cast(self.iterations, "float32")
+        kept = ops.minimum(self.ema_decay, (updates - 1) / (updates + 8))
         kept = ops.where(is_update, kept, 1.0)
         for weight, average in self._weights_and_averages():
             share = ops.cast(kept, average.dtype)

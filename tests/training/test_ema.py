@@ -29,22 +29,24 @@ class SeeWeights(keras.callbacks.Callback):
 
 
 def average_of(weights, decay):
-    """a_1 = w_1, a_t = decay a_(t-1) + (1 - decay) w_t."""
+    """a_1 = w_1, a_t = d_t a_(t-1) + (1 - d_t) w_t, d_t = min(decay, (t - 1) / (t + 8))."""
     average = weights[0]
-    for weight in weights[1:]:
-        average = decay * average + (1 - decay) * weight
+    for update, weight in enumerate(weights[1:], 2):
+        kept = min(decay, (update - 1) / (update + 8))
+        average = kept * average + (1 - kept) * weight
     return average
 
 
-@pytest.mark.parametrize("accumulation", [1, 3])
-def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation):
-    model = tiny_model(accumulation, ema_decay=0.7)
+# With 0.3 the average is exponential from update 5 on.
+@pytest.mark.parametrize(("accumulation", "decay"), [(1, 0.3), (3, 0.3), (1, 0.999)])
+def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation, decay):
+    model = tiny_model(accumulation, ema_decay=decay)
     seen, kept = SeeWeights(), SeeWeights()
     callbacks = [seen, UseEMA(), kept, UseTrained()]
     fit(model, callbacks, epochs=2, steps=4 * accumulation, validation_data=(IDS, IDS))
     after_updates = seen.after_batches[accumulation - 1 :: accumulation]
-    np.testing.assert_allclose(kept.at_ends[0], average_of(after_updates[:4], 0.7), atol=1e-6)
-    np.testing.assert_allclose(kept.at_ends[1], average_of(after_updates, 0.7), atol=1e-6)
+    np.testing.assert_allclose(kept.at_ends[0], average_of(after_updates[:4], decay), atol=1e-6)
+    np.testing.assert_allclose(kept.at_ends[1], average_of(after_updates, decay), atol=1e-6)
     np.testing.assert_array_equal(flat(model), after_updates[-1])
 
 
