@@ -134,7 +134,10 @@ def test_the_command_packs(numbers_run, tmp_path):
     assert RunFolder(tmp_path / "new").preset()["scores"] == {"bleu": 99.0}
 
 
-KNOWN = {"bible-en-es": ("And God said to them:", "Y díjoles Dios:")}  # one sentence of each shipped model
+KNOWN = {  # one sentence of each shipped model
+    "bible-en-es": ("And God said to them:", "Y díjoles Dios:"),
+    "cmudict": ("h e l l o", "HH EH L OW"),
+}
 
 
 def test_every_shipped_model_is_known_and_says_where_it_comes_from():
