@@ -6,9 +6,9 @@
 
 The preset `small` (d_model 256, 3 + 3 layers) on `bible-en-es`, one joint vocabulary of 4,000 subwords. Both see the
 same batches in the same order, 11.1 million target tokens (about an hour on two cores), and take the same steps: Adam,
-the paper's schedule, label smoothing and dropout as in the preset. What differs is the program: its initial weights,
-its random numbers, its arithmetic. The weights after the last step translate the test part, in float32, greedily and by
-beams of 4.
+the paper's schedule, label smoothing and dropout as in the preset, no average of weights. What differs is the program:
+its initial weights, its random numbers, its arithmetic. The weights after the last step translate the test part, in
+float32, greedily and by beams of 4.
 
 A line of JSON for each search is printed and appended to `results.jsonl` in the folder. What is there already is not
 done again, and a training that was cut off goes on from its last checkpoint.
@@ -28,6 +28,7 @@ from trainers import Batch, marian_update
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
+from kformer.data.buckets import MANY_BUCKETS
 from kformer.hardware import resolve_precision
 from kformer.inference import Hypothesis, TranslateBatch, load_model
 from kformer.run import RunFolder
@@ -61,12 +62,12 @@ class Task(NamedTuple):
 def prepare(tokens: int, precision: str, seed: int) -> Task:
     """Tokenizer, batches, and the number of steps in which `tokens` target tokens are seen."""
     corpus = load_corpus("bible-en-es")
-    training = TrainingConfig.from_preset("small", precision=resolve_precision(precision), seed=seed)
+    training = TrainingConfig.from_preset("small", precision=resolve_precision(precision), seed=seed, ema_decay=0.0)
     source, target = train_tokenizers(corpus.train, training)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": source.vocab_size}
     transformer = TransformerConfig.from_preset("small", **sizes)
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, training.tokens_per_batch)
+    plan = BatchPlan(encoded, training.tokens_per_batch, max_buckets=MANY_BUCKETS)
     steps, seen = 0, 0
     for _, target_out in plan.endless(seed):
         steps, seen = steps + 1, seen + int(np.sum(target_out != encoded.target_pad_id))

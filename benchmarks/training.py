@@ -20,7 +20,8 @@ import numpy as np
 from workers import Worker
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, EncodedPairs, encode_pairs, load_corpus, make_dataset
+from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
+from kformer.data.buckets import MANY_BUCKETS
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
 
@@ -61,6 +62,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     """Writes configurations and batches: first one of every shape, then those that are timed."""
     corpus = load_corpus(size.corpus)
     training = TrainingConfig.from_preset("small", vocab_size=size.vocab_size, tokens_per_batch=size.tokens_per_batch)
+    training = training.replace(ema_decay=0.0)  # the peers average no weights
     if corpus.symbols:
         training = training.replace(tokenizer="symbols")
     source, target = train_tokenizers(corpus.train, training)
@@ -72,7 +74,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     transformer.save(folder / "transformer.json")
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, size.tokens_per_batch)
+    plan = BatchPlan(encoded, size.tokens_per_batch, max_buckets=MANY_BUCKETS)
     one_a_shape: dict[tuple[int, ...], Any] = {}
     timed = []
     for batch in plan.endless(shuffle_seed=1):
@@ -89,17 +91,19 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     tokens = [int((target_out != encoded.target_pad_id).sum()) for _, target_out in timed]
     return {
         **{"shapes": len(plan.shapes), "padding_share": plan.padding_share},
-        "pipeline_tokens_per_second": pipeline_rate(encoded, size.tokens_per_batch),
+        "pipeline_tokens_per_second": pipeline_rate(plan, size.tokens_per_batch),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }
 
 
-def pipeline_rate(encoded: EncodedPairs, tokens_per_batch: int, batches: int = 500) -> float:
+def pipeline_rate(plan: BatchPlan, tokens_per_batch: int, batches: int = 500) -> float:
     """Real target tokens a second that the data set of `kformer train` yields while nothing trains."""
-    dataset = make_dataset(encoded, tokens_per_batch=tokens_per_batch, shuffle_seed=1, repeat=True)
+    dataset = make_dataset(
+        plan.encoded, buckets=plan.buckets, tokens_per_batch=tokens_per_batch, shuffle_seed=1, repeat=True
+    )
     began, tokens = time.perf_counter(), 0
     for _, target_out in dataset.take(batches).as_numpy_iterator():
-        tokens += int((target_out != encoded.target_pad_id).sum())
+        tokens += int((target_out != plan.encoded.target_pad_id).sum())
     return tokens / (time.perf_counter() - began)
 
 

@@ -29,10 +29,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "dropout_rate": 0.3,
     },
 }
+_TEN_THOUSANDS_OF_PAIRS = {
+    "vocab_size": 4000,
+    "tokens_per_batch": 4096,
+    "warmup_steps": 800,
+    "learning_rate_scale": 1.2,
+    "ema_decay": 0.999,
+}
 # What goes with them. The two small ones are meant for corpora of some ten thousand pairs, the others are section 5.
 TRAINING_PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"vocab_size": 4000, "tokens_per_batch": 4096, "warmup_steps": 800, "learning_rate_scale": 1.2},
-    "small": {"vocab_size": 4000, "tokens_per_batch": 4096, "warmup_steps": 800, "learning_rate_scale": 1.2},
+    "tiny": _TEN_THOUSANDS_OF_PAIRS,
+    "small": _TEN_THOUSANDS_OF_PAIRS,
     "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
     "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
 }

@@ -11,10 +11,12 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs, make_dataset
+from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
 from kformer.distribution import Team
 from kformer.run import RunFolder
 from kformer.training import callbacks
 from kformer.training.checkpoints import TrainingState
+from kformer.training.compiling import compiled_by_xla
 
 # `TrainingConfig.monitor`: key in the logs, and whether lower or higher is better.
 MONITORED = {
@@ -52,7 +54,8 @@ class Fit:
         """Trains; returns why the run ended, in words."""
         training, state = self.training, self.state
         multiple = training.batch_size_multiple
-        plan = BatchPlan(train_pairs, training.tokens_per_batch, row_multiple=multiple)
+        most = FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS
+        plan = BatchPlan(train_pairs, training.tokens_per_batch, row_multiple=multiple, max_buckets=most)
         self._announce(plan)
         total_steps = _total_steps(training, plan.steps_per_epoch)
         if total_steps is not None and state.step >= total_steps:
@@ -75,10 +78,10 @@ class Fit:
             if state.epoch_batch:  # A killed run goes on in the middle of its epoch.
                 self.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
                 left = interval - state.epoch_batch
-                self._fit(train_pairs, valid, listed, steps_per_epoch=left, epochs=state.epoch + 1)
+                self._fit(plan, valid, listed, steps_per_epoch=left, epochs=state.epoch + 1)
             if not (state.epoch_batch or self.model.stop_training):
                 # The callbacks end the run.
-                self._fit(train_pairs, valid, listed, steps_per_epoch=interval, epochs=2**31)
+                self._fit(plan, valid, listed, steps_per_epoch=interval, epochs=2**31)
         interrupted = interrupt.interrupted or any(getattr(one, "followed", None) is interrupt for one in stopping)
         return self._reason(interrupted, steps)
 
@@ -91,7 +94,7 @@ class Fit:
 
     def _fit(
         self,
-        train_pairs: EncodedPairs,
+        plan: BatchPlan,
         valid: tf.data.Dataset,
         listed: list[keras.callbacks.Callback],
         steps_per_epoch: int,
@@ -100,7 +103,8 @@ class Fit:
         """Goes on from where `state` says. One Keras "epoch" is one interval between validations."""
         self.model.fit(
             make_dataset(
-                train_pairs,
+                plan.encoded,
+                buckets=plan.buckets,
                 tokens_per_batch=self.training.tokens_per_batch,
                 shuffle_seed=self.training.seed,
                 repeat=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kformer.data.buckets import Bucket, choose_buckets
+from kformer.data.buckets import FEW_BUCKETS, Bucket, choose_buckets
 from kformer.data.encoding import EncodedPairs
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
@@ -28,8 +28,10 @@ class BatchPlan:
         buckets: (S, T) of each bucket, rising by T and then by S, such as those of another plan; None: chosen by the
             pairs' lengths.
         row_multiple: the number of rows is a multiple of it, so that as many devices share a batch evenly.
+        max_buckets: most buckets that are chosen; more leave less padding.
 
     Attributes:
+        buckets: (S, T) of each bucket in use.
         shapes: (B, S, T) of each bucket in use.
         steps_per_epoch: batches in which as many pairs are seen as there are: the mean, as an endless stream goes on
             from epoch to epoch without a partial batch.
@@ -38,7 +40,8 @@ class BatchPlan:
         padding_share: share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
-        ValueError: A pair fits into no bucket, the buckets do not rise, or tokens_per_batch or row_multiple is below 1.
+        ValueError: A pair fits into no bucket, the buckets do not rise, or one of tokens_per_batch, row_multiple and
+            max_buckets is below 1.
     """
 
     def __init__(
@@ -47,21 +50,23 @@ class BatchPlan:
         tokens_per_batch: int,
         buckets: Sequence[Bucket] | None = None,
         row_multiple: int = 1,
+        max_buckets: int = FEW_BUCKETS,
     ) -> None:
-        for name, value in (("tokens_per_batch", tokens_per_batch), ("row_multiple", row_multiple)):
+        least_one = {"tokens_per_batch": tokens_per_batch, "row_multiple": row_multiple, "max_buckets": max_buckets}
+        for name, value in least_one.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1. Received: {name}={value}.")
         self.encoded = encoded
         source, target = np.diff(encoded.source_offsets), np.diff(encoded.target_offsets)
         if buckets is None:
-            buckets = choose_buckets(source, target, tokens_per_batch)
+            buckets = choose_buckets(source, target, tokens_per_batch, max_buckets)
         chosen = _assign(buckets, source, target)  # (N,)
-        counts = np.bincount(chosen, minlength=len(buckets))
-        used = np.flatnonzero(counts)
+        used = np.unique(chosen)
         self._members = [np.flatnonzero(chosen == number) for number in used]
+        self.buckets = tuple(buckets[number] for number in used)
         self.shapes = tuple(
-            (_rows(min(tokens_per_batch // max(buckets[number]), int(counts[number])), row_multiple), *buckets[number])
-            for number in used
+            (_rows(min(tokens_per_batch // max(bucket), len(members)), row_multiple), *bucket)
+            for bucket, members in zip(self.buckets, self._members, strict=True)
         )
         passes = [len(members) / rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
         self.steps_per_epoch = max(1, round(sum(passes)))

@@ -5,15 +5,18 @@ Shapes: N pairs, C candidate lengths.
 
 import numpy as np
 
-MAX_BUCKETS = 24  # XLA compiles a step for each
-GOAL = 0.12  # share of positions that are padding; with less, the sentences of a batch are too much alike to learn well
-TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # how many are tried, up to MAX_BUCKETS
+FEW_BUCKETS = 24  # where XLA compiles a step for each
+MANY_BUCKETS = 96  # where nothing is compiled
+GOAL = 0.05  # share of positions that are padding
+TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # how many are tried
 
 Bucket = tuple[int, int]  # longest source, longest target
 
 
-def choose_buckets(source: np.ndarray, target: np.ndarray, tokens_per_batch: int) -> list[Bucket]:
-    """The fewest buckets with a padding of at most `GOAL`, or `MAX_BUCKETS` of them with as little as they can have.
+def choose_buckets(
+    source: np.ndarray, target: np.ndarray, tokens_per_batch: int, max_buckets: int = FEW_BUCKETS
+) -> list[Bucket]:
+    """The fewest buckets with a padding of at most `GOAL`, or `max_buckets` of them with as little as they can have.
 
     First the target lengths are cut, then the source lengths of those that share a target length. Every bucket has
     enough pairs for a batch of `tokens_per_batch`, unless all pairs together have not.
@@ -22,34 +25,35 @@ def choose_buckets(source: np.ndarray, target: np.ndarray, tokens_per_batch: int
         source: (N,) int, lengths.
         target: (N,) int, lengths.
         tokens_per_batch: Rows times the longer side, at most.
+        max_buckets: 1 or more.
 
     Returns:
         Buckets, rising by target length and then by source length. A pair belongs to the first that is long enough.
     """
     plans = []
     cuts = _cuts(target, tokens_per_batch, 1, TARGET_LENGTHS[-1])
-    for targets in (cuts[number - 1] for number in TARGET_LENGTHS if number <= len(cuts)):
-        padding, buckets = _with_source_cuts(source, target, targets, tokens_per_batch)
+    for targets in (cuts[number - 1] for number in TARGET_LENGTHS if number <= min(len(cuts), max_buckets)):
+        padding, buckets = _with_source_cuts(source, target, targets, tokens_per_batch, max_buckets)
         share = padding / (padding + source.sum() + target.sum())
         plans.append((max(share, GOAL), len(buckets), buckets))
     return min(plans)[2]
 
 
 def _with_source_cuts(
-    source: np.ndarray, target: np.ndarray, targets: list[int], tokens_per_batch: int
+    source: np.ndarray, target: np.ndarray, targets: list[int], tokens_per_batch: int, max_buckets: int
 ) -> tuple[int, list[Bucket]]:
     """Positions of padding, and the buckets: one more source length wherever it saves most, until `GOAL` is met."""
     groups = np.searchsorted(targets, target)
     members = [source[groups == number] for number in range(len(targets))]
     padding = np.array(targets)[groups].sum() - target.sum()
     choices = [
-        _cuts(lengths, tokens_per_batch, longest, MAX_BUCKETS)
+        _cuts(lengths, tokens_per_batch, longest, max_buckets)
         for lengths, longest in zip(members, targets, strict=True)
     ]
     costs = [[_padding(lengths, cuts) for cuts in group] for lengths, group in zip(members, choices, strict=True)]
     chosen = [0] * len(targets)
     real = source.sum() + target.sum()
-    while len(targets) + sum(chosen) < MAX_BUCKETS:
+    while len(targets) + sum(chosen) < max_buckets:
         total = padding + sum(cost[number] for cost, number in zip(costs, chosen, strict=True))
         gains = [
             cost[number] - cost[number + 1] if number + 1 < len(cost) else 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kformer.data import BatchPlan
-from kformer.data.buckets import GOAL, MAX_BUCKETS, choose_buckets
+from kformer.data.buckets import FEW_BUCKETS, GOAL, MANY_BUCKETS, choose_buckets
 
 
 def test_shapes_by_both_sides(make_encoded) -> None:
@@ -76,10 +76,12 @@ def test_few_shapes_leave_little_padding(seed: int, make_encoded) -> None:
     source = np.clip(generator.gamma(3, 9, 5000).astype(int) + 1, 1, 127)
     target = np.clip((source * generator.normal(1.1, 0.2, 5000)).astype(int), 1, 127)
     encoded = make_encoded(list(zip(source.tolist(), target.tolist(), strict=True)), max_length=128)
-    plan = BatchPlan(encoded, 512)
-    assert len(plan.shapes) <= MAX_BUCKETS
-    assert plan.padding_share < 0.15
-    assert all(rows * max(lengths) <= 512 for rows, *lengths in plan.shapes)
+    few, many = BatchPlan(encoded, 512), BatchPlan(encoded, 512, max_buckets=MANY_BUCKETS)
+    assert (len(few.shapes), len(few.buckets)) == (FEW_BUCKETS, FEW_BUCKETS)
+    assert len(many.shapes) <= MANY_BUCKETS
+    assert few.padding_share < 0.15
+    assert many.padding_share < 0.07
+    assert all(rows * max(lengths) <= 512 for rows, *lengths in (*few.shapes, *many.shapes))
 
 
 def test_no_more_buckets_than_the_goal_needs() -> None:
