@@ -28,7 +28,7 @@ from trainers import Batch, marian_update
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
-from kformer.data.buckets import MANY_BUCKETS
+from kformer.fitting import batch_plan
 from kformer.hardware import resolve_precision
 from kformer.inference import Hypothesis, TranslateBatch, load_model
 from kformer.run import RunFolder
@@ -67,7 +67,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": source.vocab_size}
     transformer = TransformerConfig.from_preset("small", **sizes)
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, training.tokens_per_batch, max_buckets=MANY_BUCKETS)
+    plan = batch_plan(encoded, training)
     steps, seen = 0, 0
     for _, target_out in plan.endless(seed):
         steps, seen = steps + 1, seen + int(np.sum(target_out != encoded.target_pad_id))

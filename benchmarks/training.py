@@ -21,7 +21,7 @@ from workers import Worker
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
-from kformer.data.buckets import MANY_BUCKETS
+from kformer.fitting import batch_plan
 from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
 
@@ -74,7 +74,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     transformer.save(folder / "transformer.json")
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = BatchPlan(encoded, size.tokens_per_batch, max_buckets=MANY_BUCKETS)
+    plan = batch_plan(encoded, training)
     one_a_shape: dict[tuple[int, ...], Any] = {}
     timed = []
     for batch in plan.endless(shuffle_seed=1):

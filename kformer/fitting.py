@@ -53,9 +53,7 @@ class Fit:
     def __call__(self, train_pairs: EncodedPairs, valid_pairs: EncodedPairs) -> str:
         """Trains; returns why the run ended, in words."""
         training, state = self.training, self.state
-        multiple = training.batch_size_multiple
-        most = FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS
-        plan = BatchPlan(train_pairs, training.tokens_per_batch, row_multiple=multiple, max_buckets=most)
+        plan = batch_plan(train_pairs, training)
         self._announce(plan)
         total_steps = _total_steps(training, plan.steps_per_epoch)
         if total_steps is not None and state.step >= total_steps:
@@ -71,7 +69,7 @@ class Fit:
             tokens_per_batch=training.tokens_per_batch,
             shuffle_seed=None,
             repeat=False,
-            row_multiple=multiple,
+            row_multiple=training.batch_size_multiple,
             part=(self.team.process, self.team.processes),
         )
         with contextlib.closing(interrupt), contextlib.closing(progress), _explained(self.run, state):
@@ -162,6 +160,16 @@ class Fit:
         if steps.spent:
             return f"the budget of {steps.max_steps} steps is spent"
         return f"the budget of {self.training.max_minutes:g} minutes is spent"
+
+
+def batch_plan(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
+    """The batches of a run, in as many shapes as are good for the backend."""
+    return BatchPlan(
+        train_pairs,
+        training.tokens_per_batch,
+        row_multiple=training.batch_size_multiple,
+        max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
+    )
 
 
 @contextlib.contextmanager

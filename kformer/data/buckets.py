@@ -31,8 +31,8 @@ def choose_buckets(
         Buckets, rising by target length and then by source length. A pair belongs to the first that is long enough.
     """
     plans = []
-    cuts = _cuts(target, tokens_per_batch, 1, TARGET_LENGTHS[-1])
-    for targets in (cuts[number - 1] for number in TARGET_LENGTHS if number <= min(len(cuts), max_buckets)):
+    cuts = _cuts(target, tokens_per_batch, 1, min(max_buckets, TARGET_LENGTHS[-1]))
+    for targets in (cuts[number - 1] for number in TARGET_LENGTHS if number <= len(cuts)):
         padding, buckets = _with_source_cuts(source, target, targets, tokens_per_batch, max_buckets)
         share = padding / (padding + source.sum() + target.sum())
         plans.append((max(share, GOAL), len(buckets), buckets))

@@ -45,6 +45,11 @@ def test_rows_can_be_a_multiple_of_one_and_more_only(make_encoded) -> None:
         BatchPlan(make_encoded([(2, 2)]), tokens_per_batch=4, row_multiple=0)
 
 
+def test_no_bucket_at_all_is_refused(make_encoded) -> None:
+    with pytest.raises(ValueError, match="max_buckets must be at least 1. Received: max_buckets=0"):
+        BatchPlan(make_encoded([(2, 2)]), tokens_per_batch=4, max_buckets=0)
+
+
 def test_two_lengths_need_two_buckets() -> None:
     lengths = np.array([5] * 30 + [17] * 30)
     assert choose_buckets(lengths, lengths, 68) == [(5, 5), (17, 17)]
