@@ -51,6 +51,30 @@ class Adam(keras.optimizers.Adam):
         self._average()
         return iterations
 
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Keras's; on TensorFlow in the one operation that it has for this: one pass over memory, not a dozen."""
+        if keras.backend.backend() != "tensorflow" or self.amsgrad:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        import tensorflow as tf
+
+        variable = variable.value if isinstance(variable, keras.Variable) else variable
+        index, dtype = self._get_variable_index(variable), variable.dtype
+        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
+        step = tf.cast(self.iterations + 1, dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=beta_1**step,
+            beta2_power=beta_2**step,
+            lr=tf.cast(learning_rate, dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.cast(self.epsilon, dtype),
+            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
+        )
+
     def _weights_and_averages(self) -> Iterable[tuple[keras.Variable, keras.Variable]]:
         # The weights are Keras's list: it would take one of our own for variables of the optimizer.
         return zip(self._trainable_variables if self._averages else (), self._averages, strict=True)

@@ -1,0 +1,53 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from kformer.training.optimizers import Adam
+
+SETTINGS = {"learning_rate": 0.1, "beta_1": 0.7, "beta_2": 0.9, "epsilon": 1e-3}
+
+
+def after_updates(optimizer: keras.optimizers.Optimizer, dtype: str = "float32") -> list[np.ndarray]:
+    """Two weights and all that the optimizer remembers of them after five updates with gradients of both signs."""
+    weights = [keras.Variable(np.full(shape, 0.5), dtype=dtype) for shape in ((3, 5), (7,))]
+    optimizer.build(weights)
+    generator = np.random.default_rng(3)
+    for _ in range(5):
+        optimizer.apply([ops.convert_to_tensor(generator.normal(size=w.shape), dtype=dtype) for w in weights])
+    remembered = [variable for variable in optimizer.variables if variable.shape in {(3, 5), (7,)}]
+    assert len(remembered) >= 4
+    return [ops.convert_to_numpy(ops.cast(variable, "float32")) for variable in [*weights, *remembered]]
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"clipnorm": 0.5}, {"weight_decay": 0.1}])
+def test_updates_are_those_of_keras(options):
+    ours, expected = (after_updates(kind(**SETTINGS, **options)) for kind in (Adam, keras.optimizers.Adam))
+    for found, variable in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(found, variable, rtol=1e-6, atol=1e-6)
+
+
+def test_weights_of_low_precision_are_updated_too():
+    ours, expected = (after_updates(kind(**SETTINGS), "bfloat16") for kind in (Adam, keras.optimizers.Adam))
+    for found, variable in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(found, variable, rtol=2**-5, atol=2**-5)
+
+
+def test_one_update_by_hand():
+    # m = 0.3 x 2 = 0.6, v = 0.1 x 4 = 0.4; corrected 2 and 4; 1 - 0.1 x 2 / 2 = 0.9.
+    weight = keras.Variable([1.0])
+    Adam(**{**SETTINGS, "epsilon": 0.0}).apply([ops.convert_to_tensor([2.0])], [weight])
+    np.testing.assert_allclose(ops.convert_to_numpy(weight), [0.9], rtol=1e-6)
+
+
+@pytest.mark.tensorflow_only
+def test_rows_that_keras_hands_over_one_by_one():
+    """The gradient of a Keras embedding is a list of rows, of which one may come twice."""
+    import tensorflow as tf
+
+    rows = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([2, 2]), tf.constant([3, 2]))
+    weights = [keras.Variable(np.zeros((3, 2))) for _ in range(2)]
+    Adam(**SETTINGS).apply([rows], weights[:1])
+    Adam(**SETTINGS).apply([tf.convert_to_tensor(rows)], weights[1:])
+    np.testing.assert_array_equal(*(ops.convert_to_numpy(weight) for weight in weights))
+    assert np.count_nonzero(ops.convert_to_numpy(weights[0])) == 2
