@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kformer.layers.dropout import Dropout
 from kformer.layers.initializers import small_normal
 
 Tensor = Any
@@ -158,7 +159,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_projection = self._projection("key")
         self.value_projection = self._projection("value")
         self.output_projection = self._projection("output")
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def _projection(self, name: str) -> keras.layers.Dense:
         return keras.layers.Dense(

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from kformer.layers.dropout import Dropout
 from kformer.layers.residual import layer_norm
 
 Tensor = Any
@@ -87,7 +88,7 @@ class Stack(SizedLayer):
         super().__init__(d_model, num_heads, d_ff, dropout_rate, attention_dropout_rate, norm_first, **kwargs)
         self.num_layers = num_layers
         dtype = self.dtype_policy
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.layers = [
             self.layer_class(**self.sizes(), dtype=dtype, name=f"layer_{index}") for index in range(num_layers)
         ]

@@ -5,14 +5,17 @@ from typing import Any
 
 import keras
 
+from kformer.layers.dropout import Dropout
+from kformer.layers.normalization import LayerNormalization
+
 Tensor = Any
 
 LAYER_NORM_EPSILON = 1e-6
 
 
-def layer_norm(dtype: Any, name: str) -> keras.layers.LayerNormalization:
+def layer_norm(dtype: Any, name: str) -> LayerNormalization:
     """The one layer norm of this package, so that every stack uses the same epsilon."""
-    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
+    return LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -29,7 +32,7 @@ class ResidualConnection(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.norm_first = norm_first
         self.norm = layer_norm(self.dtype_policy, "norm")
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, inputs_shape: tuple) -> None:
         self.norm.build(inputs_shape)

@@ -52,9 +52,9 @@ def test_dropout_falls_on_the_sublayer_and_not_on_the_path_beside_it():
 
 
 def test_dropout_leaves_the_path_beside_the_sublayer_alone_before_the_last_norm_too(inputs):
-    layer = ResidualConnection(0.5)
     np.testing.assert_array_equal(
-        layer(inputs, sublayer=ops.zeros_like, training=True), layer(inputs, sublayer=ops.zeros_like)
+        ResidualConnection(0.5)(inputs, sublayer=ops.zeros_like, training=True),
+        ResidualConnection(0.0)(inputs, sublayer=ops.zeros_like, training=True),
     )
 
 
