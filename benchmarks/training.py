@@ -5,7 +5,7 @@
 
 All systems train models of the same sizes on the same batches of real text (kformer's own, so that its padding is
 theirs too), each in a process of its own, in turns. Only real target tokens count, no padding. A system's figure is
-that of its best turn; the first pass over all shapes of batches, which compiles and packs, is not timed. The input
+that of its best turn; the first pass over all their shapes, which compiles and packs, is not timed. The input
 pipeline is timed by itself: how many times as fast it is as training tells how little it can hold training up.
 """
 
@@ -75,14 +75,8 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
     plan = batch_plan(encoded, training)
-    one_a_shape: dict[tuple[int, ...], Any] = {}
-    timed = []
-    for batch in plan.endless(shuffle_seed=1):
-        one_a_shape.setdefault((*batch[0]["source"].shape, batch[1].shape[1]), batch)
-        if len(timed) < turns * batches_a_turn:
-            timed.append(batch)
-        elif len(one_a_shape) == len(plan.shapes):
-            break
+    timed = [batch for batch, _ in zip(plan.endless(shuffle_seed=1), range(turns * batches_a_turn), strict=False)]
+    one_a_shape = {(*inputs["source"].shape, target_out.shape[1]): (inputs, target_out) for inputs, target_out in timed}
     arrays = {}
     for number, (inputs, target_out) in enumerate([*one_a_shape.values(), *timed]):
         arrays |= {f"source_{number}": inputs["source"], f"target_in_{number}": inputs["target_in"]}
@@ -90,7 +84,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     np.savez(folder / "batches.npz", **arrays)
     tokens = [int((target_out != encoded.target_pad_id).sum()) for _, target_out in timed]
     return {
-        **{"shapes": len(plan.shapes), "padding_share": plan.padding_share},
+        **{"shapes": len(one_a_shape), "padding_share": plan.padding_share},
         "pipeline_tokens_per_second": pipeline_rate(plan, size.tokens_per_batch),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }
