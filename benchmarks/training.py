@@ -10,6 +10,7 @@ pipeline is timed by itself: how many times as fast it is as training tells how 
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import tempfile
@@ -75,7 +76,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
     plan = batch_plan(encoded, training)
-    timed = [batch for batch, _ in zip(plan.endless(shuffle_seed=1), range(turns * batches_a_turn), strict=False)]
+    timed = list(itertools.islice(plan.endless(shuffle_seed=1), turns * batches_a_turn))
     one_a_shape = {(*inputs["source"].shape, target_out.shape[1]): (inputs, target_out) for inputs, target_out in timed}
     arrays = {}
     for number, (inputs, target_out) in enumerate([*one_a_shape.values(), *timed]):
@@ -84,7 +85,8 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     np.savez(folder / "batches.npz", **arrays)
     tokens = [int((target_out != encoded.target_pad_id).sum()) for _, target_out in timed]
     return {
-        **{"shapes": len(one_a_shape), "padding_share": plan.padding_share},
+        "shapes": len(one_a_shape),
+        "padding_share": plan.padding_share,
         "pipeline_tokens_per_second": pipeline_rate(plan, size.tokens_per_batch),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }

@@ -14,8 +14,8 @@ Tensor = Any
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's, over the last axis.
 
-    In training on TensorFlow its gradient is not the automatic one, which takes three times as many passes over memory:
-    layer norms were a quarter of a small model's training step. XLA makes one pass of them anyway.
+    In training on TensorFlow its gradient is not the automatic one, which takes more passes over memory. XLA makes few
+    passes of either.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

@@ -24,7 +24,8 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     `q` is never built. As it sums to 1, the value is
     `logsumexp(logits) - (q_label - q_wrong) * logits_label - q_wrong * sum(logits)`, and its gradient
     `softmax(logits) - q`. The gradient is written by hand and computed beside the value, of the same exponentials.
-    What is kept for it is one (B, T, V) tensor of the logits' dtype; the automatic one keeps several in float32.
+    What is kept for it is one (B, T, V) tensor of the logits' dtype (float32 for float16, in which small probabilities
+    are lost before the loss scale can save them); the automatic one keeps several in float32.
 
     Args:
         labels: (B, T) integers from 0 to V - 1.
@@ -50,6 +51,8 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     q_wrong = epsilon / (num_classes if form == "all" else max(num_classes - 1, 1))
     q_label = 1 - epsilon + (q_wrong if form == "all" else 0.0)
 
+    kept_dtype = "float32" if keras.backend.standardize_dtype(logits.dtype) == "float16" else logits.dtype
+
     @ops.custom_gradient
     def cross_entropy(logits: Any) -> tuple[Any, Any]:
         values = ops.cast(logits, "float32")  # (B, T, V)
@@ -64,12 +67,12 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
         gradients = _with_values_at(
             exponentials * (1.0 / sums) - q_wrong, labels, ops.exp(label_logits - normalizer) - q_label
         )
-        gradients = ops.cast(gradients, logits.dtype)  # (B, T, V)
+        gradients = ops.cast(gradients, kept_dtype)  # (B, T, V)
 
         def gradient(*args: Any, upstream: Any = None) -> Any:
             if upstream is None:  # TensorFlow and JAX pass it by position
                 (upstream,) = args
-            return ops.expand_dims(ops.cast(upstream, logits.dtype), -1) * gradients
+            return ops.cast(ops.expand_dims(ops.cast(upstream, kept_dtype), -1) * gradients, logits.dtype)
 
         return loss, gradient
 

@@ -31,8 +31,7 @@ def test_a_share_is_dropped_and_the_rest_scaled_so_that_the_mean_stays(rate):
 def test_neighbours_are_dropped_independently():
     # Decisions that share a random number lie side by side; two in a row are both dropped in 0.3 x 0.3 of all cases.
     zeros = dropped(Dropout(0.3, seed=1), (97, 211)) == 0
-    for axis in (0, 1):
-        first, second = np.split(np.moveaxis(zeros, axis, 0)[: zeros.shape[axis] // 2 * 2].reshape(-1, 2, 1), 2, axis=1)
+    for first, second in ((zeros[:96:2], zeros[1:96:2]), (zeros[:, :210:2], zeros[:, 1:210:2])):
         assert abs(np.mean(first & second) - 0.09) < 4 * (0.09 * 0.91 / first.size) ** 0.5
 
 
@@ -59,5 +58,5 @@ def test_gradients_pass_where_numbers_have_passed():
     inputs = tf.ones(PRIMES)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        outputs = Dropout(0.3, dtype=keras.DTypePolicy("float32"))(inputs, training=True)
+        outputs = Dropout(0.3)(inputs, training=True)
     np.testing.assert_array_equal(tape.gradient(outputs, inputs), outputs)

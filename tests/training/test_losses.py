@@ -100,6 +100,14 @@ def test_low_precision_logits_are_computed_in_float32(dtype):
     np.testing.assert_allclose(ops.convert_to_numpy(losses), expected, rtol=2e-6)
 
 
+def test_a_loss_scale_saves_small_probabilities_in_float16():
+    # e^-18 = 1.5e-8 is nothing in float16, and 5.0e-4 after a scale of 2^15.
+    logits = np.array([[[0.0, -18.0]]], "float16")
+    gradients, _ = gradient_of_sum(lambda values: label_smoothed_cross_entropy([[0]], values, 0.0) * 2.0**16, logits)
+    assert gradients.dtype == "float16"
+    np.testing.assert_allclose(gradients[0, 0, 1], 2.0**15 * math.exp(-18.0), rtol=2**-9)
+
+
 def test_large_logits_do_not_overflow():
     logits = np.array([[[60000.0, 0.0, -60000.0]]], "float16")
     # log softmax is (0, -60000, -120000), q = (1/3, 1/3, 1/3) scaled by 0.3, plus 0.7 on the label.
