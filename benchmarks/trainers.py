@@ -123,11 +123,13 @@ def _tensorflow(threads: int) -> None:
 def _fit(model: Any, example: Callable[[Batch], Any], callbacks: list[Any]) -> Train:
     import tensorflow as tf
 
+    from kformer.data.pipeline import without_autotuning
+
     def train(batches: list[Batch]) -> None:
         examples = [example(batch) for batch in batches]
         signature = tf.nest.map_structure(lambda part: tf.TensorSpec([None, None], part.dtype), examples[0])
         dataset = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature).prefetch(4)
-        model.fit(dataset, callbacks=callbacks, verbose=0)
+        model.fit(without_autotuning(dataset), callbacks=callbacks, verbose=0)
 
     return train
 

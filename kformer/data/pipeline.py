@@ -84,7 +84,19 @@ def make_dataset(
         signature = (*signature, tf.TensorSpec([None], tf.float32))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     steps = tf.data.INFINITE_CARDINALITY if repeat else plan.steps_once - start_step
-    return dataset.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(_PREFETCHED_BATCHES)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(_PREFETCHED_BATCHES)
+    return without_autotuning(dataset)
+
+
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The data set, without the thread in which tf.data looks for the best settings of its own.
+
+    Whoever ends an iterator waits for that thread, which may sleep through the call to end: for up to a minute (seen
+    with TensorFlow 2.21). Here nothing is left to it to set.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def _weighed(batches: Iterator[Batch], number: int, pad_id: int) -> Iterator[tuple]:

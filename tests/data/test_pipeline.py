@@ -169,6 +169,11 @@ def test_cardinality(make_encoded) -> None:
     assert as_numpy(make_dataset(encoded, **options, repeat=False, start_step=steps)) == []
 
 
+def test_no_thread_of_tf_data_holds_the_end_of_an_iterator(make_encoded) -> None:
+    dataset = make_dataset(make_encoded(LENGTHS), tokens_per_batch=40, shuffle_seed=1, repeat=True)
+    assert dataset.options().autotune.enabled is False  # None: it would run
+
+
 def test_micro_batches_weigh_as_many_tokens_as_they_hold(make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
     options = {"tokens_per_batch": 40, "shuffle_seed": 1, "repeat": True, "batches_per_update": 3}
