@@ -24,6 +24,11 @@ from kformer.training.checkpoints import TrainingState
 from kformer.translator import TEXT, Translator
 
 GREEDY = DecodingConfig(beam_size=1)
+_FOUND = SearchResult(
+    tokens=tf.TensorSpec([None, None, None], tf.int32),
+    scores=tf.TensorSpec([None, None], tf.float32),
+    lengths=tf.TensorSpec([None, None], tf.int32),
+)
 _LENGTH_STEP = 16  # lengths are filled up to multiples of it
 _CELL = 8  # pixels
 _GAP = 4
@@ -43,7 +48,7 @@ class LiveTranslator:
         self.config = config
         self.coder = TextCoder(*tokenizers, config, GREEDY)
         self._encode = tf.function(self.coder.encode, input_signature=[TEXT])
-        self._decode = tf.function(self.coder.decode_best)
+        self._decode = tf.function(self.coder.decode_best, input_signature=[_FOUND, tf.TensorSpec([None], tf.int32)])
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:

@@ -1,6 +1,8 @@
 """Translations while a model learns."""
 
 import numpy as np
+import pytest
+import tensorflow as tf
 import toy
 
 from kformer.models import build_transformer
@@ -31,6 +33,17 @@ def test_it_follows_the_weights(numbers_run):
     assert texts_of(translate, sources) != learned
     model.set_weights(weights)
     assert texts_of(translate, sources) == learned
+
+
+def test_lengths_that_differ_bring_no_warning_of_tensorflow(numbers_run, caplog: pytest.LogCaptureFixture):
+    _, translate = live(numbers_run)
+    tf.get_logger().addHandler(caplog.handler)
+    try:
+        for words in range(1, 9):  # TensorFlow warns of the fifth new graph of a function
+            texts_of(translate, ["one " * words] * words)
+    finally:
+        tf.get_logger().removeHandler(caplog.handler)
+    assert caplog.records == []
 
 
 def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers_run):
