@@ -124,7 +124,7 @@ def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():
         for number, together in enumerate(processes):
             together.on_train_batch_begin(batch)
             together.on_train_batch_end(batch, {"loss": float("nan") if batch >= 2 + 100 * number else 1.0})
-    with pytest.raises(FloatingPointError, match="The loss is nan since batch 5"):
+    with pytest.raises(FloatingPointError, match="The loss is nan after batch 5"):
         processes[0].on_train_batch_begin(8)
     with pytest.raises(FloatingPointError, match="Another process says since when"):
         processes[1].on_train_batch_begin(8)

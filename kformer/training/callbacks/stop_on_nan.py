@@ -10,6 +10,8 @@ from kformer.training.checkpoints import TrainingState
 class StopOnNaN(keras.callbacks.Callback):
     """Raises an error after the first batch whose loss is NaN or infinite, so that nothing is saved after it.
 
+    On JAX the ends of batches come from several threads: the batch that is named may be one that was begun soon after.
+
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
     """
@@ -27,7 +29,7 @@ class StopOnNaN(keras.callbacks.Callback):
         loss = float((logs or {}).get("loss", 0.0))  # Keras's mean since the epoch began: once NaN, always NaN
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"The loss is {loss} since batch {self._before + batch + 1}, update {self.state.step}. The best "
+                f"The loss is {loss} after batch {self._before + batch + 1}, update {self.state.step}. The best "
                 "weights and the last checkpoint are from before. Start again with a lower learning_rate_scale or "
                 "more warmup_steps, or look for broken pairs in the corpus."
             )
