@@ -7,6 +7,8 @@ INSTALL = PYTHONWARNINGS="ignore:Editable installation" $(BIN)/pip install --qui
 
 # The tests of what runs on every Keras backend; the rest is TensorFlow's.
 EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/test_config.py
+# A test keeps one core busy, mostly with tracing. The tests of a file stay together: they share what is costly to make.
+TWO_AT_ONCE = --numprocesses 2 --dist loadfile
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-slow lint wheel clean
@@ -15,8 +17,8 @@ demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
 
 test: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest
-	KERAS_BACKEND=jax $(BIN)/python -m pytest $(EVERY_BACKEND)
+	$(BIN)/python -m pytest $(TWO_AT_ONCE)
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) $(EVERY_BACKEND)
 
 test-slow: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest -m slow
