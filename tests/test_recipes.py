@@ -12,6 +12,7 @@ import yaml
 from kformer.cli import app
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.inference import Hypothesis
+from kformer.presets import find_preset, preset_names
 from kformer.recipes import FOLDER, load_recipe, recipe_names
 from kformer.run import RunFolder
 
@@ -22,7 +23,17 @@ NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five"
 
 
 def test_the_recipes_that_come_with_kformer():
-    assert recipe_names() == ["cmudict", "wmt14-en-de-base", "wmt14-en-de-big"]
+    assert recipe_names() == ["bible-en-es", "cmudict", "wmt14-en-de-base", "wmt14-en-de-big"]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_shipped_model_is_what_its_recipe_trains(name):
+    recipe, run = load_recipe(name), find_preset(name)
+    vocabulary = {side: getattr(run.transformer_config(), side) for side in ("source_vocab_size", "target_vocab_size")}
+    assert run.transformer_config() == recipe.transformer.replace(**vocabulary)
+    budget = {"max_minutes": recipe.training.max_minutes, "precision": recipe.training.precision}
+    assert run.training_config().replace(**budget) == recipe.training
+    assert run.corpus()["name"] == recipe.corpus
 
 
 @pytest.mark.parametrize("preset", WMT14)
@@ -74,12 +85,10 @@ def test_a_file_that_is_no_recipe(text, message, tmp_path):
 
 
 def test_an_unknown_name():
-    with pytest.raises(
-        ValueError, match=r"no recipe 'wmt'. Choose one of cmudict, wmt14-en-de-base, wmt14-en-de-big, or name a"
-    ):
+    with pytest.raises(ValueError, match=r"no recipe 'wmt'. Choose one of bible-en-es, cmudict, wmt14-en-de-base, "):
         load_recipe("wmt")
     with pytest.raises(
-        FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of cmudict, wmt14"
+        FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of bible-en-es, cmudict"
     ):
         load_recipe("none.yaml")
 
