@@ -8,7 +8,7 @@ own. Outputs are forced to one length, so that random weights do not decide how 
 (size, batch, beam, length) the systems take turns; a system's time is its best of the rounds.
 
 The weights of `base` are random (with the paper's sizes, and as many subwords as the corpus yields, filled up to the
-paper's 37,000); `small` is random too, or a trained run of any preset with `--run`.
+paper's 37,000); `small` is random too, or a trained run of any size with `--run`.
 
 The limit is a lower bound of the time: for the encoder, and for each step of the decoder, the larger of operations
 over the measured peak of matrix products in the system's precision, and of the weights' bytes over the measured
@@ -31,7 +31,7 @@ import limits
 import peers
 from workers import Worker
 
-from kformer.startup import quiet_tensorflow
+from kformer.cli.startup import quiet_tensorflow
 
 SOURCE_LENGTH = 32  # tokens, about
 
@@ -94,13 +94,13 @@ class Models:
 
         from kformer.config import TransformerConfig
         from kformer.models import build_transformer
-        from kformer.translator import Translator
+        from kformer.translation.translator import Translator
 
         if self.run is not None and size == "small":
             return Translator.from_run(self.run)
         keras.utils.set_random_seed(1)
         tokenizer = _tokenizer({"base": 37000, "small": 4000}[size])
-        config = TransformerConfig.from_preset(
+        config = TransformerConfig.of_size(
             size, source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size
         )
         return Translator(build_transformer(config, dtype="float32"), config, tokenizer, tokenizer)
@@ -120,8 +120,8 @@ class Models:
 
     def export_here(self, size: str, precision: str, variant: str, beam_size: int, length: int, target: str) -> None:
         from kformer.config import DecodingConfig
-        from kformer.export import export_saved_model
-        from kformer.translator import Translator
+        from kformer.export.saved_model import export_saved_model
+        from kformer.translation.translator import Translator
 
         made = self._translator(size)
         made.model.load_weights(self.folder / size / "random.weights.h5")

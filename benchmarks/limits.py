@@ -63,8 +63,8 @@ def _measure_here(threads: int) -> Limits:
     import numpy as np
     import tensorflow as tf
 
-    from kformer.products import MATRICES
-    from kformer.weights import Weights
+    from kformer.export.kernels import MATRICES
+    from kformer.export.variables import Weights
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     size = 2048

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from kformer.products import Int8Matrix, empty_cache, write_in_place
-from kformer.weights import Weights
+from kformer.export.kernels import Int8Matrix, empty_cache, write_in_place
+from kformer.export.variables import Weights
 
 STEPS = 10
 NUMBERS = 60_000_000  # of all matrices of one shape together

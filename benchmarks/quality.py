@@ -4,9 +4,9 @@
     python benchmarks/quality.py --system kformer
     python benchmarks/quality.py --system marian
 
-The preset `small` (d_model 256, 3 + 3 layers) on `bible-en-es`, one joint vocabulary of 4,000 subwords. Both see the
+The size `small` (d_model 256, 3 + 3 layers) on `bible-en-es`, one joint vocabulary of 4,000 subwords. Both see the
 same batches in the same order, 11.1 million target tokens (about an hour on two cores), and take the same steps: Adam,
-the paper's schedule, label smoothing and dropout as in the preset, no average of weights. What differs is the program:
+the paper's schedule, label smoothing and dropout as in that size, no average of weights. What differs is the program:
 its initial weights, its random numbers, its arithmetic. The weights after the last step translate the test part, in
 float32, greedily and by beams of 4.
 
@@ -26,18 +26,18 @@ import rich.console
 from peers import new_marian
 from trainers import Batch, marian_update
 
+from kformer import files
+from kformer.cli.startup import quiet_tensorflow
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
-from kformer.fitting import batch_plan
+from kformer.evaluation.evaluate import score
 from kformer.hardware import resolve_precision
-from kformer.inference import Hypothesis, TranslateBatch, load_model
-from kformer.run import RunFolder
-from kformer.scoring import score
-from kformer.startup import quiet_tensorflow
+from kformer.inference.batches import Hypothesis, TranslateBatch, load_model
+from kformer.runs.folder import RunFolder
+from kformer.schedules import WarmupInverseSqrt
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.trainer import train
-from kformer.training.checkpoints import replaced_when_whole
-from kformer.training.schedules import WarmupInverseSqrt
+from kformer.training.loop import batch_plan
+from kformer.training.train import train
 
 SEARCHES = {"greedy": DecodingConfig(beam_size=1), "beam 4": DecodingConfig(beam_size=4)}
 CHECKPOINT_SECONDS = 120
@@ -62,10 +62,10 @@ class Task(NamedTuple):
 def prepare(tokens: int, precision: str, seed: int) -> Task:
     """Tokenizer, batches, and the number of steps in which `tokens` target tokens are seen."""
     corpus = load_corpus("bible-en-es")
-    training = TrainingConfig.from_preset("small", precision=resolve_precision(precision), seed=seed, ema_decay=0.0)
+    training = TrainingConfig.of_size("small", precision=resolve_precision(precision), seed=seed, ema_decay=0.0)
     source, target = train_tokenizers(corpus.train, training)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": source.vocab_size}
-    transformer = TransformerConfig.from_preset("small", **sizes)
+    transformer = TransformerConfig.of_size("small", **sizes)
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
     plan = batch_plan(encoded, training)
     steps, seen = 0, 0
@@ -79,7 +79,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
 
 
 def kformer(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:
-    """`kformer.trainer.train`, and the run folder's own translator."""
+    """`kformer.training.train.train`, and the run folder's own translator."""
     run = RunFolder(folder / "run")
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     train(task.corpus, run.path, task.transformer, task.training, resume=run.exists(), console=console)
@@ -124,7 +124,7 @@ def train_marian(task: Task, model: Any, file: pathlib.Path) -> None:
         schedule.step()
         if step == training.max_steps or time.monotonic() - written > CHECKPOINT_SECONDS:
             console.print(f"step {step:,} of {training.max_steps:,}  loss {loss:.3f}")
-            with replaced_when_whole(file) as partial:
+            with files.replacing(file) as partial:
                 state = {name: part.state_dict() for name, part in parts.items()}
                 torch.save({**state, "step": step, "random": torch.get_rng_state()}, partial)
             written = time.monotonic()

@@ -30,7 +30,7 @@ def kformer(folder: pathlib.Path, precision: str, threads: int) -> Train:
     from kformer.models import build_transformer
     from kformer.training.callbacks import ProgressBar, StopOnNaN, TrackState
     from kformer.training.checkpoints import TrainingState
-    from kformer.training.compiling import compile_transformer
+    from kformer.training.compile import compile_transformer
 
     keras.utils.set_random_seed(1)
     transformer = TransformerConfig.load(folder / "transformer.json")
@@ -123,7 +123,7 @@ def _tensorflow(threads: int) -> None:
 def _fit(model: Any, example: Callable[[Batch], Any], callbacks: list[Any]) -> Train:
     import tensorflow as tf
 
-    from kformer.data.pipeline import without_autotuning
+    from kformer.data.dataset import without_autotuning
 
     def train(batches: list[Batch]) -> None:
         examples = [example(batch) for batch in batches]

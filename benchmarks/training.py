@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from workers import Worker
 
+from kformer.cli.startup import quiet_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
-from kformer.fitting import batch_plan
-from kformer.startup import quiet_tensorflow
 from kformer.tokenizers import train_tokenizers
+from kformer.training.loop import batch_plan
 
 
 class System(NamedTuple):
@@ -62,14 +62,14 @@ SIZES = {
 def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -> dict[str, Any]:
     """Writes configurations and batches: first one of every shape, then those that are timed."""
     corpus = load_corpus(size.corpus)
-    training = TrainingConfig.from_preset("small", vocab_size=size.vocab_size, tokens_per_batch=size.tokens_per_batch)
+    training = TrainingConfig.of_size("small", vocab_size=size.vocab_size, tokens_per_batch=size.tokens_per_batch)
     training = training.replace(ema_decay=0.0)  # the peers average no weights
     if corpus.symbols:
         training = training.replace(tokenizer="symbols")
     source, target = train_tokenizers(corpus.train, training)
     layers = {} if size.layers is None else {"num_encoder_layers": size.layers, "num_decoder_layers": size.layers}
     vocabulary = max(source.vocab_size, target.vocab_size)
-    transformer = TransformerConfig.from_preset(
+    transformer = TransformerConfig.of_size(
         size.preset, source_vocab_size=vocabulary, target_vocab_size=vocabulary, **layers
     )
     transformer.save(folder / "transformer.json")

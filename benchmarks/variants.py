@@ -11,13 +11,13 @@ import pathlib
 import tempfile
 import time
 
+from kformer.cli.startup import quiet_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
-from kformer.evaluation import bleu_and_chrf
-from kformer.export import export_saved_model
-from kformer.inference import Hypothesis, TranslateBatch, load_model, translate_all
-from kformer.startup import quiet_tensorflow
-from kformer.translator import Translator
+from kformer.evaluation.metrics import bleu_and_chrf
+from kformer.export.saved_model import export_saved_model
+from kformer.inference.batches import Hypothesis, TranslateBatch, load_model, translate_all
+from kformer.translation.translator import Translator
 
 
 def main() -> None:

@@ -7,30 +7,39 @@ TensorFlow nor tensorflow-text.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kformer._version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kformer import data, decoding, distribution, evaluation, layers, models, presets, tokenizers, training
+    from kformer import (
+        data,
+        decoding,
+        evaluation,
+        layers,
+        losses,
+        metrics,
+        models,
+        presets,
+        schedules,
+        tokenizers,
+        training,
+    )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-    from kformer.export import export_saved_model
-    from kformer.trainer import train
-    from kformer.training import losses, metrics, schedules
-    from kformer.translator import Translator
+    from kformer.export.saved_model import export_saved_model
+    from kformer.training.train import train
+    from kformer.translation.translator import Translator
 
-# Public name: the module it lives in, or (module, attribute).
-_MODULES = {
-    **{name: f"kformer.{name}" for name in ("config", "data", "decoding", "distribution")},
-    **{name: f"kformer.{name}" for name in ("evaluation", "layers", "models")},
-    **{name: f"kformer.{name}" for name in ("presets", "tokenizers", "training")},
-    **{name: f"kformer.training.{name}" for name in ("losses", "metrics", "schedules")},
-}
+_MODULES = (
+    *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
+    *("presets", "schedules", "tokenizers", "training"),
+)
+# Name of an object: the module it lives in.
 _OBJECTS = {
     "TransformerConfig": "kformer.config",
     "TrainingConfig": "kformer.config",
     "DecodingConfig": "kformer.config",
-    "Translator": "kformer.translator",
-    "export_saved_model": "kformer.export",
-    "train": "kformer.trainer",
+    "Translator": "kformer.translation.translator",
+    "export_saved_model": "kformer.export.saved_model",
+    "train": "kformer.training.train",
 }
 
 __all__ = [
@@ -42,7 +51,6 @@ __all__ = [
     "config",
     "data",
     "decoding",
-    "distribution",
     "evaluation",
     "export_saved_model",
     "layers",
@@ -59,7 +67,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
+        value = importlib.import_module(f"kformer.{name}")
     elif name in _OBJECTS:
         value = getattr(importlib.import_module(_OBJECTS[name]), name)
     else:

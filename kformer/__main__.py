@@ -2,7 +2,7 @@
 
 import sys
 
-from kformer.cli import app
+from kformer.cli.main import app
 
 
 def main() -> None:

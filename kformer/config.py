@@ -6,7 +6,6 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """
 
 import dataclasses
-import json
 import math
 import pathlib
 import re
@@ -15,8 +14,10 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
 
+from kformer import files
+
 # Table 3 of the paper for base and big; tiny and small are sized for a laptop.
-PRESETS: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 128, "d_ff": 512, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
     "small": {"d_model": 256, "d_ff": 1024, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
     "base": {"d_model": 512, "d_ff": 2048, "num_heads": 8, "num_encoder_layers": 6, "num_decoder_layers": 6},
@@ -37,7 +38,7 @@ _TEN_THOUSANDS_OF_PAIRS = {
     "ema_decay": 0.999,
 }
 # What goes with them. The two small ones are meant for corpora of some ten thousand pairs, the others are section 5.
-TRAINING_PRESETS: dict[str, dict[str, Any]] = {
+TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "tiny": _TEN_THOUSANDS_OF_PAIRS,
     "small": _TEN_THOUSANDS_OF_PAIRS,
     "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
@@ -88,15 +89,12 @@ class _Config:
         return cls.from_dict(read_mapping(path))
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Writes a `.json`, `.yaml` or `.yml` file, beside its target first and then renamed."""
+        """Writes a `.json`, `.yaml` or `.yml` file, whole or not at all."""
         path = pathlib.Path(path)
         if path.suffix == ".json":
-            text = json.dumps(self.to_dict(), indent=2) + "\n"
+            files.write_json(path, self.to_dict())
         else:
-            text = yaml.safe_dump(self.to_dict(), sort_keys=False)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+            files.write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False))
 
     def _check_types(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
@@ -127,10 +125,10 @@ class _Config:
             raise ValueError(f"{name} must be at least 0 and below 1. Received: {name}={value}.")
 
 
-def _preset(presets: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    if name not in presets:
-        raise ValueError(f"There is no preset {name!r}. Choose one of {', '.join(presets)}.")
-    return presets[name]
+def _values_of_size(sizes: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    if name not in sizes:
+        raise ValueError(f"There is no size {name!r}. Choose one of {', '.join(sizes)}.")
+    return sizes[name]
 
 
 class _Loader(yaml.SafeLoader):
@@ -238,16 +236,16 @@ class TransformerConfig(_Config):
             )
 
     @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> Self:
-        """A preset (`tiny`, `small`, `base`, `big`), with some fields changed.
+    def of_size(cls, name: str, **changes: Any) -> Self:
+        """A model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
 
         `base` and `big` are Table 3 of the paper: with the shared vocabulary of 37,000 they have
         63,082,496 and 214,245,376 parameters.
 
         Raises:
-            ValueError: No preset has this name, or a change does not fit.
+            ValueError: There is no such size, or a change does not fit.
         """
-        return cls.from_dict({**_preset(PRESETS, name), **changes})
+        return cls.from_dict({**_values_of_size(SIZES, name), **changes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,13 +316,13 @@ class TrainingConfig(_Config):
             )
 
     @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> Self:
-        """Settings that suit the model preset of the same name, with some fields changed.
+    def of_size(cls, name: str, **changes: Any) -> Self:
+        """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
 
         Raises:
-            ValueError: No preset has this name, or a change does not fit.
+            ValueError: There is no such size, or a change does not fit.
         """
-        return cls.from_dict({**_preset(TRAINING_PRESETS, name), **changes})
+        return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **changes})
 
 
 @dataclasses.dataclass(frozen=True)

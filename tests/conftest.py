@@ -32,7 +32,7 @@ def numbers_run(tmp_path_factory):
     """A run folder whose model has learned the language pair of tests/toy.py."""
     import toy
 
-    from kformer.trainer import train
+    from kformer.training.train import train
 
     folder = tmp_path_factory.mktemp("numbers") / "run"
     train(toy.corpus(), folder, toy.TRANSFORMER, toy.TRAINING)
@@ -42,6 +42,6 @@ def numbers_run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def numbers_translator(numbers_run):
     """The paper's beam search over that model."""
-    from kformer.translator import Translator
+    from kformer.translation.translator import Translator
 
     return Translator.from_run(numbers_run)

@@ -52,7 +52,7 @@ def free_address() -> str:
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
-def start_team(files: pathlib.Path, run: pathlib.Path, count: int, *options: object) -> list[subprocess.Popen]:
+def start_group(files: pathlib.Path, run: pathlib.Path, count: int, *options: object) -> list[subprocess.Popen]:
     """Processes that train together. Number 0 writes to `run`; the others have a folder each that must stay empty."""
     joined = ["--num-processes", count, "--coordinator", free_address(), *options]
     folders = [run, *(run.with_name(f"{run.name}-of-{number}") for number in range(1, count))]

@@ -10,11 +10,11 @@ import pytest
 import rich.console
 import toy
 
-from kformer.averaging import average_weights
 from kformer.models import build_transformer
-from kformer.run import RunFolder
-from kformer.trainer import train
-from kformer.translator import Translator
+from kformer.runs.folder import RunFolder
+from kformer.training.averaging import average_weights
+from kformer.training.train import train
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -44,7 +44,7 @@ import json, math, sys
 import jax, numpy as np
 from kformer.config import TransformerConfig
 from kformer.models import build_transformer
-from kformer.training.losses import LabelSmoothedCrossEntropy
+from kformer.losses import LabelSmoothedCrossEntropy
 
 def count(jaxpr):
     total = 0
@@ -119,7 +119,7 @@ def test_training_gpu_runs_without_tensorflow(tmp_path):
     (case,) = json.loads((tmp_path / "found.json").read_text())["cases"]
     assert (case["rows"], case["flash_attention"]) == (8, False)  # 70 tokens hold 8 rows of 8
     assert case["tokens_per_second"] == pytest.approx(64 / case["seconds_a_step"])
-    sizes = TransformerConfig.from_preset("tiny")
+    sizes = TransformerConfig.of_size("tiny")
     assert case["flops_per_second"] * case["seconds_a_step"] == pytest.approx(8 * training_flops(sizes, 8, 8))
     assert case["utilisation"] == pytest.approx(case["flops_per_second"] / case["peak_flops_per_second"])
     assert re.search(r"\| tiny \| 8 x 8 \| xla, no flash kernel \|", answer.stdout)

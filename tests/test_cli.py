@@ -13,12 +13,12 @@ import yaml
 from typer.testing import CliRunner
 
 from kformer.__main__ import main
-from kformer.cli import app
+from kformer.cli.main import app
 from kformer.config import TransformerConfig
-from kformer.filter import translate_lines
-from kformer.inference import Hypothesis, load_model
-from kformer.run import RunFolder
-from kformer.trainer import TrainingReport
+from kformer.inference.batches import Hypothesis, load_model
+from kformer.inference.lines import translate_lines
+from kformer.runs.folder import RunFolder
+from kformer.training.train import TrainingReport
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -62,7 +62,7 @@ def test_every_command_explains_itself_without_loading_tensorflow(command):
     answer = kformer(command, "--help", PYTHONPROFILEIMPORTTIME="1")
     assert b"Usage: " in answer.stdout
     imported = re.findall(rb"\| +(\S+)\n", answer.stderr)
-    assert b"kformer.cli" in imported
+    assert b"kformer.cli.main" in imported
     assert b"tensorflow" not in imported
 
 
@@ -138,7 +138,7 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
             ["train", "--output", "run", "--train", "a.tsv", "--valid-source", "v.de", "--valid-target", "v.en"],
             "Received: --valid-source without --train-source.",
         ),
-        (["train", "--output", "run", "--corpus", "cmudict", "--preset", "huge"], "There is no preset 'huge'"),
+        (["train", "--output", "run", "--corpus", "cmudict", "--size", "huge"], "There is no size 'huge'"),
         (["translate", "nowhere"], "nowhere does not exist. Name a run folder or a SavedModel."),
         (
             ["translate", "nowhere", "--input", "none.txt"],
@@ -175,7 +175,7 @@ def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numb
         assert options["resume"]
         return TrainingReport(RunFolder(output), 7, None, "trained")
 
-    monkeypatch.setattr("kformer.trainer.train", trained)
+    monkeypatch.setattr("kformer.training.train.train", trained)
     command = ["train", "--train", pairs_file, "--output", numbers_run, "--initialize-from", "gone"]
     monkeypatch.setattr(sys, "argv", ["kformer", *map(str, command), "--max-steps", "7", "--resume"])
     with pytest.raises(SystemExit) as end:
@@ -183,13 +183,13 @@ def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numb
     assert end.value.code == 0
 
 
-def test_a_preset_beside_resume_is_compared_with_the_run(numbers_run, pairs_file, monkeypatch):
+def test_a_size_beside_resume_is_compared_with_the_run(numbers_run, pairs_file, monkeypatch):
     def trained(corpus, output, transformer, training, **options):
-        assert transformer == TransformerConfig.from_preset("tiny")
+        assert transformer == TransformerConfig.of_size("tiny")
         raise ValueError("compared")
 
-    monkeypatch.setattr("kformer.trainer.train", trained)
-    command = ["train", "--train", pairs_file, "--output", numbers_run, "--preset", "tiny", "--resume"]
+    monkeypatch.setattr("kformer.training.train.train", trained)
+    command = ["train", "--train", pairs_file, "--output", numbers_run, "--size", "tiny", "--resume"]
     answer = CliRunner().invoke(app, list(map(str, command)))
     assert str(answer.exception) == "compared"
 
@@ -250,5 +250,5 @@ def test_demo_walks_the_whole_path(tmp_path):
 @pytest.mark.slow
 def test_the_shipped_corpus_trains_by_name(tmp_path):
     run = tmp_path / "run"
-    answer = kformer("train", "--corpus", "bible-en-es", "--output", run, "--preset", "tiny", "--max-steps", 3)
+    answer = kformer("train", "--corpus", "bible-en-es", "--output", run, "--size", "tiny", "--max-steps", 3)
     assert "3 steps: the budget of 3 steps is spent." in answer.stdout.decode(), answer.stderr.decode()

@@ -4,31 +4,31 @@ import pathlib
 
 import pytest
 
-from kformer.config import PRESETS, DecodingConfig, TrainingConfig, TransformerConfig, read_mapping, read_parts
+from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, read_mapping, read_parts
 
 
 class TestTransformerConfig:
     def test_the_defaults_are_the_papers_base_model(self):
-        assert TransformerConfig() == TransformerConfig.from_preset("base")
+        assert TransformerConfig() == TransformerConfig.of_size("base")
         config = TransformerConfig()
         assert (config.d_model, config.d_ff, config.num_heads, config.dropout_rate) == (512, 2048, 8, 0.1)
         assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
 
-    def test_presets(self):
-        assert list(PRESETS) == ["tiny", "small", "base", "big"]
-        big = TransformerConfig.from_preset("big")
+    def test_sizes(self):
+        assert list(SIZES) == ["tiny", "small", "base", "big"]
+        big = TransformerConfig.of_size("big")
         assert (big.d_model, big.d_ff, big.num_heads, big.dropout_rate) == (1024, 4096, 16, 0.3)
-        for name, values in PRESETS.items():
-            config = TransformerConfig.from_preset(name)
+        for name, values in SIZES.items():
+            config = TransformerConfig.of_size(name)
             assert {key: getattr(config, key) for key in values} == values
 
-    def test_a_preset_takes_changes(self):
-        config = TransformerConfig.from_preset("tiny", d_ff=300, norm_first=True)
+    def test_a_size_takes_changes(self):
+        config = TransformerConfig.of_size("tiny", d_ff=300, norm_first=True)
         assert (config.d_model, config.d_ff, config.norm_first) == (128, 300, True)
 
-    def test_an_unknown_preset(self):
-        with pytest.raises(ValueError, match=r"There is no preset 'huge'. Choose one of tiny, small, base, big"):
-            TransformerConfig.from_preset("huge")
+    def test_an_unknown_size(self):
+        with pytest.raises(ValueError, match=r"There is no size 'huge'. Choose one of tiny, small, base, big"):
+            TransformerConfig.of_size("huge")
 
     @pytest.mark.parametrize(
         "name",
@@ -172,15 +172,15 @@ class TestTrainingConfig:
             TrainingConfig(tokens_per_batch=127, max_length=128)
         TrainingConfig(tokens_per_batch=128, max_length=128)
 
-    @pytest.mark.parametrize("name", PRESETS)
-    def test_every_model_preset_has_training_settings(self, name):
-        config = TrainingConfig.from_preset(name, seed=7)
+    @pytest.mark.parametrize("name", SIZES)
+    def test_every_model_size_has_training_settings(self, name):
+        config = TrainingConfig.of_size(name, seed=7)
         assert config.seed == 7
         assert config.replace(seed=TrainingConfig().seed) != TrainingConfig()
 
-    def test_an_unknown_preset(self):
-        with pytest.raises(ValueError, match=r"There is no preset 'huge'. Choose one of tiny, small, base, big"):
-            TrainingConfig.from_preset("huge")
+    def test_an_unknown_size(self):
+        with pytest.raises(ValueError, match=r"There is no size 'huge'. Choose one of tiny, small, base, big"):
+            TrainingConfig.of_size("huge")
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_amounts_are_finite(self, value):
@@ -239,7 +239,7 @@ class TestDictionariesAndFiles:
     @pytest.mark.parametrize(
         "config",
         [
-            TransformerConfig.from_preset("tiny", norm_first=True, embedding_tying="none"),
+            TransformerConfig.of_size("tiny", norm_first=True, embedding_tying="none"),
             DecodingConfig(beam_size=7, length_penalty=1.5),
             TrainingConfig(max_minutes=2.5, max_steps=7, adam_epsilon=1e-9, precision="mixed_bfloat16"),
         ],

@@ -14,11 +14,11 @@ import processes
 import pytest
 import toy
 
-from kformer.distribution import Team, assemble, initialize, lost_processes_explained
-from kformer.export import export_saved_model
-from kformer.inference import load_model
-from kformer.trainer import train
-from kformer.translator import Translator
+from kformer.export.saved_model import export_saved_model
+from kformer.inference.batches import load_model
+from kformer.training.distributed import ProcessGroup, initialize, lost_processes_explained, process_group
+from kformer.training.train import train
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only  # the processes choose their backends themselves
 RESTART = "start all processes again with resume (`--resume`)"
@@ -40,12 +40,12 @@ def same_course(ours: pathlib.Path, theirs: pathlib.Path, but: tuple[str, ...] =
             assert row[name] == pytest.approx(other[name], abs=1e-4, rel=1e-4 if "perplexity" in name else 0), name
 
 
-def wait_for(path: pathlib.Path, team: list[subprocess.Popen]) -> None:
+def wait_for(path: pathlib.Path, group: list[subprocess.Popen]) -> None:
     deadline = time.monotonic() + 300
     while not path.exists():
         if time.monotonic() > deadline:
-            processes.finish(*team, timeout=0)
-        assert all(process.poll() is None for process in team), "\n\n".join(processes.finish(*team))
+            processes.finish(*group, timeout=0)
+        assert all(process.poll() is None for process in group), "\n\n".join(processes.finish(*group))
         time.sleep(0.05)
 
 
@@ -56,18 +56,20 @@ def test_several_processes_need_jax():
 
 def test_more_devices_than_there_are_is_refused():
     with pytest.raises(ValueError, match=r"devices must be from 1 to \d+, .* Received: devices=99"):
-        assemble(99)
+        process_group(99)
 
 
-def test_one_device_is_a_team_of_its_own():
-    team = assemble(1)
-    assert (team.process, team.processes, team.replicas, team.leads, team.alone) == (0, 1, 1, True, True)
+def test_one_device_is_a_group_of_its_own():
+    group = process_group(1)
+    assert (group.rank, group.world_size, group.replicas, group.is_main) == (0, 1, 1, True)
 
 
 @pytest.mark.slow
 def test_a_run_keeps_the_multiple_of_rows_of_the_devices_that_it_began_on(tmp_path, monkeypatch):
     def on_devices(number):
-        monkeypatch.setattr("kformer.trainer.assemble", lambda devices: Team(0, 1, number, contextlib.nullcontext))
+        monkeypatch.setattr(
+            "kformer.training.train.process_group", lambda devices: ProcessGroup(0, 1, number, contextlib.nullcontext)
+        )
 
     corpus, training = toy.corpus(), processes.TRAINING.replace(max_steps=1, validation_steps=1)
     on_devices(2)
@@ -83,12 +85,12 @@ def test_a_run_keeps_the_multiple_of_rows_of_the_devices_that_it_began_on(tmp_pa
 
 TWO = """
     import sys
-    from kformer.distribution import assemble, initialize
-    from kformer.run import RunFolder
+    from kformer.training.distributed import process_group, initialize
+    from kformer.runs.folder import RunFolder
 
     initialize(sys.argv[1], 2, int(sys.argv[2]))
-    team = assemble()
-    assert (team.processes, team.replicas) == (2, 2)
+    group = process_group()
+    assert (group.world_size, group.replicas) == (2, 2)
 
     def lead(run):
         run.tokenizer_folder.mkdir(parents=True)
@@ -107,11 +109,11 @@ TWO = """
     def fail(run):
         raise FileExistsError("there is a run already")
 
-    with team.open_run(RunFolder(sys.argv[3]), lead, follow) as (run, opened):
-        print(opened, team.largest(10 - team.process)(), team.largest(-team.process)())
-    assert team.leads or not run.path.exists()
+    with group.broadcast_run(RunFolder(sys.argv[3]), lead, follow) as (run, opened):
+        print(opened, group.all_reduce_max(10 - group.rank)(), group.all_reduce_max(-group.rank)())
+    assert group.is_main or not run.path.exists()
     try:
-        with team.open_run(RunFolder(sys.argv[3]), fail, follow):
+        with group.broadcast_run(RunFolder(sys.argv[3]), fail, follow):
             print("opened")
     except OSError as error:
         print(error)
@@ -120,10 +122,12 @@ TWO = """
 
 def test_the_others_get_the_run_from_process_0(tmp_path):
     # A part of the files at once.
-    script = "import kformer.distribution.sharing as sharing\nsharing._BYTES_AT_ONCE = 1000\n" + textwrap.dedent(TWO)
+    script = "from kformer.training.distributed import broadcast\nbroadcast._BYTES_AT_ONCE = 1000\n" + textwrap.dedent(
+        TWO
+    )
     address = processes.free_address()
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    team = [
+    group = [
         subprocess.Popen(
             [sys.executable, "-c", script, address, str(number), tmp_path / f"run-{number}"],
             stdout=subprocess.PIPE,
@@ -132,7 +136,7 @@ def test_the_others_get_the_run_from_process_0(tmp_path):
         )
         for number in range(2)
     ]
-    outputs = processes.finish(*team)
+    outputs = processes.finish(*group)
     assert "led 10 0\nthere is a run already" in outputs[0]
     assert "followed 10 0\nProcess 0 could not open the run. Its own output says why." in outputs[1]
     assert not (tmp_path / "run-1").exists()
@@ -142,8 +146,8 @@ LOGITS = """
     import sys
     import numpy as np
     from kformer.models import build_transformer
-    from kformer.presets import load_weights
-    from kformer.run import RunFolder
+    from kformer.runs.folder import RunFolder
+    from kformer.runs.weights import load_weights
 
     run = RunFolder(sys.argv[1])
     model = build_transformer(run.transformer_config())
@@ -173,7 +177,7 @@ def logits_on(backend, run, folder):
 def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
     """Dropout is on: its random numbers do not depend on who computes them."""
     files = processes.write_files(tmp_path / "files", batch_size_multiple=count, **settings)
-    outputs = processes.finish(*processes.start_team(files, tmp_path / "team", count))
+    outputs = processes.finish(*processes.start_group(files, tmp_path / "team", count))
     assert f"{count} devices in {count} processes" in outputs[0]
     assert "8 steps: the budget of 8 steps is spent." in outputs[0]
     for number, output in enumerate(outputs[1:], start=1):
@@ -191,7 +195,7 @@ def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
 
 def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, monkeypatch):
     monkeypatch.setattr("atexit.register", lambda function: None)  # this process is to live on
-    team = Team(process=1, processes=2, replicas=2, scope=contextlib.nullcontext)
+    group = ProcessGroup(rank=1, world_size=2, replicas=2, scope=contextlib.nullcontext)
 
     def step():
         try:
@@ -200,9 +204,9 @@ def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, m
             raise ValueError("Buffer has been deleted or donated.")
 
     told = r"Process 1 of 2 could not .* \(JAX says: UNKNOWN: Gloo AllReduce failed"
-    with pytest.raises(ConnectionError, match=told), lost_processes_explained(team, tmp_path):
+    with pytest.raises(ConnectionError, match=told), lost_processes_explained(group, tmp_path):
         step()
-    with pytest.raises(ValueError, match="vocabulary"), lost_processes_explained(team, tmp_path):
+    with pytest.raises(ValueError, match="vocabulary"), lost_processes_explained(group, tmp_path):
         raise ValueError("The vocabulary is empty.")
 
 
@@ -211,19 +215,19 @@ def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, m
 def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(tmp_path, victim):
     training = {"max_steps": 60, "validation_steps": 20, "checkpoint_minutes": 0.0005}
     files, run = processes.write_files(tmp_path / "files", **training), tmp_path / "killed"
-    team = processes.start_team(files, run, 2)
-    wait_for(run / "previous-checkpoint.npz", team)
-    team[victim].send_signal(signal.SIGKILL)
+    group = processes.start_group(files, run, 2)
+    wait_for(run / "previous-checkpoint.npz", group)
+    group[victim].send_signal(signal.SIGKILL)
     killed_at = time.monotonic()
-    outputs = processes.finish(*team, code=None)
+    outputs = processes.finish(*group, code=None)
     assert time.monotonic() - killed_at < 60
-    assert team[victim].returncode == -signal.SIGKILL
-    assert team[1 - victim].returncode not in (0, -signal.SIGKILL)
+    assert group[victim].returncode == -signal.SIGKILL
+    assert group[1 - victim].returncode not in (0, -signal.SIGKILL)
     assert all(RESTART in output for output in outputs)
     assert str(run) in outputs[0]
-    finished = processes.finish(*processes.start_team(files, run, 2, "--resume"))
+    finished = processes.finish(*processes.start_group(files, run, 2, "--resume"))
     assert "Going on from update" in finished[0]
-    processes.finish(*processes.start_team(files, tmp_path / "whole", 2))
+    processes.finish(*processes.start_group(files, tmp_path / "whole", 2))
     ours, theirs = arrays(run), arrays(tmp_path / "whole")
     assert ours.keys() == theirs.keys()
     for name in ours:
@@ -234,10 +238,10 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(tmp_path, 
 @pytest.mark.slow
 def test_ctrl_c_in_one_process_ends_all_in_good_order(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=10**6)
-    team = processes.start_team(files, tmp_path / "run", 2)
-    wait_for(tmp_path / "run" / "checkpoint.npz", team)
-    team[1].send_signal(signal.SIGINT)
-    outputs = processes.finish(*team)
+    group = processes.start_group(files, tmp_path / "run", 2)
+    wait_for(tmp_path / "run" / "checkpoint.npz", group)
+    group[1].send_signal(signal.SIGINT)
+    outputs = processes.finish(*group)
     assert "steps: interrupted." in outputs[0]
     assert len(processes.course(tmp_path / "run")) >= 2
 
@@ -245,14 +249,14 @@ def test_ctrl_c_in_one_process_ends_all_in_good_order(tmp_path):
 @pytest.mark.slow
 def test_the_budget_of_minutes_ends_all_together(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=None, max_minutes=0.01)
-    outputs = processes.finish(*processes.start_team(files, tmp_path / "run", 2))
+    outputs = processes.finish(*processes.start_group(files, tmp_path / "run", 2))
     assert "the budget of 0.01 minutes is spent" in outputs[0]
 
 
 @pytest.mark.slow
 def test_a_run_that_diverges_says_so_in_all_processes(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=400, learning_rate_scale=1e30, validation_steps=200)
-    for output in processes.finish(*processes.start_team(files, tmp_path / "run", 2), code=1):
+    for output in processes.finish(*processes.start_group(files, tmp_path / "run", 2), code=1):
         assert "kformer: " in output
         assert "finite" in output or "The loss is nan" in output
         assert "Traceback" not in output
@@ -275,12 +279,12 @@ COUNTS = """
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     import keras
     import numpy as np
-    from kformer.distribution import assemble
+    from kformer.training.distributed import process_group
     from kformer.training.callbacks import Checkpoint
     from kformer.training.checkpoints import TrainingState
-    from kformer.training.metrics import TokenCount
+    from kformer.metrics import TokenCount
 
-    with assemble().scope():
+    with process_group().scope():
         model = keras.Sequential([keras.Input((1,), dtype="int32"), keras.layers.Embedding(3, 3)])
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[TokenCount()])
         batch = np.array([[1], [0]], "int32")  # one token to one replica, none to the other
@@ -309,7 +313,7 @@ MIRRORED = """
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     import processes, toy
-    from kformer.trainer import train
+    from kformer.training.train import train
 
     folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     training = processes.TRAINING.replace(batch_size_multiple=2, gradient_accumulation_steps=steps)

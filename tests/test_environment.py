@@ -13,9 +13,9 @@ import tensorflow as tf
 import toy
 
 import kformer
-from kformer.environment import describe_environment, environment_changes
-from kformer.run import RunFolder
-from kformer.trainer import train
+from kformer.runs.environment import describe_environment, environment_changes
+from kformer.runs.folder import RunFolder
+from kformer.training.train import train
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from kformer.evaluation import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
 
 # PROJECT and READ have two pronunciations each, LEAD one.
 PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]

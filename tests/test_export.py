@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from kformer.config import DecodingConfig
-from kformer.export import check_operations, description, export_saved_model, operations
-from kformer.freezing import served_function
-from kformer.translator import Translator
+from kformer.export.graph import served_function
+from kformer.export.saved_model import check_operations, description, export_saved_model, operations
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 TESTS = pathlib.Path(__file__).parent
@@ -138,7 +138,7 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
         tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
         return served_function(Translator(other, translator.config, *tokenizers), weights, precision, variant)
 
-    monkeypatch.setattr("kformer.export.served_function", disturbed)
+    monkeypatch.setattr("kformer.export.saved_model.served_function", disturbed)
     with pytest.raises(ValueError, match="does not compute what the translator does.*Export in float32"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
@@ -162,7 +162,7 @@ def test_a_failed_export_leaves_nothing_behind(numbers_translator, tmp_path, mon
     def fail(path):
         raise ValueError("no room")
 
-    monkeypatch.setattr("kformer.export.check_operations", fail)
+    monkeypatch.setattr("kformer.export.saved_model.check_operations", fail)
     with pytest.raises(ValueError, match="no room"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []

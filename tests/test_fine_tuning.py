@@ -12,15 +12,15 @@ import rich.console
 import toy
 from typer.testing import CliRunner
 
-from kformer.cli import app
+from kformer.cli.main import app
 from kformer.data import Corpus, encode_pairs
 from kformer.models import build_transformer
-from kformer.opening import begin, reopen, vocabulary_report
 from kformer.presets import pack_run
-from kformer.run import RunFolder
+from kformer.runs.folder import RunFolder
 from kformer.tokenizers import SymbolTokenizer
-from kformer.trainer import train
-from kformer.translator import Translator
+from kformer.training.run_setup import begin, reopen, vocabulary_report
+from kformer.training.train import train
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.layers import scaled_dot_product_attention
-from kformer.products import (
+from kformer.export.kernels import (
     LARGEST,
     Bfloat16Matrix,
     Float32Matrix,
@@ -14,7 +13,8 @@ from kformer.products import (
     empty_cache,
     write_in_place,
 )
-from kformer.weights import Weights
+from kformer.export.variables import Weights
+from kformer.layers import scaled_dot_product_attention
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19

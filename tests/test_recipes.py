@@ -9,12 +9,12 @@ import pytest
 import typer.testing
 import yaml
 
-from kformer.cli import app
+from kformer.cli.main import app
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.inference import Hypothesis
+from kformer.inference.batches import Hypothesis
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import FOLDER, load_recipe, recipe_names
-from kformer.run import RunFolder
+from kformer.runs.folder import RunFolder
 
 pytestmark = pytest.mark.tensorflow_only
 WMT14 = {"base": "wmt14-en-de-base", "big": "wmt14-en-de-big"}
@@ -36,16 +36,16 @@ def test_a_shipped_model_is_what_its_recipe_trains(name):
     assert run.corpus()["name"] == recipe.corpus
 
 
-@pytest.mark.parametrize("preset", WMT14)
-def test_wmt14_is_the_paper(preset):
-    recipe = load_recipe(WMT14[preset])
-    assert recipe.transformer == TransformerConfig.from_preset(preset)  # table 3
+@pytest.mark.parametrize("size", WMT14)
+def test_wmt14_is_the_paper(size):
+    recipe = load_recipe(WMT14[size])
+    assert recipe.transformer == TransformerConfig.of_size(size)  # table 3
     assert recipe.decoding == DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_length=50)  # section 6.1
     assert recipe.corpus == "tfds:wmt14_translate/de-en@en-de"
     training = recipe.training
-    assert training.validation_steps * SECONDS_A_STEP[preset] == 10 * 60  # section 6.1: every ten minutes
-    hours = training.max_steps * SECONDS_A_STEP[preset] / 3600
-    assert hours == pytest.approx({"base": 12, "big": 3.5 * 24}[preset], rel=0.1)  # section 5.2
+    assert training.validation_steps * SECONDS_A_STEP[size] == 10 * 60  # section 6.1: every ten minutes
+    hours = training.max_steps * SECONDS_A_STEP[size] / 3600
+    assert hours == pytest.approx({"base": 12, "big": 3.5 * 24}[size], rel=0.1)  # section 5.2
     assert training.patience * training.validation_steps >= training.max_steps  # no validation ends the run
 
 
@@ -164,7 +164,7 @@ def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, mon
         searches.append(decoding)
         return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 
-    monkeypatch.setattr("kformer.inference.load_model", load_model)
+    monkeypatch.setattr("kformer.inference.batches.load_model", load_model)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(f"corpus: {trained.corpus}\ndecoding: {{beam_size: 2, length_penalty: 1.5}}\n")
     scores = json.loads(kformer("evaluate", trained.run.path, "--recipe", recipe))
@@ -183,9 +183,9 @@ def test_a_recipe_from_its_file_to_a_score(trained, tmp_path):
     assert json.loads(kformer("evaluate", exported, "--recipe", trained.recipe)) == scores
 
 
-def test_a_preset_beside_a_recipe_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"A recipe has its own sizes and settings. Leave out --preset"):
-        kformer("train", "--recipe", "wmt14-en-de-base", "--preset", "base", "--output", tmp_path / "run")
+def test_a_size_beside_a_recipe_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"A recipe has its own sizes and settings. Leave out --size"):
+        kformer("train", "--recipe", "wmt14-en-de-base", "--size", "base", "--output", tmp_path / "run")
 
 
 def test_a_corpus_of_your_own_takes_the_place_of_the_recipes(tmp_path):

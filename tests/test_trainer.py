@@ -16,11 +16,11 @@ import toy
 from kformer import hardware
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import corpus_from_pairs
-from kformer.inference import load_model
-from kformer.run import RunFolder
-from kformer.scoring import score
-from kformer.trainer import train
-from kformer.translator import Translator
+from kformer.evaluation.evaluate import score
+from kformer.inference.batches import load_model
+from kformer.runs.folder import RunFolder
+from kformer.training.train import train
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 SHORT = toy.TRAINING.replace(max_steps=4, validation_steps=2)
@@ -295,4 +295,4 @@ def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(tmp_path):
 def test_a_corpus_without_validation_is_refused(tmp_path):
     corpus = corpus_from_pairs("mine", toy.corpus().train, [])
     with pytest.raises(ValueError, match="has no valid pairs"):
-        train(corpus, tmp_path / "run", TransformerConfig.from_preset("tiny"), TrainingConfig.from_preset("tiny"))
+        train(corpus, tmp_path / "run", TransformerConfig.of_size("tiny"), TrainingConfig.of_size("tiny"))

@@ -7,8 +7,8 @@ import tensorflow as tf
 import toy
 
 from kformer.config import DecodingConfig
-from kformer.run import RunFolder
-from kformer.translator import Translator
+from kformer.runs.folder import RunFolder
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -5,11 +5,11 @@ import pytest
 import toy
 
 from kformer.models import build_transformer
-from kformer.run import RunFolder
-from kformer.texts import TextCoder
+from kformer.runs.folder import RunFolder
 from kformer.tokenizers import load_tokenizers
 from kformer.training.checkpoints import load_weights
-from kformer.validation import LiveTranslator, attention_picture
+from kformer.training.live_translation import LiveTranslator, attention_picture
+from kformer.translation.codec import TextCoder
 
 
 def live(run):

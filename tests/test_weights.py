@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.weights import FrozenScope, Weights
+from kformer.export.variables import FrozenScope, Weights
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -2,10 +2,10 @@
 
 from kformer.data.batching import BatchPlan
 from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
+from kformer.data.dataset import make_dataset
 from kformer.data.encoding import EncodedPairs, encode_pairs
 from kformer.data.files import read_parallel, read_tsv
 from kformer.data.loading import load_corpus
-from kformer.data.pipeline import make_dataset
 from kformer.data.tfds_corpus import load_tfds
 
 __all__ = [

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from kformer.decoding.constraints import NextLogits, SearchSpace, state_tensors, write_column
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search_space import NextLogits, SearchSpace, state_tensors, write_column
 
 DEAD = float("-inf")  # log probability of a beam that holds no hypothesis
 

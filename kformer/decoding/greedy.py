@@ -4,9 +4,9 @@ from typing import Any
 
 from keras import ops
 
+from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import decode_rows
-from kformer.decoding.search_space import NextLogits, SearchSpace
 
 
 def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> SearchResult:

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import decode_rows
-from kformer.decoding.search_space import NextLogits, SearchSpace
 
 
 class _FixedSeed(keras.random.SeedGenerator):

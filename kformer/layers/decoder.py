@@ -13,10 +13,10 @@ import keras
 from keras import ops
 
 from kformer.layers.attention import KeysValues, MultiHeadAttention, RowOrder, cache_indices
-from kformer.layers.base import SizedLayer, Stack
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.masks import causal_mask
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.stack import SizedLayer, Stack
 
 Tensor = Any
 

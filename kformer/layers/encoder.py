@@ -8,9 +8,9 @@ from typing import Any
 import keras
 
 from kformer.layers.attention import MultiHeadAttention
-from kformer.layers.base import SizedLayer, Stack
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.stack import SizedLayer, Stack
 
 Tensor = Any
 

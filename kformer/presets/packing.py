@@ -5,11 +5,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from kformer._version import __version__
+from kformer import __version__
 from kformer.models import build_transformer
-from kformer.presets.folders import load_weights
-from kformer.presets.packed_weights import MOST_STEPS, save_packed_weights
-from kformer.run import RunFolder, derived_run
+from kformer.runs.folder import RunFolder, derived_run
+from kformer.runs.packed_weights import MOST_STEPS, save_packed_weights
+from kformer.runs.weights import load_weights
 
 # What a person may say of a model. Nothing else in the folder tells it.
 ABOUT = ("description", "command", "scores", "licence", "provenance")

@@ -41,7 +41,7 @@ def load_recipe(name: str | pathlib.Path) -> Recipe:
     Args:
         name: one of `recipe_names()`, or a `.yaml`, `.yml` or `.json` file with `corpus: NAME` and the parts
             `transformer:`, `training:` and `decoding:`. Fields that it leaves out have their defaults: those of the
-            configurations, not those of a preset.
+            configurations, not those of a size.
 
     Raises:
         FileNotFoundError: There is no such file.

@@ -5,7 +5,7 @@ from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
-from kformer.tokenizers.training import train_tokenizers
+from kformer.tokenizers.train import train_tokenizers
 
 __all__ = [
     "KerasNLPTokenizer",

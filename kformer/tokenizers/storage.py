@@ -2,10 +2,8 @@
 
 import json
 import pathlib
-import shutil
-import tempfile
-from collections.abc import Callable
 
+from kformer import files
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
@@ -21,7 +19,10 @@ _WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLD
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
     """Writes a tokenizer into a directory of its own; an older tokenizer there is replaced. See `Tokenizer.save`."""
-    _replace_directory(pathlib.Path(directory), lambda folder: _write(tokenizer, folder))
+    directory = pathlib.Path(directory)
+    _check_replaceable(directory)
+    with files.replacing_folder(directory) as folder:
+        _write(tokenizer, folder)
 
 
 def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
@@ -52,13 +53,12 @@ def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: To
         ValueError: The directory holds something else than tokenizers.
     """
     parts = {_SHARED: source} if source is target else {_SOURCE: source, _TARGET: target}
-
-    def write(folder: pathlib.Path) -> None:
+    directory = pathlib.Path(directory)
+    _check_replaceable(directory)
+    with files.replacing_folder(directory) as folder:
         for name, tokenizer in parts.items():
             (folder / name).mkdir()
             _write(tokenizer, folder / name)
-
-    _replace_directory(pathlib.Path(directory), write)
 
 
 def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer]:
@@ -83,25 +83,6 @@ def _write(tokenizer: Tokenizer, directory: pathlib.Path) -> None:
     details = tokenizer.write_files(directory)
     description = {"kind": tokenizer.kind, **details}
     (directory / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-
-
-def _replace_directory(directory: pathlib.Path, write: Callable[[pathlib.Path], None]) -> None:
-    """Fills a folder beside the target and renames it, so that a crash never leaves half a tokenizer."""
-    _check_replaceable(directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as beside:
-        fresh, old = pathlib.Path(beside, "new"), pathlib.Path(beside, "old")
-        fresh.mkdir()
-        write(fresh)
-        if directory.exists():
-            directory.rename(old)
-        try:
-            fresh.rename(directory)
-        except OSError:
-            if old.exists():
-                old.rename(directory)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_replaceable(directory: pathlib.Path) -> None:

@@ -7,25 +7,18 @@ checkpoint's name is whole. The checkpoint before stays beside it, for the day o
 the format's checksums show that when it is read.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
 import pathlib
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
+from kformer import files
+
 _STATE = "state.json"
-# What the readers of zip, NumPy and JSON raise of a file, wherever a byte in it is wrong.
-DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
-    *(RuntimeError, OverflowError, OSError),
-)
 
 
 @dataclasses.dataclass
@@ -73,7 +66,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
     values = {name: value for name, value in vars(state).items() if name != "metrics"}
-    with replaced_when_whole(path) as partial:
+    with files.replacing(path) as partial:
         with open(partial, "wb") as file:
             np.savez(file, **arrays, **{_STATE: np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")})
         if path.is_file():
@@ -99,7 +92,7 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
         _check_names(arrays)
     except FileNotFoundError:
         raise
-    except DAMAGE as error:
+    except files.DAMAGE as error:
         raise DamagedCheckpointError(
             f"{path} is not a kformer checkpoint: {error}. Name a file that save_checkpoint wrote."
         ) from error
@@ -130,52 +123,6 @@ def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[
         if not previous.is_file():
             raise
         return load_checkpoint(previous, model), str(error)
-
-
-def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
-    """Writes the weights of a functional model to `path`, a `.weights.h5`, atomically and without the optimizer.
-
-    An uncompiled model reads them by `model.load_weights(path)`, any model by `load_weights(path, model)`.
-    """
-    with replaced_when_whole(path) as partial:
-        _uncompiled(model).save_weights(partial)
-
-
-def load_weights(path: str | pathlib.Path, model: keras.Model) -> None:
-    """Reads a file of `save_weights` into a functional model, compiled or not; its optimizer stays as it is."""
-    _uncompiled(model).load_weights(path)
-
-
-def _uncompiled(model: keras.Model) -> keras.Model:
-    """The same layers in a model never compiled: Keras keeps a compiled model's optimizer in `.weights.h5`."""
-    return keras.Model(model.inputs, model.outputs)
-
-
-@contextlib.contextmanager
-def replaced_when_whole(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a path beside `path` to write to; synced to disk and renamed to `path` if the block ends well.
-
-    The path given ends in the same suffixes, as some writers insist on theirs. If the block raises, `path` stays
-    what it was.
-    """
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name("partial-" + path.name)
-    try:
-        yield partial
-        _sync(partial)
-        partial.replace(path)
-        _sync(path.parent)  # the renaming itself
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _sync(path: pathlib.Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _named_variables(model: keras.Model) -> list[tuple[str, Any]]:

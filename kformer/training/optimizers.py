@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from kformer.config import TrainingConfig
-from kformer.training.schedules import WarmupInverseSqrt
+from kformer.schedules import WarmupInverseSqrt
 
 
 @keras.saving.register_keras_serializable(package="kformer")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from decoding_fakes import END, PAD, START, space
 
-from kformer.decoding.search_space import top_k
+from kformer.decoding.constraints import top_k
 
 
 def random_logits(rows=5, vocab_size=11):

@@ -6,7 +6,7 @@ import pytest
 from small_models import PAD, SOURCE, START, small_config, small_transformer
 
 from kformer.config import DecodingConfig
-from kformer.searching import Searcher, compiled_search
+from kformer.translation.search import Searcher, compiled_search
 
 LIMITS = np.array([6, 4], "int32")
 

@@ -35,11 +35,11 @@ def stack_parameters(config: TransformerConfig) -> int:
 
 
 class TestSizes:
-    @pytest.mark.parametrize(("preset", "expected"), [("base", 63_082_496), ("big", 214_245_376)])
-    def test_presets_have_the_papers_sizes(self, preset, expected, monkeypatch):
+    @pytest.mark.parametrize(("size", "expected"), [("base", 63_082_496), ("big", 214_245_376)])
+    def test_base_and_big_have_the_papers_sizes(self, size, expected, monkeypatch):
         # Only shapes count here: drawing 214 million normal numbers would take most of the time.
         monkeypatch.setattr(keras.initializers.RandomNormal, "__call__", keras.initializers.Zeros.__call__)
-        config = TransformerConfig.from_preset(preset)
+        config = TransformerConfig.of_size(size)
         shared_matrix = 37_000 * config.d_model
         assert stack_parameters(config) + shared_matrix == expected
         assert build_transformer(config).count_params() == expected

@@ -6,9 +6,9 @@ import pytest
 
 from kformer.config import TransformerConfig
 from kformer.models import build_transformer
-from kformer.presets.packed_weights import load_packed_weights, save_packed_weights
+from kformer.runs.packed_weights import load_packed_weights, save_packed_weights
 
-CONFIG = TransformerConfig.from_preset("tiny", source_vocab_size=50, target_vocab_size=50)
+CONFIG = TransformerConfig.of_size("tiny", source_vocab_size=50, target_vocab_size=50)
 
 
 def dense(kernel):

@@ -9,11 +9,11 @@ import toy
 from typer.testing import CliRunner
 
 import kformer
-from kformer.cli import app
-from kformer.presets import find_preset, folders, pack_run, preset_names
+from kformer.cli.main import app
+from kformer.presets import catalog, find_preset, pack_run, preset_names
 from kformer.presets.packing import ABOUT
-from kformer.run import RunFolder
-from kformer.translator import Translator
+from kformer.runs.folder import RunFolder
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -30,7 +30,7 @@ def packed(numbers_run, tmp_path_factory):
 @pytest.fixture
 def shipped(packed, monkeypatch):
     """A kformer that brings one model, "numbers"."""
-    monkeypatch.setattr(folders, "_SHIPPED", packed.run.path.parent)
+    monkeypatch.setattr(catalog, "_SHIPPED", packed.run.path.parent)
 
 
 def files(folder):

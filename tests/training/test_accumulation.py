@@ -5,7 +5,7 @@ import numpy as np
 
 from kformer.config import TrainingConfig
 from kformer.layers import TokenEmbedding
-from kformer.training.losses import LabelSmoothedCrossEntropy
+from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.training.optimizers import build_adam
 
 # Three micro-batches of 2 rows with 9, 3 and 5 tokens; 0 is padding.

@@ -12,6 +12,8 @@ import pytest
 import rich.console
 
 from kformer.config import TrainingConfig
+from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.training.callbacks import (
     Budget,
     CSVLog,
@@ -23,8 +25,6 @@ from kformer.training.callbacks import (
     TrackState,
 )
 from kformer.training.checkpoints import TrainingState, load_weights
-from kformer.training.losses import LabelSmoothedCrossEntropy
-from kformer.training.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.training.optimizers import build_adam, update_count
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens

@@ -5,7 +5,10 @@ import keras
 import numpy as np
 import pytest
 
+from kformer import files
 from kformer.config import TrainingConfig
+from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.metrics import TokenLoss
 from kformer.training import checkpoints
 from kformer.training.callbacks import Checkpoint, KeepBest, TrackState
 from kformer.training.checkpoints import (
@@ -14,11 +17,8 @@ from kformer.training.checkpoints import (
     load_checkpoint,
     load_last_checkpoint,
     previous_checkpoint,
-    replaced_when_whole,
     save_checkpoint,
 )
-from kformer.training.losses import LabelSmoothedCrossEntropy
-from kformer.training.metrics import TokenLoss
 from kformer.training.optimizers import build_adam
 
 
@@ -205,7 +205,7 @@ def test_failure_in_the_middle_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
 def test_the_file_appears_only_when_whole(tmp_path):
     path = tmp_path / "new" / "a.weights.h5"
-    with replaced_when_whole(path) as partial:
+    with files.replacing(path) as partial:
         assert partial.parent == path.parent
         assert partial.name.endswith(".weights.h5")
         partial.write_bytes(b"whole")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kformer.training.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
+from kformer.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
 
 FORMS = ("all", "others")
 
@@ -199,8 +199,8 @@ def test_replicas_with_few_tokens_do_not_weigh_more():
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
         import keras
-        from kformer.training.losses import LabelSmoothedCrossEntropy
-        from kformer.training.metrics import TokenLoss
+        from kformer.losses import LabelSmoothedCrossEntropy
+        from kformer.metrics import TokenLoss
         labels = np.array([[1, 2, 3, 4, 1], [2, 0, 0, 0, 0]], "int32")  # 5 tokens to one replica, 1 to the other
         def trained(strategy):
             with strategy.scope():

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kformer.training.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
-from kformer.training.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.losses import LabelSmoothedCrossEntropy, label_smoothed_cross_entropy
+from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 
 
 def batches():

@@ -4,8 +4,8 @@ import pytest
 from keras import ops
 
 from kformer.config import TrainingConfig
+from kformer.schedules import WarmupInverseSqrt
 from kformer.training.optimizers import accumulation_steps, build_adam, update_count
-from kformer.training.schedules import WarmupInverseSqrt
 
 
 def equation_3(n, d_model, warmup_steps):

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
-from kformer.training.losses import LabelSmoothedCrossEntropy
-from kformer.training.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
-from kformer.training.schedules import WarmupInverseSqrt
+from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.schedules import WarmupInverseSqrt
 
 # No argument has its default value, so that one which gets lost shows.
 ARGUMENTS = {

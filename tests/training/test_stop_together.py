@@ -16,7 +16,7 @@ class Network:
     def __init__(self):
         self.asked = [[], []]
 
-    def largest(self, process):
+    def all_reduce_max(self, process):
         def ask(value):
             number = len(self.asked[process])
             self.asked[process].append(value)
@@ -42,7 +42,7 @@ class Model:
 
 
 def process(network, number, *callbacks):
-    together = StopTogether(callbacks, network.largest(number))
+    together = StopTogether(callbacks, network.all_reduce_max(number))
     together.set_model(Model())
     together.on_train_begin()
     together.on_epoch_begin(0)
@@ -100,11 +100,11 @@ def test_a_signal_to_one_process_is_followed_by_all():
 def test_a_wish_of_the_last_batches_is_heard_at_the_end_of_the_epoch():
     heard = []
 
-    def largest(value):
+    def all_reduce_max(value):
         heard.append(value)
         return lambda: value
 
-    together = StopTogether([StopAt(2)], largest)
+    together = StopTogether([StopAt(2)], all_reduce_max)
     together.set_model(Model())
     together.on_epoch_begin(0)
     for batch in range(3):

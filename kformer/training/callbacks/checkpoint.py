@@ -9,14 +9,15 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from kformer.training.checkpoints import TrainingState, save_checkpoint, save_weights
+from kformer.runs.weights import save_weights
+from kformer.training.checkpoints import TrainingState, save_checkpoint
 from kformer.training.optimizers import update_count
 
 
 class KeepBest(keras.callbacks.Callback):
     """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without.
 
-    The weights are written by `kformer.training.checkpoints.save_weights`. The best figure and the counter live in
+    The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter live in
     `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
 
     Args:

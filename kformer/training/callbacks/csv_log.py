@@ -5,7 +5,8 @@ import pathlib
 
 import keras
 
-from kformer.training.checkpoints import TrainingState, replaced_when_whole
+from kformer import files
+from kformer.training.checkpoints import TrainingState
 
 
 class CSVLog(keras.callbacks.CSVLogger):
@@ -37,5 +38,5 @@ def drop_later_rows(path: pathlib.Path, step: int) -> None:
     kept = [row for row in rows if len(row) == len(header) and float(row[header.index("step")]) <= step]
     if kept == rows:
         return
-    with replaced_when_whole(path) as partial, partial.open("w", newline="") as file:
+    with files.replacing(path) as partial, partial.open("w", newline="") as file:
         csv.writer(file).writerows([header, *kept] if header else [])

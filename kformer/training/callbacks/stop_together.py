@@ -20,7 +20,7 @@ class StopTogether(keras.callbacks.Callback):
     Args:
         callbacks: They may set `model.stop_training`, and raise `FloatingPointError` at the end of a batch. If several
             want to stop, the last one is followed.
-        largest: `kformer.distribution.Team.largest`.
+        all_reduce_max: `kformer.training.distributed.ProcessGroup.all_reduce_max`.
 
     Attributes:
         followed: The callback by whose wish, in whichever process, the run ends; None while it goes on.
@@ -29,11 +29,11 @@ class StopTogether(keras.callbacks.Callback):
     async_safe = True
 
     def __init__(
-        self, callbacks: Sequence[keras.callbacks.Callback], largest: Callable[[int], Callable[[], int]]
+        self, callbacks: Sequence[keras.callbacks.Callback], all_reduce_max: Callable[[int], Callable[[], int]]
     ) -> None:
         super().__init__()
         self.callbacks = list(callbacks)
-        self.largest = largest
+        self.all_reduce_max = all_reduce_max
         self.followed: keras.callbacks.Callback | None = None
         self._error: FloatingPointError | None = None
 
@@ -62,7 +62,7 @@ class StopTogether(keras.callbacks.Callback):
         if batch % _EVERY == 0:
             if self._asked is not None:
                 self._follow(self._asked())
-            self._asked = self.largest(self._wish())
+            self._asked = self.all_reduce_max(self._wish())
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         try:
@@ -74,7 +74,7 @@ class StopTogether(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         for callback in self.callbacks:
             callback.on_epoch_end(epoch, logs)
-        self._follow(self.largest(self._wish())())
+        self._follow(self.all_reduce_max(self._wish())())
 
     def _wish(self) -> int:
         """0: to go on; from 1 up: to stop, with the number of the last callback that wants to; above: to raise."""

@@ -1,0 +1,73 @@
+"""One sequence a sentence, one token after the other: the loop under greedy search and sampling."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from kformer.decoding.constraints import NextLogits, SearchSpace, state_tensors, write_column
+from kformer.decoding.result import SearchResult
+
+
+class RowState(NamedTuple):
+    """What the loop carries; B sentences, T buffer length."""
+
+    step: Any  # () int32; tokens that every row still going has
+    last_tokens: Any  # (B,) int32; pad id in finished rows
+    tokens: Any  # (B, T) int32
+    scores: Any  # (B,) float32; sum of log probabilities
+    lengths: Any  # (B,) int32
+    finished: Any  # (B,) bool; ended, or at the row's limit
+    model_state: Any  # nested tensors, owned by next_logits
+
+
+def decode_rows(
+    next_logits: NextLogits, state: Any, space: SearchSpace, choose: Callable[[Any, Any], tuple[Any, Any]]
+) -> SearchResult:
+    """Lets `choose` pick every token until all rows are finished.
+
+    Args:
+        next_logits: `(tokens (B,) int32, state) -> (logits (B, V), state)`.
+        state: the model's state before the first token.
+        space: the bounds of the search.
+        choose: `(logits (B, V), step () int32) -> (tokens (B,) int32, their log probabilities (B,) float32)`.
+
+    Returns:
+        A `SearchResult` with n = 1.
+    """
+    rows = ops.shape(space.limits)[0]
+    first = RowState(
+        step=ops.convert_to_tensor(0, "int32"),
+        last_tokens=ops.full((rows,), space.start_id, dtype="int32"),
+        tokens=ops.full((rows, space.buffer_length), space.pad_id, dtype="int32"),
+        scores=ops.zeros((rows,), dtype="float32"),
+        lengths=ops.zeros((rows,), dtype="int32"),
+        finished=ops.less_equal(space.limits, 0),
+        model_state=state_tensors(state),
+    )
+
+    def going(*values: Any) -> Any:
+        return ops.logical_not(ops.all(RowState(*values).finished))
+
+    def step(*values: Any) -> RowState:
+        now = RowState(*values)
+        logits, model_state = next_logits(now.last_tokens, now.model_state)
+        chosen, gain = choose(logits, now.step)  # (B,) both
+        tokens = ops.where(now.finished, space.pad_id, chosen)
+        lengths = ops.where(now.finished, now.lengths, now.step + 1)
+        return RowState(
+            step=now.step + 1,
+            last_tokens=tokens,
+            tokens=write_column(now.tokens, tokens, now.step),
+            scores=ops.where(now.finished, now.scores, now.scores + gain),
+            lengths=lengths,
+            finished=now.finished | ops.equal(tokens, space.end_id) | ops.greater_equal(lengths, space.limits),
+            model_state=model_state,
+        )
+
+    last = RowState(*ops.while_loop(going, step, tuple(first)))
+    return SearchResult(
+        tokens=ops.expand_dims(last.tokens, 1),  # (B, 1, T)
+        scores=ops.expand_dims(last.scores, 1),  # (B, 1)
+        lengths=ops.expand_dims(last.lengths, 1),  # (B, 1)
+    )

@@ -1,0 +1,97 @@
+"""The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from kformer.decoding import SearchResult
+from kformer.export.kernels import MATRICES, freeze_products
+from kformer.export.variables import FrozenScope, Weights
+from kformer.models import build_transformer
+from kformer.translation.translator import TEXT, Translator
+
+VARIANTS = ("portable", "xla")
+LENGTH_STEP = 16  # tokens
+
+
+def served_function(
+    translator: Translator, weights: Weights, precision: str, variant: str
+) -> tf.types.experimental.PolymorphicFunction:
+    """A function from (B,) strings to `translation` and `score`.
+
+    Args:
+        translator: What it computes.
+        weights: Where the weights are stored, at their present values.
+        precision: Of the products with weights: "float32", "bfloat16" or "int8".
+        variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
+
+    Raises:
+        ValueError: There is no such precision or variant, or not together.
+    """
+    if precision not in MATRICES:
+        raise ValueError(f"precision must be one of {', '.join(MATRICES)}. Received: {precision!r}.")
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    if variant == "portable":
+        return _portable(translator, weights, precision, Translator.search)
+    if precision != "float32":
+        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
+    return _compiled(translator, weights)
+
+
+def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
+    """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
+    return _portable(translator, weights, "float32", lambda served, text: served.search_n_best(text, n_best))
+
+
+def _portable(
+    translator: Translator,
+    weights: Weights,
+    precision: str,
+    search: Callable[[Translator, tf.Tensor], dict[str, tf.Tensor]],
+) -> tf.types.experimental.PolymorphicFunction:
+    """`search` with a translator of the same weights that computes by an export's products."""
+    twin = build_transformer(translator.config, dtype="float32")
+    twin.set_weights(translator.model.get_weights())
+    frozen = FrozenScope(twin.variables, weights)
+    freeze_products(twin, precision, weights)
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    served = Translator(twin, translator.config, *tokenizers, translator.decoding)
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with frozen:
+            return search(served, text)
+
+    return translate
+
+
+def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:
+    """The search is compiled once for every shape it meets.
+
+    To keep the shapes few, the number of sentences is filled up to a power of two and their length to a multiple
+    of 16.
+    """
+    frozen = FrozenScope(translator.model.variables, weights)
+
+    @tf.function(jit_compile=True)
+    def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+        with frozen:
+            return translator.searcher.find(source, limits, first_length=None)
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        source, limits = translator.coder.encode(text)
+        rows, length = tf.shape(source)[0], tf.shape(source)[1]
+        more_rows = _next_power_of_two(rows) - rows
+        more_tokens = -length % LENGTH_STEP
+        padded = tf.pad(source, [[0, more_rows], [0, more_tokens]], constant_values=translator.config.pad_id)
+        found = find(padded, tf.pad(limits, [[0, more_rows]]))
+        return translator.coder.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
+
+    return translate
+
+
+def _next_power_of_two(number: tf.Tensor) -> tf.Tensor:
+    powers = tf.constant([2**exponent for exponent in range(31)], tf.int32)
+    return powers[tf.searchsorted(powers, number[tf.newaxis])[0]]

@@ -1,0 +1,238 @@
+"""The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
+
+Each has the memory layout in which TensorFlow's oneDNN kernels were measured to be fastest (see CONTRIBUTING.md).
+
+Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
+"""
+
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from kformer.export.variables import Weights
+from kformer.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+
+LARGEST = 127  # of a signed byte, and as far below zero
+# Of 256 steps that reach up to 1. Zero must be one of them: half a step off, the many zeros of a sparse row add up.
+LOWEST = -128 / 127
+
+
+class Matrix(Protocol):
+    """A stored matrix of M rows, made of (M, K) floats."""
+
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        """(N, K) float32 to (N, M) float32: the rows times the transposed matrix.
+
+        With `nonnegative` no number in `rows` may be below 0, which gives integers twice the resolution.
+        """
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        """(...) integers to (..., K) float32: rows of the matrix."""
+
+
+class Float32Matrix:
+    """Products in float32; K by M, so that the kernel reads memory in the order in which it lies.
+
+    Rows are taken from the same memory, number by number: slower than from a second, M by K copy, but little beside a
+    product, and the copy of an embedding would be a quarter of a base model.
+    """
+
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
+        self._array = np.ascontiguousarray(np.asarray(matrix, "float32").T)
+        self._weights = weights
+
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        return tf.matmul(rows, self._weights.read(self._array))
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        columns = tf.gather(self._weights.read(self._array), tf.reshape(indices, [-1]), axis=1)  # (K, n)
+        return tf.reshape(tf.transpose(columns), tf.concat([tf.shape(indices), [self._array.shape[0]]], axis=0))
+
+
+class Bfloat16Matrix:
+    """Products of numbers rounded to bfloat16, sums in float32, results rounded to bfloat16."""
+
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
+        self._array = np.asarray(matrix).astype(tf.bfloat16.as_numpy_dtype)
+        self._weights = weights
+
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._weights.read(self._array), transpose_b=True)
+        return tf.cast(products, tf.float32)
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32)
+
+
+class Int8Matrix:
+    """Products of signed bytes, summed in 32-bit integers.
+
+    Weights are rounded to a 127th of each output's largest weight, inputs to a 127th of each row's largest value (to a
+    255th where none is negative) when it is known: no calibration data, and no row's result depends on another row.
+    """
+
+    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
+        self._scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype("float32")  # (M,)
+        self._array = np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
+        self._weights = weights
+
+    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
+        steps, largest = self._weights.once(rows, _in_positive_steps if nonnegative else _in_steps)
+        matrix = tf.bitcast(self._weights.read(self._array), tf.qint8)
+        return _quantized_product(steps, 0.0 if nonnegative else LOWEST, matrix, self._scales) * largest
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
+        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32) * scales
+
+
+MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
+
+
+class FrozenDense:
+    """What a `keras.layers.Dense` computes, with a stored matrix."""
+
+    def __init__(
+        self, layer: keras.layers.Dense, kind: type[Matrix], weights: Weights, nonnegative: bool = False
+    ) -> None:
+        self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, weights)
+        self._bias = None if layer.bias is None else keras.ops.convert_to_numpy(layer.bias)
+        self._activation = layer.activation
+        self._nonnegative = nonnegative
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        rows = self._matrix.multiply(_as_rows(inputs), self._nonnegative)
+        if self._bias is not None:
+            rows = tf.nn.bias_add(rows, tf.constant(self._bias))
+        return _shaped_like(self._activation(rows), inputs)
+
+
+def freeze_products(model: keras.Model, precision: str, weights: Weights) -> None:
+    """Replaces the products in a Transformer's layers by those of an export, at its present weights.
+
+    The model computes in TensorFlow graphs from then on, and no longer learns.
+
+    Args:
+        model: From `build_transformer`, with float32 layers.
+        precision: Key of `MATRICES`.
+        weights: Where they are stored.
+    """
+    kind = MATRICES[precision]
+    for layer in model._flatten_layers():
+        names: tuple[str, ...] = ()
+        if isinstance(layer, MultiHeadAttention):
+            names = ("query_projection", "key_projection", "value_projection", "output_projection")
+            layer.attend_row = attend_one_row
+            layer.new_cache = empty_cache
+            layer.write_rows = write_in_place
+        elif isinstance(layer, FeedForward):
+            names = ("inner", "outer")
+        elif isinstance(layer, TokenEmbedding):
+            _freeze_embedding(layer, kind, weights)
+        for name in names:
+            # What replaces it is no Keras layer, so that the built layer takes it.
+            after_relu = name == "outer"
+            setattr(layer, name, FrozenDense(getattr(layer, name), kind, weights, nonnegative=after_relu))
+
+
+def attend_one_row(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """`scaled_dot_product_attention` for a single query, where oneDNN takes longer to begin than to compute.
+
+    TensorFlow hands its BatchMatMulV3 and an unfused softmax to Eigen, not to oneDNN.
+
+    Args:
+        query: (B, H, 1, K) float32.
+        key: (B, H, S, K) float32.
+        value: (B, H, S, K) float32.
+        mask: Booleans that broadcast to (B, H, 1, S); some key must be visible.
+    """
+    query *= query.shape[-1] ** -0.5
+    scores = tf.raw_ops.BatchMatMulV3(x=query, y=key, adj_y=True, Tout=tf.float32)  # (B, H, 1, S)
+    scores += (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min
+    powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
+    sums = tf.reduce_sum(powers, axis=-1, keepdims=True)  # (B, H, 1, 1)
+    return tf.raw_ops.BatchMatMulV3(x=powers, y=value, Tout=tf.float32) / sums
+
+
+def empty_cache(shape: tuple[Any, ...], dtype: str) -> tf.Tensor:
+    """Zeros in memory of their own: graph rewrites share equal results, but not this operation's."""
+    return tf.raw_ops.Empty(shape=tf.stack(shape), dtype=tf.as_dtype(dtype), init=True)
+
+
+def write_in_place(cache: tf.Tensor, indices: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
+    """`scatter_rows` in the memory of `cache`, which nobody else may hold: TensorFlow's scatter copies it all."""
+    return tf.raw_ops.InplaceUpdate(x=cache, i=indices, v=update)
+
+
+def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], weights: Weights) -> None:
+    embeddings = logits = kind(keras.ops.convert_to_numpy(layer.embeddings), weights)  # (V, D)
+    if not layer.tie_weights:
+        logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, weights)
+    layer.embed = embeddings.take
+    layer.project = lambda inputs: _shaped_like(logits.multiply(_as_rows(inputs)), inputs)
+
+
+def _as_rows(inputs: tf.Tensor) -> tf.Tensor:
+    return inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, inputs.shape[-1]])
+
+
+def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
+    """(N, M) rows in the shape (..., M) of the inputs that they were made of."""
+    if inputs.shape.rank == 2:
+        return rows
+    return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [rows.shape[-1]]], axis=0))
+
+
+def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows (N, K) in steps of a 127th of their largest value, 128 for 0, as quint8; and these values (N, 1).
+
+    Not by TensorFlow's QuantizeV2, whose oneDNN kernel takes long to begin.
+    """
+    highest, lowest = (reduce(rows, axis=1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
+    largest = tf.maximum(highest, -lowest)
+    steps = tf.cast(rows * tf.math.divide_no_nan(127.0, largest) + 128.5, tf.uint8)
+    return tf.bitcast(steps, tf.quint8), largest
+
+
+def _in_positive_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same for rows without negative numbers: steps of a 255th, 0 for 0."""
+    largest = tf.reduce_max(rows, axis=1, keepdims=True)
+    steps = tf.cast(rows * tf.math.divide_no_nan(255.0, largest) + 0.5, tf.uint8)
+    return tf.bitcast(steps, tf.quint8), largest
+
+
+def _quantized_product(steps: tf.Tensor, lowest: float, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
+    """Steps (N, K) of numbers from `lowest` to 1, times bytes (M, K), as float32 (N, M).
+
+    TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. That the range of the
+    numbers is constant lets the kernel work it into the weights once.
+    """
+    attributes = {
+        "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),
+        "Thost_inputs": _types(*[tf.float32] * 4),
+        "Tdevice_outputs": _types(tf.float32),
+        "Thost_outputs": _types(),
+        "T1": attr_value_pb2.AttrValue(type=tf.quint8.as_datatype_enum),
+        "T2": attr_value_pb2.AttrValue(type=tf.qint8.as_datatype_enum),
+        "Tbias": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+        "Tout": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+        "U": attr_value_pb2.AttrValue(type=tf.bfloat16.as_datatype_enum),
+        "transpose_b": attr_value_pb2.AttrValue(b=True),
+        "fused_ops": attr_value_pb2.AttrValue(list={"s": [b"BiasAdd", b"Dequantize"]}),
+        "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
+    }
+    bias = tf.zeros(len(scales))
+    ranges = [tf.constant(lowest), tf.constant(1.0), tf.constant(-scales), tf.constant(scales)]
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_QuantizedMatMul", [steps, matrix, bias, *ranges], [tf.float32], attrs=attributes, name="product"
+    )
+    product = operation.outputs[0]
+    product.set_shape([None, len(scales)])
+    return product
+
+
+def _types(*types: tf.DType) -> attr_value_pb2.AttrValue:
+    return attr_value_pb2.AttrValue(list={"type": [kind.as_datatype_enum for kind in types]})

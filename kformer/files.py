@@ -1,0 +1,150 @@
+"""Files and folders that are written whole or not at all, and what counts as damage when one is read.
+
+A file is written beside its target, forced to the disk (fsync) and then renamed: whoever looks under the target's name
+finds what was there before, or all of the new content, also after a crash or a loss of power. If writing fails,
+the target stays what it was, and nothing partial is left behind.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+# What the readers of zip, NumPy and JSON raise for a file in which any byte may be wrong.
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
+    *(RuntimeError, OverflowError, OSError),
+)
+_STALE_SECONDS = 60.0  # A folder without an owner that is younger may just have been made.
+
+
+@contextlib.contextmanager
+def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a path beside `path` to write to, which takes the name `path` when the block ends well.
+
+    The path given has the same suffixes as `path`, because some writers insist on theirs. Missing parent folders
+    are made.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name("partial-" + path.name)
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(path)
+        _sync(path.parent)  # The new name itself is content of the parent folder.
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: str | pathlib.Path, text: str) -> None:
+    """Writes a UTF-8 file, whole or not at all."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | pathlib.Path, values: Any) -> None:
+    """Writes plain values as a JSON file, whole or not at all."""
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives an empty folder to fill, which takes the name `path` when the block ends well.
+
+    Raises:
+        FileExistsError: `path` exists, before or after the block.
+    """
+    path = pathlib.Path(path)
+    _refuse_existing(path)
+    with staging_folder(path.parent, path.name) as fresh:
+        yield fresh
+        sync_tree(fresh)
+        _refuse_existing(path)
+        fresh.rename(path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives an empty folder to fill, which takes the place of the folder `path`, if there is one, at the end."""
+    path = pathlib.Path(path)
+    with staging_folder(path.parent, path.name) as fresh:
+        yield fresh
+        sync_tree(fresh)
+        old = fresh.with_name("old")
+        if path.exists():
+            path.rename(old)
+        try:
+            fresh.rename(path)
+        except OSError:
+            if old.exists():
+                old.rename(path)
+            raise
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
+    """Gives an empty folder in a hidden folder `parent/.NAME-...`, which is removed when the block ends.
+
+    The hidden folder is locked by its process. So the next call can tell those that killed processes left behind, and
+    removes them.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{name}-"
+    _remove_abandoned(parent, prefix)
+    hidden = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    descriptor = os.open(hidden, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fresh = hidden / "new"
+        fresh.mkdir()
+        yield fresh
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+        os.close(descriptor)
+
+
+def sync_tree(folder: pathlib.Path) -> None:
+    """Forces every file and folder below `folder` to the disk."""
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+
+
+def _refuse_existing(path: pathlib.Path) -> None:
+    if path.exists():
+        raise FileExistsError(f"{path} exists already. Name another folder.")
+
+
+def _remove_abandoned(parent: pathlib.Path, prefix: str) -> None:
+    """Removes hidden folders of an earlier `staging_folder` whose process has ended."""
+    for folder in parent.glob(prefix + "*"):
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # Another process holds it, or has just removed it.
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

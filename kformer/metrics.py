@@ -1,0 +1,145 @@
+"""Metrics over the tokens of all batches of an epoch, padding excluded.
+
+Keras's own `loss` figure averages the batches' means weighted by their rows. With batches by token count a
+row says little about the number of tokens, so that figure is not the mean over tokens: `TokenLoss` is.
+
+Shapes: B rows of the batch, T target length, V target vocabulary.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kformer.losses import label_smoothed_cross_entropy, refuse_sample_weight, token_mask
+
+
+class _TokenMean(keras.Metric):
+    """Sum over tokens / number of tokens, both kept over the batches."""
+
+    def __init__(self, pad_id: int, name: str) -> None:
+        super().__init__(name=name)
+        self.pad_id = pad_id
+        self.total = self.add_variable((), "zeros", dtype="float32", name="total")
+        # An integer: float32 cannot count beyond 2**24 tokens one by one.
+        self.tokens = self.add_variable((), "zeros", dtype="int", name="tokens")
+
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+        """(B, T) float32: what is averaged."""
+        raise NotImplementedError
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch: `y_true` (B, T) integer ids, `y_pred` (B, T, V) logits of any float dtype.
+
+        Raises:
+            ValueError: There is a `sample_weight`.
+        """
+        refuse_sample_weight(self.name, sample_weight)
+        mask = token_mask(y_true, self.pad_id)
+        values = ops.where(mask > 0, self.token_values(y_true, y_pred), 0.0)
+        self.total.assign_add(ops.sum(values))
+        self.tokens.assign_add(ops.cast(ops.sum(mask), self.tokens.dtype))
+
+    def result(self) -> Any:
+        """The mean so far, a float32 scalar; 0 before the first token."""
+        return self.total / ops.maximum(ops.cast(self.tokens, "float32"), 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"pad_id": self.pad_id, "name": self.name}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class TokenLoss(_TokenMean):
+    """The mean label-smoothed cross entropy a token over all batches, in nats.
+
+    Args:
+        epsilon: See `kformer.losses.label_smoothed_cross_entropy`.
+        pad_id: Label of the positions that do not count.
+        form: "all" or "others".
+        name: Name of the metric.
+    """
+
+    def __init__(self, epsilon: float = 0.1, pad_id: int = 0, form: str = "all", name: str = "token_loss") -> None:
+        super().__init__(pad_id, name)
+        self.epsilon = epsilon
+        self.form = form
+
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+        return label_smoothed_cross_entropy(y_true, y_pred, self.epsilon, self.form)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "form": self.form, **super().get_config()}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class Perplexity(_TokenMean):
+    """exp(mean cross entropy a token), without label smoothing (Table 3 gives it as PPL, a word piece).
+
+    Args:
+        pad_id: Label of the positions that do not count.
+        name: Name of the metric.
+    """
+
+    def __init__(self, pad_id: int = 0, name: str = "perplexity") -> None:
+        super().__init__(pad_id, name)
+
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+        return label_smoothed_cross_entropy(y_true, y_pred, epsilon=0.0)
+
+    def result(self) -> Any:
+        """The perplexity so far, a float32 scalar; 1 before the first token."""
+        return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class TokenAccuracy(_TokenMean):
+    """Share of the tokens whose label has the highest logit. A tie counts as a hit.
+
+    The highest logit is what the loss computes anyway. An argmax would cost XLA a slow pass over the vocabulary,
+    a tenth of a small model's training step on a CPU.
+
+    Args:
+        pad_id: Label of the positions that do not count.
+        name: Name of the metric.
+    """
+
+    def __init__(self, pad_id: int = 0, name: str = "accuracy") -> None:
+        super().__init__(pad_id, name)
+
+    def token_values(self, y_true: Any, y_pred: Any) -> Any:
+        values = ops.cast(y_pred, "float32")  # (B, T, V)
+        labels = ops.expand_dims(ops.cast(y_true, "int32"), -1)  # (B, T, 1)
+        label_logits = ops.squeeze(ops.take_along_axis(values, labels, axis=-1), -1)  # (B, T)
+        return ops.cast(label_logits >= ops.max(values, axis=-1), "float32")
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class TokenCount(keras.Metric):
+    """Number of target tokens seen, padding excluded: the numerator of tokens per second.
+
+    Args:
+        pad_id: Label of the positions that do not count.
+        name: Name of the metric.
+    """
+
+    def __init__(self, pad_id: int = 0, name: str = "tokens") -> None:
+        super().__init__(name=name)
+        self.pad_id = pad_id
+        self.tokens = self.add_variable((), "zeros", dtype="int", name="tokens")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch: `y_true` (B, T) integer ids; `y_pred` is not looked at.
+
+        Raises:
+            ValueError: There is a `sample_weight`.
+        """
+        refuse_sample_weight(self.name, sample_weight)
+        self.tokens.assign_add(ops.cast(ops.sum(token_mask(y_true, self.pad_id)), self.tokens.dtype))
+
+    def result(self) -> Any:
+        """The count so far, an integer scalar."""
+        # A sum, so that it is a value of its own: TensorFlow would hand out the variable, which changes later.
+        return self.tokens + 0
+
+    def get_config(self) -> dict[str, Any]:
+        return {"pad_id": self.pad_id, "name": self.name}

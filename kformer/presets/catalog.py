@@ -1,0 +1,34 @@
+"""Where the shipped models are."""
+
+import pathlib
+
+from kformer.runs.folder import RunFolder
+
+_SHIPPED = pathlib.Path(__file__).parent
+
+
+def preset_names() -> list[str]:
+    """The names of the shipped models."""
+    return sorted(folder.name for folder in _SHIPPED.iterdir() if RunFolder(folder).exists())
+
+
+def find_preset(preset: str | pathlib.Path) -> RunFolder:
+    """The folder of a model.
+
+    Args:
+        preset: The name of a shipped model, or the path of a run folder, packed or not. A name comes before a path:
+            write `./NAME` for a folder of the same name.
+
+    Raises:
+        ValueError: It is neither.
+        FileNotFoundError: The folder is no run folder, or has no weights yet.
+    """
+    names = preset_names()
+    if str(preset) in names:
+        return RunFolder(_SHIPPED / preset)
+    if not pathlib.Path(preset).is_dir():
+        raise ValueError(
+            f"There is no preset {str(preset)!r}. Choose one of {', '.join(names)}; or name a run folder, such as "
+            "`kformer pack` writes."
+        )
+    return RunFolder(preset).check()

@@ -1,0 +1,55 @@
+"""What process 0 gives to the others over the network."""
+
+import os
+import zipfile
+from typing import IO
+
+import numpy as np
+
+from kformer.runs.folder import RunFolder
+from kformer.training.checkpoints import previous_checkpoint
+
+_BYTES_AT_ONCE = 2**26
+
+
+def pack(run: RunFolder, archive: IO[bytes]) -> None:
+    """What a run that goes on reads, and no more: not its logs and kept weights."""
+    read = [run.transformer_file, run.training_file, run.corpus_file, run.environment_file, run.checkpoint_file]
+    read.append(previous_checkpoint(run.checkpoint_file))
+    for folder in (run.tokenizer_folder, run.initial.path):
+        read += folder.rglob("*")
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in read:
+            if path.is_file():
+                packed.write(path, path.relative_to(run.path))
+
+
+def send(file: IO[bytes]) -> None:
+    """Process 0: gives all bytes of a file to the others."""
+    left = broadcast_number(file.seek(0, os.SEEK_END))
+    file.seek(0)
+    while left:
+        left -= len(_broadcast(np.frombuffer(file.read(min(left, _BYTES_AT_ONCE)), "uint8")))
+
+
+def receive(file: IO[bytes]) -> int:
+    """The other processes: writes what `send` gives, and goes back to the beginning; returns the number of bytes."""
+    size = left = broadcast_number(0)
+    while left:
+        data = _broadcast(np.zeros(min(left, _BYTES_AT_ONCE), "uint8"))
+        left -= file.write(data.tobytes())
+    file.seek(0)
+    return size
+
+
+def broadcast_number(number: int) -> int:
+    """The number that process 0 gives, in all processes."""
+    # As bytes: JAX has no 64-bit integers unless told to.
+    return int.from_bytes(_broadcast(np.frombuffer(number.to_bytes(8, "big"), "uint8")).tobytes(), "big")
+
+
+def _broadcast(array: np.ndarray) -> np.ndarray:
+    """The array that process 0 gives, in all processes; the others give one of the same shape."""
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.broadcast_one_to_all(array))

@@ -1,0 +1,103 @@
+"""How a process comes to those that train with it, and leaves them when it has failed."""
+
+import atexit
+import os
+import sys
+import time
+
+import keras
+
+from kformer.training.distributed.watchdog import watchdog
+
+# Seconds after which a process that gives no sign of life is held for lost, and the others end.
+_HEARTBEAT_TIMEOUT = 30
+_START_TIMEOUT = 300  # seconds that all processes may take to start
+_END_TIMEOUT = 7 * 24 * 3600  # that those that are done wait for process 0, which may go on to evaluate and export
+_FAREWELL = 3  # that a process 0 that has failed stays
+_VARIABLE = "KERAS_DISTRIBUTION_"
+
+
+def initialize(coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None) -> None:
+    """Joins this process to the others that train with it. Call it first, before anything is computed.
+
+    It does what `keras.distribution.initialize` does, which would notice a lost process after 100 seconds only.
+    What is not given is read from the variables that Keras reads, `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`; and what they do not give JAX asks the
+    cluster for, under Slurm or Open MPI.
+
+    Args:
+        coordinator: "host:port" of process 0, which all others can reach.
+        num_processes: How many there are.
+        process_id: The number of this one, from 0 up.
+
+    Raises:
+        ValueError: The backend is not JAX, or something was neither given nor found.
+    """
+    if keras.backend.backend() != "jax":
+        raise ValueError(
+            f"Several processes train on the JAX backend only. The backend is {keras.backend.backend()}. "
+            "Set the environment variable KERAS_BACKEND=jax (and install kformer[jax])."
+        )
+    import jax
+    from jax.experimental import multihost_utils
+
+    if coordinator is None and _VARIABLE + "JOB_ADDRESSES" in os.environ:
+        coordinator = os.environ[_VARIABLE + "JOB_ADDRESSES"]
+    num_processes = _number(num_processes, "NUM_PROCESSES")
+    process_id = _number(process_id, "PROCESS_ID")
+    words = (
+        f"kformer: process {process_id} of {num_processes} did not meet the others at {coordinator}. Start all of "
+        f"them within {_START_TIMEOUT} seconds, with process ids from 0 up and one coordinator: an address of process "
+        "0 that all can reach, with a free port."
+    )
+    with watchdog(words):  # JAX ends the process.
+        try:
+            jax.distributed.initialize(
+                coordinator.split(",")[0] if coordinator else None,
+                num_processes,
+                process_id,
+                initialization_timeout=_START_TIMEOUT,
+                heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
+                shutdown_timeout_seconds=_END_TIMEOUT,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Received: coordinator={coordinator}, num_processes={num_processes}, process_id={process_id}. "
+                "Give all three."
+            ) from error
+        multihost_utils.sync_global_devices("kformer")  # The processes connect with each other now, not during work.
+    atexit.register(_leave_after_an_error)
+
+
+def _number(given: int | None, name: str) -> int | None:
+    if given is None and _VARIABLE + name in os.environ:
+        return int(os.environ[_VARIABLE + name])
+    return given
+
+
+def is_main() -> bool:
+    """Whether this process is the only one, or number 0: the one that writes and prints."""
+    if keras.backend.backend() != "jax":
+        return True
+    import jax
+
+    return jax.process_index() == 0
+
+
+def _leave_after_an_error() -> None:
+    if getattr(sys, "last_value", None) is not None:  # Python has just printed its traceback.
+        leave()
+
+
+def leave() -> None:
+    """Ends this process when it has failed, without the meeting of all that JAX holds at the end.
+
+    That would wait for those that are lost, or that wait for this one. Python calls it before JAX's, as it is
+    registered later. Process 0 stays a little longer: the others are ended by JAX as soon as it is gone, before they
+    may have spoken.
+    """
+    if is_main():
+        time.sleep(_FAREWELL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)

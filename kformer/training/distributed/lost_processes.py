@@ -1,0 +1,55 @@
+"""What a process says, and does, when one of the others is lost."""
+
+import atexit
+import contextlib
+import pathlib
+import re
+from collections.abc import Iterator
+
+from kformer.training.distributed.initialization import leave
+from kformer.training.distributed.process_group import ProcessGroup
+from kformer.training.distributed.watchdog import watchdog
+
+
+@contextlib.contextmanager
+def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator[None]:
+    """Says what to do when another process is lost, and lets none that fails wait for the others.
+
+    When one is lost, JAX raises an error in the middle of a step, or ends this process at once, from a thread of its
+    own. For the latter a helper stands by: a tiny process that speaks when this one ends without having said good-bye.
+
+    Raises:
+        ConnectionError: Another process was lost.
+    """
+    if group.world_size == 1:
+        yield
+        return
+    folder = str(run) if group.is_main else "of process 0"
+    again = f"What the run folder {folder} holds is whole: start all processes again with resume (`--resume`)."
+    name = f"Process {group.rank} of {group.world_size}"
+    words = f"kformer: {name} was ended before its run was over: it was killed, or JAX found another one lost. "
+    with watchdog(words + again):
+        try:
+            yield
+        except BaseException as error:
+            atexit.register(leave)
+            loss = _loss(error)
+            if loss is None:
+                raise
+            raise ConnectionError(
+                f"{name} could not finish a step with the others: one of them has ended, see their output, or cannot "
+                f"be reached. {again} (JAX says: {str(loss).splitlines()[0]})"
+            ) from error
+
+
+def _loss(error: BaseException | None) -> BaseException | None:
+    """The error, or one that it came after, that tells of a lost process; None if none does.
+
+    JAX raises RuntimeErrors and ValueErrors of the libraries by which processes exchange their gradients. Keras may
+    raise another after it, as it takes back weights that the broken step has used up.
+    """
+    while error is not None:
+        if isinstance(error, RuntimeError | ValueError) and re.search("gloo|nccl|coordination", str(error), re.I):
+            return error
+        error = error.__context__
+    return None

@@ -1,0 +1,158 @@
+"""The devices and processes that train together."""
+
+import contextlib
+import dataclasses
+import functools
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+
+from kformer.runs.folder import RunFolder
+from kformer.training.distributed.broadcast import broadcast_number, pack, receive, send
+
+Content = TypeVar("Content")  # of a run, as its opener returns it
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessGroup:
+    """The devices and processes that train together, as one of the processes sees them.
+
+    Attributes:
+        rank: The number of this process, from 0 up. Process 0 is the main process.
+        world_size: The number of processes.
+        replicas: Devices in all processes: the rows of every batch are a multiple of it.
+        scope: A context in which model, optimizer and metrics are made, and `fit` is called.
+    """
+
+    rank: int
+    world_size: int
+    replicas: int
+    scope: Callable[[], contextlib.AbstractContextManager]
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes and prints."""
+        return self.rank == 0
+
+    def all_reduce_max(self, value: int) -> Callable[[], int]:
+        """Begins to find the largest of the values that the processes give; the function returned waits for it.
+
+        Every process must call it at the same place between the same steps of training.
+        """
+        import jax
+
+        one_a_device, maximum = _maximum()
+        values = np.full(jax.local_device_count(), value, "int32")
+        found = maximum(jax.make_array_from_process_local_data(one_a_device, values))
+        return lambda: int(found)
+
+    def describe(self) -> str:
+        """Words to follow the name of the backend; none for a single device."""
+        if self.replicas == 1:
+            return ""
+        return f", {self.replicas} devices" + ("" if self.world_size == 1 else f" in {self.world_size} processes")
+
+    @contextlib.contextmanager
+    def broadcast_run(
+        self, run: RunFolder, open_main: Callable[[RunFolder], Content], open_copy: Callable[[RunFolder], Content]
+    ) -> Iterator[tuple[RunFolder, Content]]:
+        """Opens a run in process 0, and a copy of what is read of it in every other process.
+
+        Args:
+            run: The run folder of process 0.
+            open_main: Makes the run or reads it back, in process 0.
+            open_copy: Reads it in the other processes, from a copy that is removed when the block ends.
+
+        Returns:
+            The folder, and what `open_main` or `open_copy` returned.
+
+        Raises:
+            ConnectionError: Process 0 could not open it.
+        """
+        if self.is_main:
+            try:
+                content = open_main(run)
+            except BaseException:
+                if self.world_size > 1:
+                    broadcast_number(0)
+                raise
+            if self.world_size > 1:
+                with tempfile.TemporaryFile() as archive:
+                    pack(run, archive)
+                    send(archive)
+            yield run, content
+            self.barrier()
+            return
+        with tempfile.TemporaryDirectory(prefix="kformer-run-") as folder, tempfile.TemporaryFile() as archive:
+            if not receive(archive):
+                raise ConnectionError("Process 0 could not open the run. Its own output says why.")
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(folder)
+            yield RunFolder(folder), open_copy(RunFolder(folder))
+            self.barrier()
+
+    def barrier(self) -> None:
+        """Waits until all processes are here: JAX takes a process that ends while process 0 still writes for lost."""
+        if self.world_size > 1:
+            self.all_reduce_max(0)()
+
+
+def process_group(devices: int | None = None) -> ProcessGroup:
+    """The group of this process: all processes joined by `initialize`, and the devices of each.
+
+    Args:
+        devices: How many of this machine's devices to use; None: all that Keras lists (the GPUs, if there are any).
+
+    Raises:
+        ValueError: There are fewer devices; or there are several processes, which have the same number of devices
+            each and use all of them.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        if jax.process_count() > 1:
+            return _group_of_processes(devices)
+    names = keras.distribution.list_devices()
+    if devices is not None and not 1 <= devices <= len(names):
+        raise ValueError(
+            f"devices must be from 1 to {len(names)}, for {', '.join(names)}. Received: devices={devices}."
+        )
+    names = names[:devices]
+    if len(names) == 1 or backend not in ("jax", "tensorflow"):
+        return ProcessGroup(0, 1, 1, contextlib.nullcontext)
+    if backend == "jax":
+        distribution = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        return ProcessGroup(0, 1, len(names), distribution.scope)
+    import tensorflow as tf
+
+    return ProcessGroup(0, 1, len(names), tf.distribute.MirroredStrategy([name.upper() for name in names]).scope)
+
+
+def _group_of_processes(devices: int | None) -> ProcessGroup:
+    import jax
+
+    counts = [len(jax.local_devices(process_index=process)) for process in range(jax.process_count())]
+    if devices is not None or len(set(counts)) > 1:
+        raise ValueError(
+            "Several processes use all of their devices, and need the same number each. "
+            f"Received: {counts} devices in processes 0 to {len(counts) - 1}, and devices={devices}. "
+            "Leave devices out, and choose the GPUs of a process by CUDA_VISIBLE_DEVICES."
+        )
+    distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
+    return ProcessGroup(jax.process_index(), jax.process_count(), jax.device_count(), distribution.scope)
+
+
+@functools.cache
+def _maximum() -> tuple[Any, Callable]:
+    """How an array of one number a device is laid out, and the function that gives all processes its largest."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    mesh = jax.sharding.Mesh(jax.devices(), "devices")
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return NamedSharding(mesh, PartitionSpec("devices")), jax.jit(jax.numpy.max, out_shardings=everywhere)

@@ -1,0 +1,181 @@
+"""Translations of validation sources while a model learns: scored, shown, and drawn."""
+
+import pathlib
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import rich.console
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.data import Pair
+from kformer.decoding import SearchResult
+from kformer.evaluation.evaluate import score
+from kformer.export.saved_model import export_saved_model
+from kformer.inference.batches import BATCH_SIZE, Hypothesis
+from kformer.models import cross_attention_scores
+from kformer.runs.folder import RunFolder
+from kformer.tokenizers import Tokenizer
+from kformer.training.callbacks import TensorBoardLog
+from kformer.training.checkpoints import TrainingState
+from kformer.translation.codec import TextCoder, longest_source
+from kformer.translation.search import Searcher, compiled_search, own_values
+from kformer.translation.translator import TEXT, Translator
+
+GREEDY = DecodingConfig(beam_size=1)
+_FOUND = SearchResult(
+    tokens=tf.TensorSpec([None, None, None], tf.int32),
+    scores=tf.TensorSpec([None, None], tf.float32),
+    lengths=tf.TensorSpec([None, None], tf.int32),
+)
+_LENGTH_STEP = 16  # lengths are filled up to multiples of it
+_CELL = 8  # pixels
+_GAP = 4
+
+
+class LiveTranslator:
+    """Greedy translations by a model in training, with the weights that it has at the moment, on every backend.
+
+    Args:
+        model: From `build_transformer(config)`.
+        config: Its configuration.
+        tokenizers: Source and target tokenizer.
+    """
+
+    def __init__(self, model: keras.Model, config: TransformerConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+        self.model = model
+        self.config = config
+        self.coder = TextCoder(*tokenizers, config, GREEDY)
+        self._encode = tf.function(self.coder.encode, input_signature=[TEXT])
+        self._decode = tf.function(self.coder.decode_best, input_signature=[_FOUND, tf.TensorSpec([None], tf.int32)])
+        self._search = compiled_search(Searcher(model, config, GREEDY))
+
+    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        """As `kformer.inference.batches.TranslateBatch`: one hypothesis of each text."""
+        source, limits = self._encoded(texts)
+        found = self._decode(self._find(source, limits), limits)
+        pairs = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)
+        return [[Hypothesis(text.decode("utf-8"), float(score))] for text, score in pairs][: len(texts)]
+
+    def attention(self, text: str) -> list[np.ndarray]:
+        """Cross-attention weights (H, T, S) of every layer, over the greedy translation of a text."""
+        source, limits = self._encoded([text.encode("utf-8")])
+        found = self._find(source, limits)
+        tokens = found.tokens[:1, 0, : int(found.lengths[0, 0])]  # (1, T)
+        target_in = np.concatenate([np.full((1, 1), self.config.start_id, "int32"), tokens[:, :-1]], axis=1)
+        source = source[:1, : int(np.sum(source[0] != self.config.pad_id))]
+        variables = self.model.variables
+        with keras.StatelessScope(state_mapping=list(zip(variables, own_values(variables), strict=True))):
+            scores = cross_attention_scores(self.model, source, target_in, self.config.pad_id)
+        return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
+
+    def _encoded(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and limits; filled up to shapes that come again, where each is compiled."""
+        source, limits = (tensor.numpy() for tensor in self._encode(tf.constant(list(texts), tf.string)))
+        if keras.backend.backend() == "tensorflow":
+            return source, limits
+        length = min(source.shape[1] + -source.shape[1] % _LENGTH_STEP, longest_source(self.config, GREEDY))
+        more = (-len(texts) % BATCH_SIZE, length - source.shape[1])
+        source = np.pad(source, [(0, more[0]), (0, more[1])], constant_values=self.config.pad_id)
+        return source, np.pad(limits, (0, more[0]))
+
+    def _find(self, source: np.ndarray, limits: np.ndarray) -> SearchResult:
+        return SearchResult(*(keras.ops.convert_to_numpy(part) for part in self._search(source, limits)))
+
+
+class ScoreTranslations(keras.callbacks.Callback):
+    """Adds the scores of translations to the logs: `val_bleu` and `val_chrf`, or `val_word_error_rate` and phonemes'.
+
+    It must come before the callbacks that look at them.
+
+    Args:
+        translate: What translates.
+        pairs: Validation pairs.
+        symbols: Whether error rates are wanted.
+        limit: Sources to translate.
+    """
+
+    def __init__(self, translate: LiveTranslator, pairs: Sequence[Pair], symbols: bool, limit: int) -> None:
+        super().__init__()
+        self.translate = translate
+        self.pairs = pairs
+        self.symbols = symbols
+        self.limit = limit
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        scores = score(self.translate, self.pairs, self.symbols, self.limit)
+        names = ("word_error_rate", "phoneme_error_rate") if self.symbols else ("bleu", "chrf")
+        if logs is not None:
+            logs.update({f"val_{name}": scores[name] for name in names})
+
+
+class SampleTranslations(keras.callbacks.Callback):
+    """Prints translations of a few texts after every validation; TensorBoard gets them, and an image of attention.
+
+    The image has a row a decoder layer and a column a head. In each a row of squares is a target token, a column a
+    source token, and dark is where the decoder looks.
+
+    Args:
+        texts: Source texts.
+        translate: What translates.
+        console: Where to print; the progress bar's, so that the lines appear above it.
+        tensorboard: Where text and image go.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        translate: LiveTranslator,
+        console: rich.console.Console,
+        tensorboard: TensorBoardLog,
+    ) -> None:
+        super().__init__()
+        self.texts = list(texts)
+        self.translate = translate
+        self.console = console
+        self.tensorboard = tensorboard
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        found = self.translate([text.encode("utf-8") for text in self.texts])
+        pairs = [(text, hypotheses[0].text) for text, hypotheses in zip(self.texts, found, strict=True)]
+        for text, translation in pairs:
+            self.console.print(f"  {text}\n  -> {translation}", markup=False)
+        self.tensorboard.write_text("samples", "\n\n".join(f"    {text}\n    -> {found}" for text, found in pairs))
+        self.tensorboard.write_image("attention", attention_picture(self.translate.attention(self.texts[0])))
+
+
+class ExportBest(keras.callbacks.Callback):
+    """Exports the run's best weights when the last validation was the best so far. It must come after `KeepBest`.
+
+    Args:
+        run: The run folder.
+        directory: A base folder; gets a new version each time.
+        state: Shared with the other callbacks.
+        console: Where to say so.
+    """
+
+    def __init__(
+        self, run: RunFolder, directory: str | pathlib.Path, state: TrainingState, console: rich.console.Console
+    ) -> None:
+        super().__init__()
+        self.run = run
+        self.directory = directory
+        self.state = state
+        self.console = console
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if self.state.waited == 0:
+            version = export_saved_model(Translator.from_run(self.run.path), self.directory)
+            self.console.print(f"  exported {version}", markup=False)
+
+
+def attention_picture(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Attention weights (H, T, S) of every layer as one image: (height, width) uint8, 0 (black) for weight 1."""
+    return np.concatenate([np.concatenate([_square(head) for head in layer], axis=1) for layer in scores], axis=0)
+
+
+def _square(weights: np.ndarray) -> np.ndarray:
+    """(T, S) weights as squares of `_CELL` pixels, with a white margin to the right and below."""
+    pixels = np.kron(np.round(255 * (1 - weights)).astype("uint8"), np.ones((_CELL, _CELL), "uint8"))
+    return np.pad(pixels, [(0, _GAP), (0, _GAP)], constant_values=255)

@@ -1,0 +1,1 @@
+"""Strings in, strings out: tokenizers, model and search behind one TensorFlow function."""

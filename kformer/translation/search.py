@@ -1,0 +1,128 @@
+"""A model's searches under a `DecodingConfig`: ids in, ids out, on every backend.
+
+Shape letters: B sentences, S source length, T target length.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
+from kformer.models import reorder_rows, start_decoding
+from kformer.translation.codec import longest_translation
+
+FIRST_LENGTH = 8  # tokens that the caches have room for at first, see `start_decoding`
+Tensor = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Searcher:
+    """Searches for the translations of a batch of sources.
+
+    Args:
+        model: From `build_transformer(config)`.
+        config: The model's configuration.
+        decoding: How to search.
+    """
+
+    model: keras.Model
+    config: TransformerConfig
+    decoding: DecodingConfig
+
+    def find(
+        self, source: Tensor, limits: Tensor, n_best: int = 1, first_length: int | None = FIRST_LENGTH
+    ) -> SearchResult:
+        """Greedy search, or beam search where the beam is wider than 1.
+
+        Args:
+            source: (B, S) int32 ids.
+            limits: (B,) int32, most tokens of each translation.
+            n_best: Hypotheses a sentence.
+            first_length: Of the caches, see `start_decoding`; None for XLA, whose shapes do not grow.
+        """
+        beam_size = self.decoding.beam_size
+        next_logits, state = self._start(source, beam_size, first_length)
+        if beam_size == 1:
+            return greedy_search(next_logits, state, self._space(source, limits))
+        return beam_search(
+            next_logits,
+            state,
+            self._space(source, limits),
+            beam_size=beam_size,
+            length_penalty=self.decoding.length_penalty,
+            n_best=n_best,
+            reorder=reorder_rows,
+        )
+
+    def sample(
+        self, source: Tensor, limits: Tensor, seed: int, temperature: float, top_k: int, top_p: float
+    ) -> SearchResult:
+        """A random translation of each source; see `kformer.decoding.sample`."""
+        next_logits, state = self._start(source, 1, FIRST_LENGTH)
+        space = self._space(source, limits)
+        return sample(next_logits, state, space, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+
+    def _start(self, source: Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
+        return start_decoding(
+            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, first_length
+        )
+
+    def _space(self, source: Tensor, limits: Tensor) -> SearchSpace:
+        config = self.config
+        return SearchSpace(
+            start_id=config.start_id,
+            end_id=config.end_id,
+            pad_id=config.pad_id,
+            max_lengths=limits,
+            buffer_length=self._buffer_length(source),
+            min_length=self.decoding.min_length,
+        )
+
+    def _buffer_length(self, source: Tensor) -> int | Tensor:
+        """Room for the longest translation. It follows from the shape alone, as XLA needs it."""
+        length = ops.shape(source)[1] - 1 + self.decoding.max_extra_length
+        longest = longest_translation(self.config, self.decoding)
+        if longest is None:
+            return length
+        return min(length, longest) if isinstance(length, int) else ops.minimum(length, longest)
+
+
+def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+    """`searcher.find` of arrays, compiled by the backend, with the weights that the model has when it is called.
+
+    JAX compiles it for every shape that it meets.
+    """
+    if keras.backend.backend() == "jax":
+        return _compiled_by_jax(searcher)
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    return tf.function(lambda source, limits: searcher.find(source, limits), input_signature=signature)
+
+
+def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+    import jax
+
+    variables = searcher.model.variables
+
+    @jax.jit
+    def find(weights: list[Tensor], source: Tensor, limits: Tensor) -> SearchResult:
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+            return searcher.find(source, limits, first_length=None)
+
+    return lambda source, limits: find(own_values(variables), source, limits)
+
+
+def own_values(variables: list[keras.Variable]) -> list[Tensor]:
+    """The values of variables on one device of this process, where JAX keeps a copy on each of many.
+
+    What is computed from them concerns no other device and no other process.
+    """
+    if keras.backend.backend() != "jax":
+        return [variable.value for variable in variables]
+    return [variable.value.addressable_data(0) for variable in variables]
