@@ -44,7 +44,10 @@ TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
     "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
 }
-POSITIONAL_ENCODINGS = ("sinusoidal", "learned")
+# Kind of positions: whether sequences end at the transformer's `max_length`. `kformer.layers.positional_encoding` has
+# the classes.
+POSITIONAL_ENCODINGS = {"sinusoidal": False, "learned": True}
+ACTIVATIONS = ("relu", "gelu", "silu")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
@@ -201,6 +204,9 @@ class TransformerConfig(_Config):
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
+    activation: str = "relu"  # of the feed-forward network, equation 2
+    layer_norm_epsilon: float = 1e-6  # added to the variance in layer norms; the paper does not say
+    use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
     max_length: int = 1024  # longest sequence of learned positions; sinusoids have no limit
     embedding_tying: str = "all"  # section 3.4: "all" three matrices, "target" (two) or "none"
@@ -214,13 +220,20 @@ class TransformerConfig(_Config):
         self._check_positive("d_model", "d_ff", "num_heads", "max_length")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
-        self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
+        self._check_positive("layer_norm_epsilon")
+        self._check_choice("activation", ACTIVATIONS)
+        self._check_choice("positional_encoding", tuple(POSITIONAL_ENCODINGS))
         self._check_choice("embedding_tying", EMBEDDING_TYINGS)
         if self.d_model % self.num_heads:
             raise ValueError(
                 "d_model must be divisible by num_heads. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
                 f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or other num_heads."
+            )
+        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                f"Sinusoidal positions need an even d_model, one sine a cosine. Received: d_model={self.d_model}. "
+                f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
             )
         if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
@@ -234,6 +247,11 @@ class TransformerConfig(_Config):
                 "pad_id, start_id and end_id must be three different ids from 0 up. "
                 f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
+
+    @property
+    def longest_sequence(self) -> int | None:
+        """The most positions that a sequence may have; None where the kind of positions has no end."""
+        return self.max_length if POSITIONAL_ENCODINGS[self.positional_encoding] else None
 
     @classmethod
     def of_size(cls, name: str, **changes: Any) -> Self:

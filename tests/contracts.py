@@ -40,7 +40,7 @@ def _call(layer: keras.layers.Layer, inputs: dict[str, Any], **options: Any) -> 
 
 
 def _built(layer_class, kwargs, inputs):
-    layer = layer_class(**kwargs)
+    layer = _new(layer_class, kwargs)
     _call(layer, inputs)
     return layer
 
@@ -56,17 +56,40 @@ def _constructor_arguments(layer_class: type) -> set[str]:
 
 
 def _assert_config_is_the_constructor(layer_class, kwargs) -> None:
-    layer = layer_class(**kwargs)
+    layer = _new(layer_class, kwargs)
     config = layer.get_config()
     arguments = _constructor_arguments(layer_class)
     assert arguments >= set(kwargs)
     assert arguments <= set(config)
     for name in arguments:
-        assert getattr(layer, name) == config[name] == kwargs.get(name, config[name]), name
+        assert _plain(getattr(layer, name)) == config[name] == _plain(kwargs.get(name, config[name])), name
     # Keras refuses arguments that it does not know, so this finds keys without an argument.
-    assert layer_class(**config).get_config() == config
+    assert layer_class.from_config(config).get_config() == config
     if type(layer).__bases__ == (keras.layers.Layer,):
         assert set(config) - set(keras.layers.Layer().get_config()) == arguments
+
+
+def _plain(value: Any) -> Any:
+    """An argument as it stands in a configuration: layers in it are serialized."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return keras.saving.serialize_keras_object(value) if isinstance(value, keras.layers.Layer) else value
+
+
+def _copied(value: Any, policy: str | None = None) -> Any:
+    """An argument with copies of the layers in it, so that no two layers share them, under a dtype policy."""
+    if isinstance(value, list):
+        return [_copied(one, policy) for one in value]
+    if not isinstance(value, keras.layers.Layer):
+        return value
+    config = value.get_config()
+    return type(value).from_config(config if policy is None else {**config, "dtype": policy})
+
+
+def _new(
+    layer_class: type[keras.layers.Layer], kwargs: dict[str, Any], policy: str | None = None
+) -> keras.layers.Layer:
+    return layer_class(**{name: _copied(value, policy) for name, value in kwargs.items()}, dtype=policy)
 
 
 def _assert_serialization(layer_class, kwargs, inputs) -> None:
@@ -93,7 +116,7 @@ def _assert_output_shape(layer_class, kwargs, inputs) -> None:
 
 def _assert_one_step_moves_every_weight(layer_class, kwargs, inputs) -> None:
     """One `fit` step through a functional model, so the layer also runs on symbols with an open batch."""
-    layer = layer_class(**kwargs)
+    layer = _new(layer_class, kwargs)
     arrays = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     symbols = {name: keras.Input(array.shape[1:], dtype=array.dtype.name, name=name) for name, array in arrays.items()}
     model = keras.Model(symbols, _call(layer, {**inputs, **symbols}))
@@ -111,7 +134,7 @@ def _assert_one_step_moves_every_weight(layer_class, kwargs, inputs) -> None:
 
 
 def _assert_half_precision(layer_class, kwargs, inputs, policy: str) -> None:
-    layer = layer_class(**kwargs, dtype=policy)
+    layer = _new(layer_class, kwargs, policy)
     for training in (False, True):
         takes_training = "training" in inspect.signature(layer_class.call).parameters
         outputs = _call(layer, inputs, **({"training": training} if takes_training else {}))

@@ -1,20 +1,14 @@
 """An export's products and attention against NumPy's and the layers'."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.export.kernels import (
-    LARGEST,
-    Bfloat16Matrix,
-    Float32Matrix,
-    Int8Matrix,
-    attend_one_row,
-    empty_cache,
-    write_in_place,
-)
+from kformer.export.cache import InPlaceCache, attend_one_row
+from kformer.export.kernels import LARGEST, LOWEST, Bfloat16Matrix, Float32Matrix, Int8Matrix, ServedArithmetic
 from kformer.export.variables import Weights
-from kformer.layers import scaled_dot_product_attention
+from kformer.layers import FeedForward, scaled_dot_product_attention
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19
@@ -40,18 +34,24 @@ def test_float_products_and_rows(kind, tolerance):
 def test_attention_of_one_row_is_scaled_dot_product_attention():
     query, key, value = normal(3, 2, 1, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
     mask = np.arange(7) < np.array([7, 1, 4])[:, None, None, None]
-    found = in_a_graph(attend_one_row, query, key, value, mask)
-    np.testing.assert_allclose(found, scaled_dot_product_attention(query, key, value, mask), atol=1e-6)
+    bias = normal(1, 2, 1, 7, seed=4)
+    found = in_a_graph(attend_one_row, query, key, value, mask, bias)
+    np.testing.assert_allclose(found, scaled_dot_product_attention(query, key, value, mask, bias), atol=1e-6)
+    np.testing.assert_allclose(
+        in_a_graph(attend_one_row, query, key, value), scaled_dot_product_attention(query, key, value), atol=1e-6
+    )
 
 
 def test_caches_are_written_in_place_and_apart_from_each_other():
+    scatter = InPlaceCache.scatter
+
     @tf.function
     def write(steps):
         def body(step, first, second):
             row = tf.fill([1, 2], tf.cast(step + 1, tf.float32))
-            return step + 1, write_in_place(first, step[None], row), write_in_place(second, 2 - step[None], row)
+            return step + 1, scatter(first, step[None], row), scatter(second, 2 - step[None], row)
 
-        caches = [empty_cache((tf.constant(3), 2), "float32") for _ in range(2)]
+        caches = [InPlaceCache.zeros((tf.constant(3), 2), "float32") for _ in range(2)]
         return tf.while_loop(lambda step, *_: step < steps, body, (0, *caches))[1:]
 
     for _ in range(2):  # The second call must not see what the first one wrote.
@@ -114,3 +114,33 @@ def test_rows_come_back_within_half_a_step():
     matrix = normal(M, K)
     found = in_a_graph(Int8Matrix(matrix, Weights()).take, np.array([[3, 0], [18, 3]], "int32"))
     np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST / 2 + 1e-6)
+
+
+def served_feed_forward(activation):
+    """A feed-forward network under an export's arithmetic in int8, as a graph."""
+    arithmetic = ServedArithmetic("int8", Weights())
+    layer = FeedForward(K, M, activation, dtype=arithmetic)
+    inputs = keras.Input((None, K))
+    model = keras.Model(inputs, layer(inputs))
+    frozen = arithmetic.freeze(model)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, K])])
+    def served(rows):
+        with frozen:
+            return layer(rows)
+
+    return layer, served
+
+
+@pytest.mark.parametrize(("activation", "lowest_of_outer"), [("relu", 0.0), ("gelu", LOWEST), ("silu", LOWEST)])
+def test_whether_a_products_inputs_can_be_negative_follows_from_the_activation(activation, lowest_of_outer):
+    layer, served = served_feed_forward(activation)
+    nodes = {node.name: node for node in served.get_concrete_function().graph.as_graph_def().node}
+    products = [node for node in nodes.values() if node.op == "_QuantizedMatMul"]
+    lowest = [tf.make_ndarray(nodes[node.input[3]].attr["value"].tensor).item() for node in products]
+    assert lowest == pytest.approx([LOWEST, lowest_of_outer])
+    inputs = normal(2, 5, K, seed=3)
+    plain = FeedForward(K, M, activation)
+    plain.build((None, None, K))
+    plain.set_weights(layer.get_weights())
+    np.testing.assert_allclose(served(tf.constant(inputs)), plain(inputs), atol=0.02 * np.abs(plain(inputs)).max())

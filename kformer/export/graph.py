@@ -1,13 +1,14 @@
 """The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
-from kformer.export.kernels import MATRICES, freeze_products
+from kformer.export.cache import InPlaceCache
+from kformer.export.kernels import MATRICES, ServedArithmetic
 from kformer.export.variables import FrozenScope, Weights
 from kformer.models import build_transformer
+from kformer.translation.codec import TextCoder
+from kformer.translation.search import Searcher
 from kformer.translation.translator import TEXT, Translator
 
 VARIANTS = ("portable", "xla")
@@ -33,7 +34,7 @@ def served_function(
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
     if variant == "portable":
-        return _portable(translator, weights, precision, Translator.search)
+        return _portable(translator, weights, precision)
     if precision != "float32":
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
     return _compiled(translator, weights)
@@ -41,29 +42,36 @@ def served_function(
 
 def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
     """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
-    return _portable(translator, weights, "float32", lambda served, text: served.search_n_best(text, n_best))
-
-
-def _portable(
-    translator: Translator,
-    weights: Weights,
-    precision: str,
-    search: Callable[[Translator, tf.Tensor], dict[str, tf.Tensor]],
-) -> tf.types.experimental.PolymorphicFunction:
-    """`search` with a translator of the same weights that computes by an export's products."""
-    twin = build_transformer(translator.config, dtype="float32")
-    twin.set_weights(translator.model.get_weights())
-    frozen = FrozenScope(twin.variables, weights)
-    freeze_products(twin, precision, weights)
-    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    served = Translator(twin, translator.config, *tokenizers, translator.decoding)
+    coder, searcher, frozen = _served_parts(translator, weights, "float32")
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        source, limits = coder.encode(text)
         with frozen:
-            return search(served, text)
+            return coder.decode(searcher.find(source, limits, n_best), limits)
 
     return translate
+
+
+def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
+    coder, searcher, frozen = _served_parts(translator, weights, precision)
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        source, limits = coder.encode(text)
+        with frozen:
+            return coder.decode_best(searcher.find(source, limits), limits)
+
+    return translate
+
+
+def _served_parts(translator: Translator, weights: Weights, precision: str) -> tuple[TextCoder, Searcher, FrozenScope]:
+    """The translator's coder, a searcher over a model of the same weights in this precision, and the weights' scope."""
+    arithmetic = ServedArithmetic(precision, weights)
+    twin = build_transformer(translator.config, dtype=arithmetic)
+    twin.set_weights(translator.model.get_weights())
+    searcher = Searcher(twin, translator.config, translator.decoding, cache=InPlaceCache)
+    return translator.coder, searcher, arithmetic.freeze(twin)
 
 
 def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:

@@ -5,15 +5,16 @@ Each has the memory layout in which TensorFlow's oneDNN kernels were measured to
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from kformer.export.variables import Weights
-from kformer.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+from kformer.export.variables import FrozenScope, Weights
+from kformer.layers import TokenEmbedding
+from kformer.layers.arithmetic import Arithmetic, Dense
 
 LARGEST = 127  # of a signed byte, and as far below zero
 # Of 256 steps that reach up to 1. Zero must be one of them: half a step off, the many zeros of a sparse row add up.
@@ -92,87 +93,57 @@ class Int8Matrix:
 MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
 
 
-class FrozenDense:
-    """What a `keras.layers.Dense` computes, with a stored matrix."""
+class ServedArithmetic(Arithmetic):
+    """The dtype policy of a model that an export holds: products with stored matrices, in one of the formats above.
 
-    def __init__(
-        self, layer: keras.layers.Dense, kind: type[Matrix], weights: Weights, nonnegative: bool = False
-    ) -> None:
-        self._matrix = kind(keras.ops.convert_to_numpy(layer.kernel).T, weights)
-        self._bias = None if layer.bias is None else keras.ops.convert_to_numpy(layer.bias)
-        self._activation = layer.activation
-        self._nonnegative = nonnegative
-
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        rows = self._matrix.multiply(_as_rows(inputs), self._nonnegative)
-        if self._bias is not None:
-            rows = tf.nn.bias_add(rows, tf.constant(self._bias))
-        return _shaped_like(self._activation(rows), inputs)
-
-
-def freeze_products(model: keras.Model, precision: str, weights: Weights) -> None:
-    """Replaces the products in a Transformer's layers by those of an export, at its present weights.
-
-    The model computes in TensorFlow graphs from then on, and no longer learns.
+    A model that is built under it computes when it has been frozen, in TensorFlow graphs only, and does not learn.
 
     Args:
-        model: From `build_transformer`, with float32 layers.
         precision: Key of `MATRICES`.
-        weights: Where they are stored.
+        weights: Where the matrices are stored.
     """
-    kind = MATRICES[precision]
-    for layer in model._flatten_layers():
-        names: tuple[str, ...] = ()
-        if isinstance(layer, MultiHeadAttention):
-            names = ("query_projection", "key_projection", "value_projection", "output_projection")
-            layer.attend_row = attend_one_row
-            layer.new_cache = empty_cache
-            layer.write_rows = write_in_place
-        elif isinstance(layer, FeedForward):
-            names = ("inner", "outer")
-        elif isinstance(layer, TokenEmbedding):
-            _freeze_embedding(layer, kind, weights)
-        for name in names:
-            # What replaces it is no Keras layer, so that the built layer takes it.
-            after_relu = name == "outer"
-            setattr(layer, name, FrozenDense(getattr(layer, name), kind, weights, nonnegative=after_relu))
 
+    def __init__(self, precision: str, weights: Weights) -> None:
+        super().__init__("float32")
+        self._kind = MATRICES[precision]
+        self._weights = weights
+        self._matrices: dict[int, Matrix] = {}  # by the id of the variable, which the model keeps alive
+        self._nonnegative: dict[int, tf.Tensor] = {}  # results of activations that are never below 0
 
-def attend_one_row(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """`scaled_dot_product_attention` for a single query, where oneDNN takes longer to begin than to compute.
+    def freeze(self, model: keras.Model) -> FrozenScope:
+        """Takes the present weights of a model that was built under this policy.
 
-    TensorFlow hands its BatchMatMulV3 and an unfused softmax to Eigen, not to oneDNN.
+        Returns:
+            The scope in which the model computes.
+        """
+        self._frozen = FrozenScope(model.variables, self._weights)
+        return self._frozen
 
-    Args:
-        query: (B, H, 1, K) float32.
-        key: (B, H, S, K) float32.
-        value: (B, H, S, K) float32.
-        mask: Booleans that broadcast to (B, H, 1, S); some key must be visible.
-    """
-    query *= query.shape[-1] ** -0.5
-    scores = tf.raw_ops.BatchMatMulV3(x=query, y=key, adj_y=True, Tout=tf.float32)  # (B, H, 1, S)
-    scores += (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min
-    powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
-    sums = tf.reduce_sum(powers, axis=-1, keepdims=True)  # (B, H, 1, 1)
-    return tf.raw_ops.BatchMatMulV3(x=powers, y=value, Tout=tf.float32) / sums
+    def dense(self, layer: Dense, inputs: tf.Tensor) -> tf.Tensor:
+        matrix = self._stored(layer.kernel, transposed=True)
+        rows = matrix.multiply(_as_rows(inputs), nonnegative=id(inputs) in self._nonnegative)
+        if layer.bias is not None:
+            rows = tf.nn.bias_add(rows, tf.constant(self._frozen.array(layer.bias)))
+        outputs = _shaped_like(layer.activation(rows), inputs)
+        if layer.activation is keras.activations.relu:
+            self._nonnegative[id(outputs)] = outputs  # The tensor lives on, for its id is the key.
+        return outputs
 
+    def embed(self, layer: TokenEmbedding, ids: tf.Tensor) -> tf.Tensor:
+        return self._stored(layer.embeddings).take(ids)
 
-def empty_cache(shape: tuple[Any, ...], dtype: str) -> tf.Tensor:
-    """Zeros in memory of their own: graph rewrites share equal results, but not this operation's."""
-    return tf.raw_ops.Empty(shape=tf.stack(shape), dtype=tf.as_dtype(dtype), init=True)
+    def project(self, layer: TokenEmbedding, inputs: tf.Tensor) -> tf.Tensor:
+        if layer.tie_weights:
+            matrix = self._stored(layer.embeddings)
+        else:
+            matrix = self._stored(layer.reverse_embeddings, transposed=True)
+        return _shaped_like(matrix.multiply(_as_rows(inputs)), inputs)
 
-
-def write_in_place(cache: tf.Tensor, indices: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
-    """`scatter_rows` in the memory of `cache`, which nobody else may hold: TensorFlow's scatter copies it all."""
-    return tf.raw_ops.InplaceUpdate(x=cache, i=indices, v=update)
-
-
-def _freeze_embedding(layer: TokenEmbedding, kind: type[Matrix], weights: Weights) -> None:
-    embeddings = logits = kind(keras.ops.convert_to_numpy(layer.embeddings), weights)  # (V, D)
-    if not layer.tie_weights:
-        logits = kind(keras.ops.convert_to_numpy(layer.reverse_embeddings).T, weights)
-    layer.embed = embeddings.take
-    layer.project = lambda inputs: _shaped_like(logits.multiply(_as_rows(inputs)), inputs)
+    def _stored(self, variable: keras.Variable, transposed: bool = False) -> Matrix:
+        if id(variable) not in self._matrices:
+            values = self._frozen.array(variable)
+            self._matrices[id(variable)] = self._kind(values.T if transposed else values, self._weights)
+        return self._matrices[id(variable)]
 
 
 def _as_rows(inputs: tf.Tensor) -> tf.Tensor:

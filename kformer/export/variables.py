@@ -58,6 +58,10 @@ class FrozenScope(keras.StatelessScope):
         self._weights = weights
         self._arrays = {id(variable): keras.ops.convert_to_numpy(variable) for variable in variables}
 
+    def array(self, variable: keras.Variable) -> np.ndarray:
+        """The frozen value of a variable."""
+        return self._arrays[id(variable)]
+
     def get_current_value(self, variable: keras.Variable) -> Any:
         array = self._arrays.get(id(variable))
         return super().get_current_value(variable) if array is None else self._weights.read(array)

@@ -1,15 +1,17 @@
 """Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
 
-from kformer.layers.attention import MultiHeadAttention, row_order, scaled_dot_product_attention
+from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.cache import Cache, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
-from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding
+from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.residual import ResidualConnection
 
 __all__ = [
+    "Cache",
     "Decoder",
     "DecoderLayer",
     "Encoder",
@@ -18,6 +20,7 @@ __all__ = [
     "LearnedPositionalEncoding",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "Positions",
     "ResidualConnection",
     "TokenEmbedding",
     "ancestry_mask",

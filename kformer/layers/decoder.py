@@ -6,62 +6,47 @@ Shape letters: B batch (sentences), R rows a sentence (1, or the beams of a sear
 K size of a head, T target length, S source length, D model size.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from kformer.layers.attention import KeysValues, MultiHeadAttention, RowOrder, cache_indices
-from kformer.layers.feed_forward import FeedForward
-from kformer.layers.masks import causal_mask
-from kformer.layers.residual import ResidualConnection
-from kformer.layers.stack import SizedLayer, Stack
-
-Tensor = Any
-
-
-class CachePlace(NamedTuple):
-    """Where in the caches of all layers a position lies."""
-
-    indices: Tensor  # (N x H,) int32, rows of the cache
-    shape: tuple[Any, ...]  # (B, H, T x R, K), of the cache as keys
-    order: RowOrder
+from kformer.layers.attention import KeysValues, Rotation
+from kformer.layers.cache import Cache, RowOrder, attend_step, write_step
+from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
+from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
-class DecoderLayer(SizedLayer):
+class DecoderLayer(TransformerLayer):
     """Causal self-attention, cross-attention and the feed-forward network, each in a residual connection.
 
-    Arguments: see `SizedLayer`.
+    Arguments: see `TransformerLayer`.
     """
 
     def _make_sublayers(self) -> None:
-        dtype = self.dtype_policy
-        attention = (self.d_model, self.num_heads, self.attention_dropout_rate)
-        residual = (self.dropout_rate, self.norm_first)
-        self.self_attention = MultiHeadAttention(*attention, dtype=dtype, name="self_attention")
-        self.cross_attention = MultiHeadAttention(*attention, dtype=dtype, name="cross_attention")
-        self.feed_forward = FeedForward(self.d_model, self.d_ff, dtype=dtype, name="feed_forward")
-        self.self_attention_residual = ResidualConnection(*residual, dtype=dtype, name="self_attention_residual")
-        self.cross_attention_residual = ResidualConnection(*residual, dtype=dtype, name="cross_attention_residual")
-        self.feed_forward_residual = ResidualConnection(*residual, dtype=dtype, name="feed_forward_residual")
+        super()._make_sublayers()
+        self.cross_attention = self._attention("cross_attention")
+        self.cross_attention_residual = self._residual("cross_attention_residual")
 
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
-        self.self_attention.build(inputs_shape)
-        self.self_attention_residual.build(inputs_shape)
+        super().build(inputs_shape)
         self.cross_attention.build(inputs_shape, encoder_output_shape)
         self.cross_attention_residual.build(inputs_shape)
-        self.feed_forward.build(inputs_shape)
-        self.feed_forward_residual.build(inputs_shape)
-        self.built = True
 
     def call(
         self,
         inputs: Tensor,
         encoder_output: Tensor,
-        self_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         cross_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+        inputs_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         """Decodes all positions at once.
@@ -69,70 +54,83 @@ class DecoderLayer(SizedLayer):
         Args:
             inputs: (B, T, D) floats.
             encoder_output: (B, S, D) floats.
-            self_mask: Booleans that broadcast to (B, H, T, T), as from `causal_mask`.
-            cross_mask: Booleans that broadcast to (B, H, T, S), as from `padding_mask` of the source.
+            attention_mask: Booleans that broadcast to (B, H, T, T), as from `causal_mask`: (1, 1, T, T).
+            cross_mask: Booleans that broadcast to (B, H, T, S), as from `padding_mask` of the source: (B, 1, 1, S).
+            score_bias, rotation: What positions do in the self-attention, as in `MultiHeadAttention.call`.
+            inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans; each counts where the
+                explicit mask is not given.
             training: Whether dropout is applied.
 
         Returns:
             (B, T, D) floats.
         """
+        attention_mask = explicit_or_implicit(attention_mask, inputs_mask)
+        cross_mask = explicit_or_implicit(cross_mask, encoder_output_mask)
         return self._sublayers(
             inputs,
-            lambda x: self.self_attention(x, attention_mask=self_mask, training=training),
+            lambda x: self.self_attention(
+                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
+            ),
             lambda x: self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=training),
             training,
         )
 
-    def call_with_scores(
-        self, inputs: Tensor, encoder_output: Tensor, self_mask: Tensor | None, cross_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """What `call` gives without dropout, and the attention weights of its cross-attention, (B, H, T, S)."""
-        scores = []
-
-        def cross_attend(x: Tensor) -> Tensor:
-            scores.append(self.cross_attention.attention_scores(x, encoder_output, cross_mask))
-            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask)
-
-        def self_attend(x: Tensor) -> Tensor:
-            return self.self_attention(x, attention_mask=self_mask)
-
-        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
-        return outputs, scores[0]
-
     def step(
         self,
         inputs: Tensor,
-        cache: KeysValues,
-        place: CachePlace,
-        memory: KeysValues,
-        self_mask: Tensor,
-        cross_mask: Tensor | None,
-    ) -> tuple[Tensor, KeysValues]:
+        cache: Cache,
+        place: Tensor,
+        attention_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+        memory: Cache | None = None,
+        cross_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Cache]:
         """Decodes one position: what `call` gives there.
 
         Args:
             inputs: (N, D) floats; row b x R + r belongs to sentence b.
-            cache: Of the self-attention, from `MultiHeadAttention.init_cache` or the step before.
-            place: Where in the cache this position lies.
-            memory: Keys and values of the encoder output, once a sentence: (B, H, S, K) each.
-            self_mask: From `ancestry_mask`.
+            cache: Of the self-attention, as the position before left it.
+            place: Where in the cache this position lies, from `Cache.place`.
+            attention_mask: From `ancestry_mask`.
+            score_bias, rotation: As in `call`, for this position.
+            memory: Keys and values of the encoder output, from `Cache.of_source`.
             cross_mask: As in `call`.
 
         Returns:
             The output (N, D) and the new cache.
         """
-        attention = self.self_attention
-        new_cache = []
+        written = []
 
         def self_attend(x: Tensor) -> Tensor:
-            new_cache.append(attention.write_cache(x, cache, place.indices))
-            return attention.step(x, attention.read_cache(new_cache[0], place.shape), self_mask, place.order)
+            written.append(write_step(self.self_attention, x, cache, place, rotation))
+            return attend_step(self.self_attention, x, written[0], attention_mask, score_bias, rotation)
 
         def cross_attend(x: Tensor) -> Tensor:
-            return self.cross_attention.step(x, memory, cross_mask, place.order)
+            return attend_step(self.cross_attention, x, memory, cross_mask)
 
-        output = self._sublayers(inputs, self_attend, cross_attend, training=False)
-        return output, new_cache[0]
+        return self._sublayers(inputs, self_attend, cross_attend, training=False), written[0]
+
+    def call_with_scores(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor,
+        attention_mask: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """What `call` gives without dropout, and its cross-attention's weights (B, H, T, S); arguments as there."""
+        scores = []
+
+        def self_attend(x: Tensor) -> Tensor:
+            return self.self_attention(x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation)
+
+        def cross_attend(x: Tensor) -> Tensor:
+            scores.append(self.cross_attention.attention_scores(x, encoder_output, cross_mask))
+            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask)
+
+        return self._sublayers(inputs, self_attend, cross_attend, training=False), scores[0]
 
     def _sublayers(
         self,
@@ -151,9 +149,11 @@ class DecoderLayer(SizedLayer):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Decoder(Stack):
-    """`num_layers` decoder layers over embedded tokens. Arguments: see `Stack`."""
+    """Decoder layers over embedded tokens: `Decoder([DecoderLayer(512, 8, 2048) for _ in range(6)])`.
 
-    layer_class = DecoderLayer
+    Made of `EncoderLayer`s it is a decoder without a source: leave out `encoder_output`, or `memory`.
+    Arguments: see `Stack`.
+    """
 
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
         super().build(inputs_shape)
@@ -161,16 +161,35 @@ class Decoder(Stack):
     def call(
         self,
         inputs: Tensor,
-        encoder_output: Tensor,
+        encoder_output: Tensor | None = None,
         cross_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        inputs_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Decodes all positions at once, each seeing those before it; arguments as in `DecoderLayer.call`."""
-        self_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        outputs = self.dropout(inputs, training=training)
+        """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`."""
+        attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
+        implicit = mask if encoder_output is None else inputs_mask
+        if implicit is not None:
+            attention_mask = attention_mask & key_mask(implicit)
+        source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
+        outputs, score_bias, rotation = self._embed(inputs, training)
         for layer in self.layers:
-            outputs = layer(outputs, encoder_output, self_mask=self_mask, cross_mask=cross_mask, training=training)
-        return self.finish(outputs)
+            outputs = layer(
+                outputs,
+                **source,
+                attention_mask=attention_mask,
+                score_bias=score_bias,
+                rotation=rotation,
+                training=training,
+            )
+        return self._finish(outputs)
+
+    @staticmethod
+    def _source(encoder_output: Tensor | None, cross_mask: Tensor | None) -> dict[str, Any]:
+        """The arguments that only layers with cross-attention take."""
+        return {} if encoder_output is None else {"encoder_output": encoder_output, "cross_mask": cross_mask}
 
     def cross_attention_scores(
         self, inputs: Tensor, encoder_output: Tensor, cross_mask: Tensor | None = None
@@ -179,10 +198,11 @@ class Decoder(Stack):
 
         Arguments as in `call`.
         """
-        self_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        outputs, scores = inputs, []
+        attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
+        outputs, *positions = self._embed(inputs, training=False)
+        scores = []
         for layer in self.layers:
-            outputs, of_layer = layer.call_with_scores(outputs, encoder_output, self_mask, cross_mask)
+            outputs, of_layer = layer.call_with_scores(outputs, encoder_output, attention_mask, cross_mask, *positions)
             scores.append(of_layer)
         return scores
 
@@ -190,32 +210,53 @@ class Decoder(Stack):
         """Keys and values of every layer's cross-attention: (B, S, D) to a pair of (B, H, S, K) a layer."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
-    def init_cache(self, batch_size: int | Tensor, max_length: int | Tensor, rows: int = 1) -> list[KeysValues]:
-        """Empty caches for `step`, a pair of (B x H x T x R, K) a layer."""
-        return [layer.self_attention.init_cache(batch_size, max_length, rows) for layer in self.layers]
+    def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:
+        """A cache of this kind for every layer's self-attention, with room for so many positions."""
+        attentions = [layer.self_attention for layer in self.layers]
+        return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
     def step(
         self,
         inputs: Tensor,
-        cache: list[KeysValues],
+        caches: Sequence[Cache],
         position: int | Tensor,
-        memory: list[KeysValues],
-        self_mask: Tensor,
-        cross_mask: Tensor | None,
-        order: RowOrder,
-    ) -> tuple[Tensor, list[KeysValues]]:
-        """Decodes position number `position`; `order` is from `row_order`, the rest as in `DecoderLayer.step`."""
-        batch_size, num_heads, _, head_dim = ops.shape(memory[0].key)
-        keys = ops.shape(self_mask)[3]
-        place = CachePlace(
-            cache_indices(order, position, keys // order.rows), (batch_size, num_heads, keys, head_dim), order
-        )
-        outputs = inputs
-        new_cache = []
-        for layer, layer_cache, layer_memory in zip(self.layers, cache, memory, strict=True):
-            outputs, written = layer.step(outputs, layer_cache, place, layer_memory, self_mask, cross_mask)
-            new_cache.append(written)
-        return self.finish(outputs), new_cache
+        attention_mask: Tensor | None = None,
+        table: Tensor | None = None,
+        memory: Sequence[Cache] = (),
+        cross_mask: Tensor | None = None,
+    ) -> tuple[Tensor, list[Cache]]:
+        """Decodes one position of every row: what `call` gives there.
+
+        Args:
+            inputs: (N, D) floats, the embedded tokens at this position; row b x R + r belongs to sentence b.
+            caches: Of the layers' self-attention, from `empty_caches` or the step before.
+            position: Number of the position, from 0 up.
+            attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
+            table: From `positions.table`, of as many positions as the caches have room for, or more.
+            memory: Of the layers' cross-attention, from `Cache.of_source`; none for a decoder without a source.
+            cross_mask: As in `call`.
+
+        Returns:
+            The output (N, D) and the new caches.
+        """
+        outputs, score_bias, rotation = self._embed_step(inputs, caches[0], position, table)
+        place = caches[0].place(position)
+        written = []
+        for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
+            source = {"memory": memory[number], "cross_mask": cross_mask} if memory else {}
+            outputs, new_cache = layer.step(outputs, cache, place, attention_mask, score_bias, rotation, **source)
+            written.append(new_cache)
+        return self._finish(outputs), written
+
+    def _embed_step(
+        self, inputs: Tensor, cache: Cache, position: int | Tensor, table: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Rotation | None]:
+        """`_embed` for one position."""
+        if self.positions is None:
+            return inputs, None, None
+        here = ops.take(table, ops.reshape(position, (1,)), axis=0)  # one row
+        score_bias = self.positions.score_bias(here, table[: cache.room])
+        return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)

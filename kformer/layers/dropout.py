@@ -1,10 +1,8 @@
 """Dropout with cheap random numbers (section 5.4)."""
 
-from typing import Any
-
 import keras
 
-Tensor = Any
+from kformer.layers.tensors import Tensor
 
 LEVELS = 2**16
 DECISIONS = 4  # of 16 bits each in a random number of 64

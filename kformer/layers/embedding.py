@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from kformer.layers.arithmetic import Arithmetic
 from kformer.layers.initializers import small_normal
-
-Tensor = Any
+from kformer.layers.tensors import Tensor
 
 
 def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
@@ -65,10 +65,14 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def embed(self, inputs: Tensor) -> Tensor:
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
+        if isinstance(self.dtype_policy, Arithmetic):
+            return self.dtype_policy.embed(self, inputs)
         # The copy is a tensor where Keras hands out TensorFlow's variable, for which it allows no such gradient.
         rows = take_rows(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         return ops.cast(rows, self.compute_dtype)
 
     def project(self, inputs: Tensor) -> Tensor:
         """(B, T, D) floats to (B, T, V) logits."""
+        if isinstance(self.dtype_policy, Arithmetic):
+            return self.dtype_policy.project(self, inputs)
         return super().call(inputs, reverse=True)

@@ -1,72 +1,98 @@
 """The encoder of section 3.1: N layers of self-attention and a feed-forward network.
 
-Shape letters: B batch, H heads, S source length, D model size.
+Shape letters: B batch, H heads, S source length, D model size, N rows of a search (see `kformer.layers.cache`).
 """
-
-from typing import Any
 
 import keras
 
-from kformer.layers.attention import MultiHeadAttention
-from kformer.layers.feed_forward import FeedForward
-from kformer.layers.residual import ResidualConnection
-from kformer.layers.stack import SizedLayer, Stack
-
-Tensor = Any
+from kformer.layers.attention import Rotation
+from kformer.layers.cache import Cache, attend_step, write_step
+from kformer.layers.masks import explicit_or_implicit
+from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
-class EncoderLayer(SizedLayer):
+class EncoderLayer(TransformerLayer):
     """Self-attention, then the feed-forward network, each in a residual connection.
 
-    Arguments: see `SizedLayer`.
+    Under a causal mask it is the layer of a decoder without a source. Arguments: see `TransformerLayer`.
     """
 
-    def _make_sublayers(self) -> None:
-        dtype = self.dtype_policy
-        residual = (self.dropout_rate, self.norm_first)
-        self.self_attention = MultiHeadAttention(
-            self.d_model, self.num_heads, self.attention_dropout_rate, dtype=dtype, name="self_attention"
-        )
-        self.feed_forward = FeedForward(self.d_model, self.d_ff, dtype=dtype, name="feed_forward")
-        self.self_attention_residual = ResidualConnection(*residual, dtype=dtype, name="self_attention_residual")
-        self.feed_forward_residual = ResidualConnection(*residual, dtype=dtype, name="feed_forward_residual")
-
-    def build(self, inputs_shape: tuple) -> None:
-        self.self_attention.build(inputs_shape)
-        self.self_attention_residual.build(inputs_shape)
-        self.feed_forward.build(inputs_shape)
-        self.feed_forward_residual.build(inputs_shape)
-        self.built = True
-
-    def call(self, inputs: Tensor, attention_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Encodes once.
 
         Args:
             inputs: (B, S, D) floats.
-            attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`.
+            attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
+            score_bias, rotation: What positions do, as in `MultiHeadAttention.call`.
+            mask: The implicit Keras mask of `inputs`, (B, S) booleans; it counts where no `attention_mask` is given.
             training: Whether dropout is applied.
 
         Returns:
             (B, S, D) floats.
         """
+        attention_mask = explicit_or_implicit(attention_mask, mask)
         attended = self.self_attention_residual(
             inputs,
-            sublayer=lambda x: self.self_attention(x, attention_mask=attention_mask, training=training),
+            sublayer=lambda x: self.self_attention(
+                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
+            ),
             training=training,
         )
         return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=training)
 
+    def step(
+        self,
+        inputs: Tensor,
+        cache: Cache,
+        place: Tensor,
+        attention_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+    ) -> tuple[Tensor, Cache]:
+        """One position of a decoder without a source: what `call` gives there under a causal mask.
+
+        Arguments and results are those of `DecoderLayer.step`.
+        """
+        attention = self.self_attention
+        written = []
+
+        def self_attend(x: Tensor) -> Tensor:
+            written.append(write_step(attention, x, cache, place, rotation))
+            return attend_step(attention, x, written[0], attention_mask, score_bias, rotation)
+
+        attended = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
+        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), written[0]
+
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Encoder(Stack):
-    """`num_layers` encoder layers over embedded tokens. Arguments: see `Stack`."""
+    """Encoder layers over embedded tokens: `Encoder([EncoderLayer(512, 8, 2048) for _ in range(6)])`.
 
-    layer_class = EncoderLayer
+    Arguments: see `Stack`.
+    """
 
-    def call(self, inputs: Tensor, attention_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Encodes embedded tokens; shapes as in `EncoderLayer.call`."""
-        outputs = self.dropout(inputs, training=training)
+        attention_mask = explicit_or_implicit(attention_mask, mask)
+        outputs, score_bias, rotation = self._embed(inputs, training)
         for layer in self.layers:
-            outputs = layer(outputs, attention_mask=attention_mask, training=training)
-        return self.finish(outputs)
+            outputs = layer(
+                outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
+            )
+        return self._finish(outputs)

@@ -4,31 +4,31 @@ from typing import Any
 
 import keras
 
-from kformer.layers.initializers import small_normal
-
-Tensor = Any
+from kformer.layers.arithmetic import Dense
+from kformer.layers.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
 class FeedForward(keras.layers.Layer):
-    """FFN(x) = max(0, x W1 + b1) W2 + b2, equation 2.
+    """FFN(x) = activation(x W1 + b1) W2 + b2, equation 2, where the activation is max(0, x).
 
     Args:
         d_model: Size of inputs and outputs.
         d_ff: Size of the inner layer.
+        activation: Name of a Keras activation, such as "relu" (the paper's), "gelu" or "silu".
+        use_bias: Whether there are b1 and b2.
     """
 
-    def __init__(self, d_model: int, d_ff: int, **kwargs: Any) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.d_model = d_model
         self.d_ff = d_ff
-        self.inner = self._dense(d_ff, "relu", "inner")
-        self.outer = self._dense(d_model, None, "outer")
-
-    def _dense(self, units: int, activation: str | None, name: str) -> keras.layers.Dense:
-        return keras.layers.Dense(
-            units, activation=activation, kernel_initializer=small_normal(), dtype=self.dtype_policy, name=name
-        )
+        self.activation = activation
+        self.use_bias = use_bias
+        dtype = self.dtype_policy
+        self.inner = Dense(d_ff, activation, use_bias, dtype=dtype, name="inner")
+        self.outer = Dense(d_model, None, use_bias, dtype=dtype, name="outer")
 
     def build(self, inputs_shape: tuple) -> None:
         self.inner.build(inputs_shape)
@@ -43,4 +43,10 @@ class FeedForward(keras.layers.Layer):
         return (*inputs_shape[:-1], self.d_model)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "d_model": self.d_model, "d_ff": self.d_ff}
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "d_ff": self.d_ff,
+            "activation": self.activation,
+            "use_bias": self.use_bias,
+        }

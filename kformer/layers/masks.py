@@ -4,11 +4,9 @@ Shapes broadcast against attention scores (B, H, T, S): B batch, H heads, T quer
 Combine masks with `keras.ops.logical_and` (or `&` on tensors).
 """
 
-from typing import Any
-
 from keras import ops
 
-Tensor = Any  # a tensor of whichever backend Keras runs on
+from kformer.layers.tensors import Tensor
 
 
 def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
@@ -21,7 +19,26 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
     Returns:
         Booleans of shape (B, 1, 1, S).
     """
-    return ops.expand_dims(ops.not_equal(ids, pad_id), (1, 2))
+    return key_mask(ops.not_equal(ids, pad_id))
+
+
+def key_mask(visible: Tensor) -> Tensor:
+    """The mask in which every query sees the same keys: those of a Keras mask.
+
+    Args:
+        visible: Booleans of shape (B, S), such as the implicit mask of `keras.layers.Embedding(mask_zero=True)`.
+
+    Returns:
+        Booleans of shape (B, 1, 1, S).
+    """
+    return ops.expand_dims(ops.cast(visible, "bool"), (1, 2))
+
+
+def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None) -> Tensor | None:
+    """The attention mask that was given; else the one that follows from a Keras mask (B, S); else None."""
+    if attention_mask is not None or implicit is None:
+        return attention_mask
+    return key_mask(implicit)
 
 
 def causal_mask(length: int | Tensor) -> Tensor:

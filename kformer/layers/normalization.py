@@ -7,7 +7,9 @@ from typing import Any
 
 import keras
 
-Tensor = Any
+from kformer.layers.tensors import Tensor
+
+LAYER_NORM_EPSILON = 1e-6  # TensorFlow's Transformers use it; PyTorch's use 1e-5.
 
 
 @keras.saving.register_keras_serializable(package="kformer")

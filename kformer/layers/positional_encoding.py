@@ -1,54 +1,69 @@
-"""What tells positions apart: sinusoids (section 3.5), or learned vectors (row E of Table 3).
+"""What tells positions apart: sinusoids (section 3.5), learned vectors (row E of Table 3), or a kind of your own.
 
-Shape letters: B batch, T length, D model size.
+Shape letters: B batch, H heads, T length, S keys, K size of a head, D model size.
 """
 
-from typing import Any
+import abc
+from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
 from kformer.layers.initializers import small_normal
+from kformer.layers.tensors import Tensor, check_width
 
-Tensor = Any
-
-
-def sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same; interleaved.
-
-    Args:
-        positions: (T,) integers.
-        d_model: D, even.
-
-    Returns:
-        (T, D) float32.
-    """
-    rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model).astype("float32")  # (D / 2,)
-    angles = ops.expand_dims(ops.cast(positions, "float32"), 1) * rates  # (T, D / 2)
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (T, D / 2, 2)
-    return ops.reshape(pairs, (-1, d_model))  # (T, D)
+_BASE = 32  # Of the digits in which a position is written: small tables, which an export must hold.
+_DIGITS = 4
 
 
-@keras.saving.register_keras_serializable(package="kformer")
-class PositionalEncoding(keras.layers.Layer):
-    """Adds the sinusoids of section 3.5 to its input, for any length and any offset.
+class Positions(keras.layers.Layer, abc.ABC):
+    """How a stack of layers tells positions apart.
 
-    Args:
-        d_model: D; must be even.
+    A kind may act in three places: it may be added to the embeddings, it may rotate the heads of queries and keys, and
+    it may add a bias to the scores of self-attention. It implements `table` and those of `add`, `rotate` and
+    `score_bias` that it needs; the others leave everything as it is. A whole sequence and a single step of a search go
+    through the same methods: the first with all rows of the table, the second with one.
 
-    Raises:
-        ValueError: `d_model` is odd.
+    To make a further kind known to the configuration, name it in `POSITIONS` and in
+    `kformer.config.POSITIONAL_ENCODINGS`.
     """
 
-    def __init__(self, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if d_model % 2:
-            raise ValueError(f"d_model must be even, one sine a cosine. Received: d_model={d_model}.")
-        self.d_model = d_model
+        self.supports_masking = True
+
+    @classmethod
+    @abc.abstractmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        """The kind as a model of these sizes uses it; see `kformer.TransformerConfig`."""
+
+    @abc.abstractmethod
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        """What the kind must know of the positions offset, offset + 1, ...: (length, ...), one row a position.
+
+        A search computes it once, and looks its rows up.
+        """
+
+    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        """Embeddings (B, T, D) with their positions.
+
+        Args:
+            inputs: (B, T, D) floats; or (N, D) floats of N sequences at one position.
+            rows: T rows of `table`; one row in the second case.
+        """
+        return inputs
+
+    def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
+        """Heads of queries or keys, (..., T, K) floats, at the positions of the T rows."""
+        return heads
+
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor | None:
+        """What is added to the scores of T queries and S keys: floats that broadcast to (B, H, T, S); or None."""
+        return None
 
     def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Adds the encodings of the positions offset, offset + 1, ...
+        """Embeddings with their positions, for models that put the layer behind an embedding by themselves.
 
         Args:
             inputs: (B, T, D) floats.
@@ -57,26 +72,85 @@ class PositionalEncoding(keras.layers.Layer):
         Returns:
             (B, T, D) in the dtype of `inputs`.
         """
-        return inputs + ops.cast(self.encodings(ops.shape(inputs)[1], offset), inputs.dtype)
-
-    def encodings(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
-        """What is added: (length, D) float32 for the positions offset, offset + 1, ..."""
-        return sinusoids(ops.arange(length) + offset, self.d_model)
+        return self.add(inputs, self.table(ops.shape(inputs)[1], offset))
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)
+
+
+def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same; interleaved (section 3.5).
+
+    The angles are exact: a position is written with four digits in base 32, the sines and cosines of each digit's
+    share of the angle come from tables that NumPy computes in float64, and the theorem of addition puts them
+    together. In float32 the angle of position 20,000 would be off by a thousandth.
+
+    Args:
+        positions: (T,) integers from 0 to 1,048,575.
+        d_model: D, even.
+
+    Returns:
+        (T, D) float32, correct to 5e-7.
+    """
+    rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
+    sine, cosine = 0.0, 1.0
+    for place in (_BASE**power for power in range(_DIGITS)):
+        angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
+        digits = ops.cast(positions, "int32") // place % _BASE
+        of_sine = ops.take(np.sin(angles).astype("float32"), digits, axis=0)  # (T, D / 2)
+        of_cosine = ops.take(np.cos(angles).astype("float32"), digits, axis=0)
+        sine, cosine = sine * of_cosine + cosine * of_sine, cosine * of_cosine - sine * of_sine
+    return ops.reshape(ops.stack([sine, cosine], axis=-1), (-1, d_model))  # (T, D)
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class PositionalEncoding(Positions):
+    """Adds the sinusoids of section 3.5 to its input, for any offset and up to 1,048,576 positions.
+
+    Args:
+        d_model: D; must be even.
+
+    Raises:
+        ValueError: `d_model` is odd, or inputs have another width.
+    """
+
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if d_model % 2:
+            raise ValueError(
+                f"d_model must be even, one sine a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
+            )
+        self.d_model = d_model
+
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(d_model, dtype=dtype, name="positions")
+
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        return sinusoids(ops.arange(length) + offset, self.d_model)  # (T, D)
+
+    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        return inputs + ops.cast(rows, inputs.dtype)
+
+    def build(self, inputs_shape: tuple) -> None:
+        check_width(self, inputs_shape)
+        self.built = True
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "d_model": self.d_model}
 
 
 @keras.saving.register_keras_serializable(package="kformer")
-class LearnedPositionalEncoding(keras.layers.Layer):
+class LearnedPositionalEncoding(Positions):
     """Adds one trained vector a position; positions from `max_length` on do not exist.
 
     Args:
         max_length: Number of positions.
         d_model: D.
+
+    Raises:
+        ValueError: Inputs have another width; or their length, known when the graph is made, exceeds `max_length`.
+            Where the length is known only later, positions past the last share its vector.
     """
 
     def __init__(self, max_length: int, d_model: int, **kwargs: Any) -> None:
@@ -84,34 +158,34 @@ class LearnedPositionalEncoding(keras.layers.Layer):
         self.max_length = max_length
         self.d_model = d_model
 
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(max_length, d_model, dtype=dtype, name="positions")
+
     def build(self, inputs_shape: tuple) -> None:
+        check_width(self, inputs_shape)
         self.embeddings = self.add_weight(
             shape=(self.max_length, self.d_model),
             initializer=small_normal(),
             name="embeddings",
         )
+        self.built = True
 
-    def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Adds the vectors of the positions offset, offset + 1, ...; shapes as in `PositionalEncoding`.
-
-        Raises:
-            ValueError: A length that is known when the graph is made exceeds `max_length`. Where the
-                length is known only later, positions past the last share its vector.
-        """
-        return inputs + ops.cast(self.encodings(ops.shape(inputs)[1], offset), inputs.dtype)
-
-    def encodings(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
-        """What is added: (length, D) floats for the positions offset, offset + 1, ...; errors as in `call`."""
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"Learned positions end at max_length={self.max_length}. Received: {length} positions. "
-                "Build the layer with a larger max_length, or use PositionalEncoding, which has no limit."
+                "Build the layer with a larger max_length, or use PositionalEncoding, which has no such limit."
             )
         positions = ops.minimum(ops.arange(length) + offset, self.max_length - 1)
-        return ops.take(self.embeddings, positions, axis=0)
+        return ops.take(self.embeddings, positions, axis=0)  # (T, D)
 
-    def compute_output_shape(self, inputs_shape: tuple) -> tuple:
-        return tuple(inputs_shape)
+    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        return inputs + ops.cast(rows, inputs.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length, "d_model": self.d_model}
+
+
+# `kformer.config.POSITIONAL_ENCODINGS` has the same names.
+POSITIONS: dict[str, type[Positions]] = {"sinusoidal": PositionalEncoding, "learned": LearnedPositionalEncoding}

@@ -6,16 +6,8 @@ from typing import Any
 import keras
 
 from kformer.layers.dropout import Dropout
-from kformer.layers.normalization import LayerNormalization
-
-Tensor = Any
-
-LAYER_NORM_EPSILON = 1e-6
-
-
-def layer_norm(dtype: Any, name: str) -> LayerNormalization:
-    """The one layer norm of this package, so that every stack uses the same epsilon."""
-    return LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
+from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
+from kformer.layers.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -25,13 +17,22 @@ class ResidualConnection(keras.layers.Layer):
     Args:
         dropout_rate: P_drop, applied to the sublayer's output before it is added (section 5.4).
         norm_first: Whether the norm comes before the sublayer (the second form).
+        layer_norm_epsilon: Added to the variance in the norm; the paper does not say.
     """
 
-    def __init__(self, dropout_rate: float = 0.0, norm_first: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        dropout_rate: float = 0.0,
+        norm_first: bool = False,
+        layer_norm_epsilon: float = LAYER_NORM_EPSILON,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.dropout_rate = dropout_rate
         self.norm_first = norm_first
-        self.norm = layer_norm(self.dtype_policy, "norm")
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.norm = LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, inputs_shape: tuple) -> None:
@@ -57,4 +58,9 @@ class ResidualConnection(keras.layers.Layer):
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dropout_rate": self.dropout_rate, "norm_first": self.norm_first}
+        return {
+            **super().get_config(),
+            "dropout_rate": self.dropout_rate,
+            "norm_first": self.norm_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }

@@ -1,17 +1,24 @@
-"""What encoder and decoder have in common: their sizes, and how layers make a stack."""
+"""What encoder and decoder have in common: the options and sublayers of a layer, and how layers make a stack."""
 
-from typing import Any
+import functools
+from typing import Any, Self
 
 import keras
+from keras import ops
 
+from kformer.layers.attention import MultiHeadAttention, Rotation
 from kformer.layers.dropout import Dropout
-from kformer.layers.residual import layer_norm
+from kformer.layers.feed_forward import FeedForward
+from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
+from kformer.layers.positional_encoding import Positions
+from kformer.layers.residual import ResidualConnection
+from kformer.layers.tensors import Tensor, check_width
 
-Tensor = Any
 
+class TransformerLayer(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each in a residual connection; maps (B, T, D) to (B, T, D).
 
-class SizedLayer(keras.layers.Layer):
-    """A layer with the sizes of a Transformer; maps (B, T, D) to (B, T, D).
+    Implicit Keras masks are honoured where no explicit mask is given, and passed on.
 
     Args:
         d_model: D.
@@ -20,6 +27,12 @@ class SizedLayer(keras.layers.Layer):
         dropout_rate: P_drop.
         attention_dropout_rate: Dropout of attention weights; the paper drops none.
         norm_first: Layer norm before each sublayer, not after the sum.
+        activation: Of the feed-forward network, the name of a Keras activation; the paper's is "relu".
+        layer_norm_epsilon: Added to the variance in every layer norm.
+        use_bias: Whether the projections of the attention and the feed-forward network have biases.
+
+    Raises:
+        ValueError: `d_model` is not divisible by `num_heads`, or inputs have another width than `d_model`.
     """
 
     def __init__(
@@ -30,80 +43,125 @@ class SizedLayer(keras.layers.Layer):
         dropout_rate: float = 0.1,
         attention_dropout_rate: float = 0.0,
         norm_first: bool = False,
+        activation: str = "relu",
+        layer_norm_epsilon: float = LAYER_NORM_EPSILON,
+        use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.d_model = d_model
         self.num_heads = num_heads
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
         self.attention_dropout_rate = attention_dropout_rate
         self.norm_first = norm_first
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.use_bias = use_bias
         self._make_sublayers()
 
     def _make_sublayers(self) -> None:
-        """Makes what the layer consists of, from its sizes."""
+        """Makes what the layer consists of. A layer with more sublayers adds them here."""
+        options = (self.d_model, self.d_ff, self.activation, self.use_bias)
+        self.self_attention = self._attention("self_attention")
+        self.feed_forward = FeedForward(*options, dtype=self.dtype_policy, name="feed_forward")
+        self.self_attention_residual = self._residual("self_attention_residual")
+        self.feed_forward_residual = self._residual("feed_forward_residual")
 
-    def sizes(self) -> dict[str, Any]:
-        """The constructor arguments above, by name."""
+    def _attention(self, name: str) -> MultiHeadAttention:
+        rate, use_bias = self.attention_dropout_rate, self.use_bias
+        return MultiHeadAttention(self.d_model, self.num_heads, rate, use_bias, dtype=self.dtype_policy, name=name)
+
+    def _residual(self, name: str) -> ResidualConnection:
+        options = (self.dropout_rate, self.norm_first, self.layer_norm_epsilon)
+        return ResidualConnection(*options, dtype=self.dtype_policy, name=name)
+
+    def build(self, inputs_shape: tuple) -> None:
+        check_width(self, inputs_shape)
+        self.self_attention.build(inputs_shape)
+        self.self_attention_residual.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+        self.feed_forward_residual.build(inputs_shape)
+        self.built = True
+
+    def compute_output_shape(self, inputs_shape: tuple) -> tuple:
+        return tuple(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
         return {
+            **super().get_config(),
             "d_model": self.d_model,
             "num_heads": self.num_heads,
             "d_ff": self.d_ff,
             "dropout_rate": self.dropout_rate,
             "attention_dropout_rate": self.attention_dropout_rate,
             "norm_first": self.norm_first,
+            "activation": self.activation,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "use_bias": self.use_bias,
         }
+
+
+class Stack(keras.layers.Layer):
+    """Positions and dropout on the embeddings (sections 3.5 and 5.4), then layer upon layer.
+
+    A stack of layers with `norm_first` ends in one more layer norm, because such layers leave their sums bare.
+
+    Args:
+        layers: The layers, the first one first. Each has the same `d_model` and `num_heads`.
+        positions: What tells positions apart, or None where the inputs know their positions already.
+        dropout_rate: P_drop on the embeddings.
+    """
+
+    def __init__(
+        self,
+        layers: list[TransformerLayer],
+        positions: Positions | None = None,
+        dropout_rate: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.layers = list(layers)
+        self.positions = positions
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.final_norm = None
+        if self.layers and self.layers[-1].norm_first:
+            epsilon = self.layers[-1].layer_norm_epsilon
+            self.final_norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="final_norm")
+
+    def build(self, inputs_shape: tuple) -> None:
+        for sublayer in (self.positions, *self.layers, self.final_norm):
+            if sublayer is not None and not sublayer.built:
+                sublayer.build(inputs_shape)
+        self.built = True
+
+    def _embed(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, Tensor | None, Rotation | None]:
+        """Embeddings with their positions; and what the positions add to the scores, and how they rotate heads."""
+        if self.positions is None:
+            return self.dropout(inputs, training=training), None, None
+        rows = self.positions.table(ops.shape(inputs)[1])
+        outputs = self.dropout(self.positions.add(inputs, rows), training=training)
+        return outputs, self.positions.score_bias(rows, rows), functools.partial(self.positions.rotate, rows=rows)
+
+    def _finish(self, outputs: Tensor) -> Tensor:
+        """The last norm, where the stack has one."""
+        return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.sizes()}
+        return {
+            **super().get_config(),
+            "layers": [keras.saving.serialize_keras_object(layer) for layer in self.layers],
+            "positions": keras.saving.serialize_keras_object(self.positions),
+            "dropout_rate": self.dropout_rate,
+        }
 
-
-class Stack(SizedLayer):
-    """Dropout on the embeddings (section 5.4), then `num_layers` layers of `layer_class`.
-
-    With `norm_first` the stack ends in one more layer norm, since its layers leave their sums bare.
-
-    Args:
-        num_layers: N.
-        sizes: The arguments of `SizedLayer`, in its order.
-    """
-
-    layer_class: type[SizedLayer]
-
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        dropout_rate: float = 0.1,
-        attention_dropout_rate: float = 0.0,
-        norm_first: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(d_model, num_heads, d_ff, dropout_rate, attention_dropout_rate, norm_first, **kwargs)
-        self.num_layers = num_layers
-        dtype = self.dtype_policy
-        self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
-        self.layers = [
-            self.layer_class(**self.sizes(), dtype=dtype, name=f"layer_{index}") for index in range(num_layers)
-        ]
-        self.final_norm = layer_norm(dtype, "final_norm") if norm_first else None
-
-    def build(self, inputs_shape: tuple) -> None:
-        for layer in self.layers:
-            layer.build(inputs_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(inputs_shape)
-        self.built = True
-
-    def finish(self, outputs: Tensor) -> Tensor:
-        """The last norm, where the stack has one."""
-        return outputs if self.final_norm is None else self.final_norm(outputs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": self.num_layers}
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("layers", "positions")}
+        return cls(**{**config, **parts})

@@ -3,43 +3,39 @@
 Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
 
-from typing import Any
-
 import keras
 
 from kformer.config import TransformerConfig
-from kformer.layers import (
-    Decoder,
-    Encoder,
-    LearnedPositionalEncoding,
-    PositionalEncoding,
-    TokenEmbedding,
-    padding_mask,
-)
-
-Tensor = Any
+from kformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, Positions, TokenEmbedding, padding_mask
+from kformer.layers.positional_encoding import POSITIONS
+from kformer.layers.stack import TransformerLayer
+from kformer.layers.tensors import Tensor
 
 # Names by which the step-by-step decoder finds the layers again, also in a model loaded from a file.
 SOURCE_EMBEDDING = "source_embedding"
 TARGET_EMBEDDING = "target_embedding"
-SOURCE_POSITIONS = "source_positions"
-TARGET_POSITIONS = "target_positions"
+SHARED_EMBEDDING = "shared_embedding"
 ENCODER = "encoder"
 DECODER = "decoder"
-SHARED_EMBEDDING = "shared_embedding"
 
-# Fields of the configuration that encoder and decoder take as keywords.
-SIZES = ("d_model", "num_heads", "d_ff", "dropout_rate", "attention_dropout_rate", "norm_first")
+# Fields of the configuration that every layer takes as keywords.
+LAYER_OPTIONS = (
+    *("d_model", "num_heads", "d_ff", "dropout_rate", "attention_dropout_rate"),
+    *("norm_first", "activation", "layer_norm_epsilon", "use_bias"),
+)
+
+# Keras's name of a dtype policy, or the policy itself.
+Policy = str | keras.DTypePolicy | None
 
 
-def build_transformer(config: TransformerConfig, dtype: str | None = None) -> keras.Model:
+def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
     """Wires source and target ids through encoder and decoder to logits.
 
     Logits are float32 under every dtype policy, so that loss and search see full scores.
 
     Args:
         config: Sizes and options.
-        dtype: Name of the layers' dtype policy, such as "mixed_bfloat16"; None: Keras's global one.
+        dtype: The layers' dtype policy or its name, such as "mixed_bfloat16"; None: Keras's global one.
 
     Returns:
         A functional `keras.Model` with inputs `{"source": (B, S) int32, "target_in": (B, T) int32}` and
@@ -49,17 +45,23 @@ def build_transformer(config: TransformerConfig, dtype: str | None = None) -> ke
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
     source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
-    sizes = {name: getattr(config, name) for name in SIZES}
     source_embedding, target_embedding = _embeddings(config, dtype)
-
-    embedded = _positions(config, SOURCE_POSITIONS, dtype)(source_embedding(source))
-    encoder_output = Encoder(config.num_encoder_layers, **sizes, dtype=dtype, name=ENCODER)(
-        embedded, attention_mask=source_mask
+    encoder = Encoder(
+        _layers(EncoderLayer, config.num_encoder_layers, config, dtype),
+        _positions(config, dtype),
+        config.dropout_rate,
+        dtype=dtype,
+        name=ENCODER,
     )
-    embedded = _positions(config, TARGET_POSITIONS, dtype)(target_embedding(target_in))
-    decoder_output = Decoder(config.num_decoder_layers, **sizes, dtype=dtype, name=DECODER)(
-        embedded, encoder_output, cross_mask=source_mask
+    decoder = Decoder(
+        _layers(DecoderLayer, config.num_decoder_layers, config, dtype),
+        _positions(config, dtype),
+        config.dropout_rate,
+        dtype=dtype,
+        name=DECODER,
     )
+    encoder_output = encoder(source_embedding(source), attention_mask=source_mask)
+    decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask)
     logits = keras.layers.Activation("linear", dtype="float32", name="logits")(
         target_embedding(decoder_output, reverse=True)
     )
@@ -75,7 +77,7 @@ def embedding(model: keras.Model, name: str) -> TokenEmbedding:
 def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """The encoder's output (B, S, D) for source ids (B, S), and their padding mask (B, 1, 1, S); no dropout."""
     source_mask = padding_mask(source, pad_id)
-    embedded = model.get_layer(SOURCE_POSITIONS)(embedding(model, SOURCE_EMBEDDING)(source))
+    embedded = embedding(model, SOURCE_EMBEDDING)(source)
     return model.get_layer(ENCODER)(embedded, attention_mask=source_mask, training=False), source_mask
 
 
@@ -92,11 +94,11 @@ def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor
         For every decoder layer the attention weights (B, H, T, S): row t is of the position that gives token t.
     """
     encoder_output, source_mask = encode_source(model, source, pad_id)
-    embedded = model.get_layer(TARGET_POSITIONS)(embedding(model, TARGET_EMBEDDING)(target_in))
+    embedded = embedding(model, TARGET_EMBEDDING)(target_in)
     return model.get_layer(DECODER).cross_attention_scores(embedded, encoder_output, cross_mask=source_mask)
 
 
-def _embeddings(config: TransformerConfig, dtype: str | None) -> tuple[TokenEmbedding, TokenEmbedding]:
+def _embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Source and target embedding; one and the same for a three-way tie (section 3.4)."""
 
     def new(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
@@ -112,7 +114,11 @@ def _embeddings(config: TransformerConfig, dtype: str | None) -> tuple[TokenEmbe
     )
 
 
-def _positions(config: TransformerConfig, name: str, dtype: str | None) -> keras.layers.Layer:
-    if config.positional_encoding == "learned":
-        return LearnedPositionalEncoding(config.max_length, config.d_model, dtype=dtype, name=name)
-    return PositionalEncoding(config.d_model, dtype=dtype, name=name)
+def _layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
+    options = {name: getattr(config, name) for name in LAYER_OPTIONS}
+    return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
+
+
+def _positions(config: TransformerConfig, dtype: Policy) -> Positions:
+    kind = POSITIONS[config.positional_encoding]
+    return kind.from_sizes(config.d_model, config.num_heads, config.max_length, dtype)

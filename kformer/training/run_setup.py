@@ -87,10 +87,11 @@ def begin(
 
 
 def _check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
-    if transformer.positional_encoding == "learned" and training.max_length > transformer.max_length:
+    longest = transformer.longest_sequence
+    if longest is not None and training.max_length > longest:
         raise ValueError(
-            f"The transformer has {transformer.max_length} learned positions, and training takes pairs of up to "
-            f"{training.max_length} tokens. Raise the max_length of the transformer, or lower that of training."
+            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
+            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
         )
 
 

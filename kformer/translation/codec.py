@@ -59,14 +59,11 @@ class TextCoder:
 
 def longest_source(config: TransformerConfig, decoding: DecodingConfig) -> int:
     """The most tokens of a source that are read, its end id among them."""
-    if config.positional_encoding == "learned":
-        return min(decoding.max_source_length, config.max_length)
-    return decoding.max_source_length
+    bounds = (decoding.max_source_length, config.longest_sequence)
+    return min(bound for bound in bounds if bound is not None)
 
 
 def longest_translation(config: TransformerConfig, decoding: DecodingConfig) -> int | None:
     """The most tokens that any translation may have; None if only its source bounds it."""
-    bounds = [decoding.max_length] if decoding.max_length is not None else []
-    if config.positional_encoding == "learned":
-        bounds.append(config.max_length)
-    return min(bounds, default=None)
+    bounds = (decoding.max_length, config.longest_sequence)
+    return min((bound for bound in bounds if bound is not None), default=None)

@@ -13,11 +13,12 @@ from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
+from kformer.layers import Cache
+from kformer.layers.tensors import Tensor
 from kformer.models import reorder_rows, start_decoding
 from kformer.translation.codec import longest_translation
 
 FIRST_LENGTH = 8  # tokens that the caches have room for at first, see `start_decoding`
-Tensor = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +29,13 @@ class Searcher:
         model: From `build_transformer(config)`.
         config: The model's configuration.
         decoding: How to search.
+        cache: How keys and values are kept, see `start_decoding`.
     """
 
     model: keras.Model
     config: TransformerConfig
     decoding: DecodingConfig
+    cache: type[Cache] = Cache
 
     def find(
         self, source: Tensor, limits: Tensor, n_best: int = 1, first_length: int | None = FIRST_LENGTH
@@ -69,7 +72,13 @@ class Searcher:
 
     def _start(self, source: Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
         return start_decoding(
-            self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, first_length
+            self.model,
+            source,
+            self._buffer_length(source),
+            self.config.pad_id,
+            rows_per_source,
+            first_length,
+            self.cache,
         )
 
     def _space(self, source: Tensor, limits: Tensor) -> SearchSpace:

@@ -102,22 +102,14 @@ class Translator(tf.Module):
             `translation` (B,) string, and `score` (B,) float32: the log probability of the translation,
             divided by the length penalty of Wu et al. (2016), equation 14, when the beam size exceeds 1.
         """
-        return self.search(text)
+        source, limits = self.coder.encode(text)
+        return self.coder.decode_best(self.searcher.find(source, limits), limits)
 
     @tf.function(input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """All `decoding.beam_size` hypotheses of each text, best first: `translation` and `score`, both (B, N)."""
-        return self.search_n_best(text, self.decoding.beam_size)
-
-    def search(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What `translate` computes, for a graph of the caller's own: an export traces it over weights of its own."""
         source, limits = self.coder.encode(text)
-        return self.coder.decode_best(self.searcher.find(source, limits), limits)
-
-    def search_n_best(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
-        """The `n_best` hypotheses of each text, best first: `translation` and `score`, both (B, n_best)."""
-        source, limits = self.coder.encode(text)
-        return self.coder.decode(self.searcher.find(source, limits, n_best), limits)
+        return self.coder.decode(self.searcher.find(source, limits, self.decoding.beam_size), limits)
 
     def sample(
         self,

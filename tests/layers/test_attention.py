@@ -11,8 +11,7 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_attention
 
-from kformer.layers import MultiHeadAttention, attention, causal_mask, row_order, scaled_dot_product_attention
-from kformer.layers.attention import cache_indices
+from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -125,6 +124,20 @@ class TestScaledDotProductAttention:
         output = to_numpy(scaled_dot_product_attention(query, query, query))
         np.testing.assert_array_equal(output, np.full((1, 1, 2, K), 32.0))
 
+    @pytest.mark.parametrize("mask_shape", [None, (B, 1, T, S)])
+    def test_a_bias_is_added_to_the_scores(self, mask_shape):
+        query, key, value = query_key_value()
+        mask = None if mask_shape is None else random_mask(*mask_shape)
+        # With one more feature, 1 in the queries and the bias times sqrt(K + 1) in the keys, the product adds it.
+        bias = normal(1, 1, 1, S, seed=4)
+        longer_query = np.concatenate([normal(B, H, T, K) * math.sqrt((K + 1) / K), np.ones((B, H, T, 1))], axis=-1)
+        column = np.broadcast_to(np.moveaxis(bias, 3, 2) * math.sqrt(K + 1), (B, H, S, 1))
+        longer_key = np.concatenate([normal(B, H, S, K, seed=1), column], axis=-1)
+        expected = oracles.attention_weights(longer_query, longer_key, mask)
+        np.testing.assert_allclose(attention.attention_weights(query, key, mask, bias), expected, atol=1e-6)
+        output = scaled_dot_product_attention(query, key, value, mask, bias)
+        np.testing.assert_allclose(output, expected @ normal(B, H, S, K, seed=2), atol=1e-5)
+
 
 class TestMultiHeadAttention:
     def test_contract(self):
@@ -176,36 +189,6 @@ class TestMultiHeadAttention:
         assert scores.shape == (B, H, T, key.shape[1])
         np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
 
-    def test_steps_with_a_cache_equal_the_causal_call_at_every_position(self, layer):
-        inputs = normal(B, T, D)
-        expected = layer(inputs, attention_mask=causal_mask(T))
-        order = row_order(B, H, rows=1)
-        cache = layer.init_cache(B, T)
-        for position in range(T):
-            cache = layer.write_cache(inputs[:, position], cache, cache_indices(order, position, T))
-            keys_values = layer.read_cache(cache, (B, H, T, D // H))
-            output = layer.step(inputs[:, position], keys_values, causal_mask(T)[:, :, position : position + 1], order)
-            np.testing.assert_allclose(output, expected[:, position], atol=1e-5)
-        np.testing.assert_allclose(keys_values.key, layer.keys_values(inputs).key, atol=1e-5)
-        np.testing.assert_allclose(keys_values.value, layer.keys_values(inputs).value, atol=1e-5)
-
-    def test_rows_of_a_sentence_share_a_cache_position_by_position(self, layer):
-        rows = 3
-        inputs = normal(B * rows, T, D)
-        order = row_order(B, H, rows)
-        cache = layer.init_cache(B, T, rows)
-        for position in range(T):
-            cache = layer.write_cache(inputs[:, position], cache, cache_indices(order, position, T))
-        keys = to_numpy(cache.key).reshape(B, H, T, rows, -1).transpose(0, 3, 1, 2, 4)  # (B, R, H, T, K)
-        np.testing.assert_allclose(keys.reshape(B * rows, H, T, -1), layer.keys_values(inputs).key, atol=1e-5)
-
-    def test_a_write_leaves_the_cache_that_it_was_given_alone(self, layer):
-        cache = layer.init_cache(B, T)
-        written = layer.write_cache(normal(B, D), cache, cache_indices(row_order(B, H, rows=1), 2, T))
-        assert not to_numpy(cache.key).any()
-        filled = to_numpy(written.key).reshape(B, H, T, -1).any(axis=(0, 1, 3))
-        np.testing.assert_array_equal(filled, [False, False, True, False, False])
-
     def test_dropout_works_on_the_weights_in_training_only(self, layer):
         query = normal(B, T, D)
         dropping = MultiHeadAttention(D, H, dropout_rate=0.5)
@@ -214,3 +197,29 @@ class TestMultiHeadAttention:
         np.testing.assert_array_equal(dropping(query), layer(query))
         np.testing.assert_array_equal(layer(query, training=True), layer(query))
         assert np.abs(to_numpy(dropping(query, training=True)) - to_numpy(layer(query))).max() > 0.1
+
+    def test_an_implicit_mask_of_the_keys_counts_where_none_is_given(self, layer):
+        ids = np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32")
+        embedded = keras.layers.Embedding(4, D, mask_zero=True)(ids)
+        plain = ops.convert_to_tensor(to_numpy(embedded))  # without the implicit mask
+        visible = (ids != 0)[:, None, None, :]
+        np.testing.assert_allclose(layer(embedded), layer(plain, attention_mask=visible), atol=1e-6)
+        query = normal(B, T, D)
+        np.testing.assert_allclose(layer(query, embedded), layer(query, plain, attention_mask=visible), atol=1e-6)
+        everything = np.ones((1, 1, 1, T), bool)
+        np.testing.assert_allclose(layer(embedded, attention_mask=everything), layer(plain), atol=1e-6)
+        assert np.abs(to_numpy(layer(plain)) - to_numpy(layer(embedded)))[0].max() > 1e-3
+
+    def test_a_rotation_is_applied_to_queries_and_keys_and_not_to_values(self, layer):
+        query, key = normal(B, T, D), normal(B, S, D, seed=1)
+        keys, values = (to_numpy(part) for part in layer.keys_values(key))
+        queries = to_numpy(layer.keys_values(query).key)  # as the query projection is made the key projection below
+        layer.query_projection.set_weights(layer.key_projection.get_weights())
+        weights = oracles.attention_weights(2.0 * queries, 2.0 * keys)
+
+        def double(heads):
+            return 2.0 * heads
+
+        np.testing.assert_allclose(layer.attention_scores(query, key, rotation=double), weights, atol=1e-5)
+        heads = (weights @ values).swapaxes(1, 2).reshape(B, T, D).astype("float32")
+        np.testing.assert_allclose(layer(query, key, rotation=double), layer.output_projection(heads), atol=1e-4)

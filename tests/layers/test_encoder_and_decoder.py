@@ -2,6 +2,7 @@
 size of the feed-forward network.
 """
 
+import keras
 import keras_nlp
 import numpy as np
 import oracles
@@ -10,7 +11,18 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_decoder_layer, copy_encoder_layer
 
-from kformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, causal_mask, padding_mask
+from kformer.layers import (
+    Cache,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    LearnedPositionalEncoding,
+    PositionalEncoding,
+    causal_mask,
+    padding_mask,
+    row_order,
+)
 
 B, T, S, H, K, F = 2, 5, 7, 3, 11, 13
 D = H * K
@@ -75,7 +87,7 @@ class TestDecoderLayer:
         inputs = {
             "inputs": target,
             "encoder_output": source,
-            "self_mask": self_mask(),
+            "attention_mask": self_mask(),
             "cross_mask": source_mask,
         }
         assert_layer_contract(
@@ -90,7 +102,7 @@ class TestDecoderLayer:
         expected = oracles.decoder_layer(
             oracles.weights_of(layer), H, target, source, self_mask(), source_mask, norm_first
         )
-        output = layer(target, source, self_mask=self_mask(), cross_mask=source_mask)
+        output = layer(target, source, attention_mask=self_mask(), cross_mask=source_mask)
         np.testing.assert_allclose(output, expected, atol=2e-4, rtol=1e-4)
 
     @BOTH_ORDERS
@@ -102,7 +114,7 @@ class TestDecoderLayer:
         randomize_mildly(layer)
         copy_decoder_layer(layer, theirs)
         expected = theirs(target, source, encoder_padding_mask=(SOURCE_IDS != 0).astype("int32"))
-        output = layer(target, source, self_mask=causal_mask(T), cross_mask=source_mask)
+        output = layer(target, source, attention_mask=causal_mask(T), cross_mask=source_mask)
         np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
@@ -114,23 +126,28 @@ def randomize_mildly(layer) -> None:
         weight.assign(generator.normal(centre, 0.1, weight.shape))
 
 
+def layers(kind: type, number: int = 2, **options) -> list:
+    return [kind(D, H, F, **options, name=f"layer_{index}") for index in range(number)]
+
+
 class TestStacks:
     @BOTH_ORDERS
     def test_encoder_contract(self, source, source_mask, norm_first):
-        kwargs = {"num_layers": 2, **SIZES, "norm_first": norm_first}
+        kwargs = {"layers": layers(EncoderLayer, norm_first=norm_first), "dropout_rate": 0.3}
         parameters = 2 * (ATTENTION + FEED_FORWARD + 2 * NORM) + norm_first * NORM
         assert_layer_contract(Encoder, kwargs, {"inputs": source, "attention_mask": source_mask}, parameters)
 
     @BOTH_ORDERS
     def test_decoder_contract(self, source, target, source_mask, norm_first):
-        kwargs = {"num_layers": 2, **SIZES, "norm_first": norm_first}
-        parameters = 2 * (2 * ATTENTION + FEED_FORWARD + 3 * NORM) + norm_first * NORM
+        positions = LearnedPositionalEncoding(T, D)
+        kwargs = {"layers": layers(DecoderLayer, norm_first=norm_first), "positions": positions}
+        parameters = 2 * (2 * ATTENTION + FEED_FORWARD + 3 * NORM) + norm_first * NORM + T * D
         inputs = {"inputs": target, "encoder_output": source, "cross_mask": source_mask}
         assert_layer_contract(Decoder, kwargs, inputs, parameters)
 
     @BOTH_ORDERS
     def test_an_encoder_is_its_layers_in_order(self, source, source_mask, norm_first):
-        stack = Encoder(2, D, H, F, norm_first=norm_first)
+        stack = Encoder(layers(EncoderLayer, norm_first=norm_first))
         stack.build(source.shape)
         oracles.randomize(stack)
         weights = oracles.weights_of(stack)
@@ -143,7 +160,7 @@ class TestStacks:
 
     @BOTH_ORDERS
     def test_a_decoder_is_its_layers_in_order_and_causal(self, source, target, source_mask, norm_first):
-        stack = Decoder(2, D, H, F, norm_first=norm_first)
+        stack = Decoder(layers(DecoderLayer, norm_first=norm_first))
         stack.build(target.shape, source.shape)
         oracles.randomize(stack)
         weights = oracles.weights_of(stack)
@@ -156,14 +173,121 @@ class TestStacks:
             expected = oracles.layer_norm(oracles.below(weights, "final_norm"), expected)
         np.testing.assert_allclose(stack(target, source, cross_mask=source_mask), expected, atol=5e-4, rtol=1e-4)
 
-    def test_dropout_falls_on_the_embeddings_first(self, source):
+    def test_positions_are_added_before_the_first_layer(self, source):
+        stack = Encoder([], positions=PositionalEncoding(D + 1))
+        inputs = np.concatenate([source, source[:, :, :1]], axis=-1)
+        np.testing.assert_allclose(stack(inputs), inputs + oracles.sinusoids(S, D + 1), atol=1e-5)
+
+    @pytest.mark.parametrize("kind", [Encoder, Decoder])
+    def test_dropout_falls_on_the_embeddings_first(self, kind, source):
         # Without any other dropout or layer, all that a stack does is drop half of its inputs and double the rest.
-        stack = Encoder(0, D, H, F, dropout_rate=0.5)
+        stack = kind([], dropout_rate=0.5)
         output = ops.convert_to_numpy(stack(np.ones_like(source), training=True))
         assert set(np.unique(output)) == {0.0, 2.0}
         np.testing.assert_array_equal(stack(source), source)
 
-    def test_attention_dropout_reaches_the_attention(self, source):
-        stack = Encoder(1, D, H, F, dropout_rate=0.0, attention_dropout_rate=0.5)
+    def test_attention_dropout_reaches_the_self_attention(self, source):
+        stack = Encoder(layers(EncoderLayer, 1, dropout_rate=0.0, attention_dropout_rate=0.5), dropout_rate=0.0)
         difference = ops.convert_to_numpy(stack(source, training=True)) - ops.convert_to_numpy(stack(source))
         assert np.abs(difference).max() > 0.01
+
+    def test_attention_dropout_reaches_the_cross_attention(self, source):
+        # Without the output of the self-attention, the dropout of its weights cannot be seen.
+        layer = DecoderLayer(D, H, F, dropout_rate=0.0, attention_dropout_rate=0.5)
+        target = source[:, :2]
+        layer(target, source)
+        layer.self_attention.output_projection.kernel.assign(np.zeros((D, D)))
+        difference = ops.convert_to_numpy(layer(target, source, training=True)) - ops.convert_to_numpy(
+            layer(target, source)
+        )
+        assert np.abs(difference).max() > 1e-4
+
+
+class TestOptions:
+    """Each option of a layer reaches the sublayer that it is meant for."""
+
+    @pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
+    def test_activation_epsilon_and_bias(self, kind):
+        layer = kind(D, H, F, activation="gelu", layer_norm_epsilon=0.25, use_bias=False)
+        layer.build((None, None, D))
+        assert layer.feed_forward.inner.activation is keras.activations.gelu
+        assert layer.feed_forward.outer.activation is keras.activations.linear
+        names = [weight.path.split("/", 1)[1] for weight in layer.weights]
+        assert not [name for name in names if name.endswith("bias")]
+        norms = [part for name, part in vars(layer).items() if name.endswith("_residual")]
+        assert len(norms) == (3 if kind is DecoderLayer else 2)
+        assert {residual.norm.epsilon for residual in norms} == {0.25}
+
+    def test_the_last_norm_of_a_stack_has_the_epsilon_of_its_layers(self):
+        assert Encoder([EncoderLayer(D, H, F, norm_first=True, layer_norm_epsilon=0.25)]).final_norm.epsilon == 0.25
+
+    @pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
+    def test_another_width_is_refused_when_the_layer_is_built(self, kind):
+        expected = rf"{kind.__name__} takes inputs of width d_model=33. Received: inputs of shape \(2, 5, 7\). Build it"
+        with pytest.raises(ValueError, match=expected):
+            kind(D, H, F).build((2, 5, 7))
+
+
+class TestImplicitMasks:
+    """Padding marked by `Embedding(mask_zero=True)` changes no real position, as an explicit mask has it."""
+
+    IDS = np.array([[3, 1, 2, 4, 0, 0, 0], [1, 1, 2, 3, 4, 1, 2]], "int32")
+
+    @pytest.fixture
+    def embedded(self):
+        """With its implicit mask, and without."""
+        masked = keras.layers.Embedding(5, D, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)(self.IDS)
+        return masked, ops.convert_to_tensor(ops.convert_to_numpy(masked))
+
+    @pytest.mark.parametrize("kind", ["layer", "stack"])
+    def test_encoder(self, embedded, kind):
+        masked, plain = embedded
+        encoder = EncoderLayer(D, H, F) if kind == "layer" else Encoder(layers(EncoderLayer))
+        expected = encoder(plain, attention_mask=padding_mask(self.IDS))
+        outputs = encoder(masked)
+        np.testing.assert_allclose(outputs, expected, atol=1e-6)
+        assert np.abs(ops.convert_to_numpy(encoder(plain)) - ops.convert_to_numpy(outputs)).max() > 1e-3
+        np.testing.assert_array_equal(outputs._keras_mask, self.IDS != 0)  # handed on to the next layer
+
+    @pytest.mark.parametrize("kind", ["layer", "stack"])
+    def test_decoder(self, embedded, kind, target):
+        masked, plain = embedded
+        decoder = DecoderLayer(D, H, F) if kind == "layer" else Decoder(layers(DecoderLayer))
+        visible = padding_mask(self.IDS)
+        expected = decoder(target, plain, cross_mask=visible)
+        np.testing.assert_allclose(decoder(target, masked), expected, atol=1e-6)
+        assert np.abs(ops.convert_to_numpy(decoder(target, plain)) - ops.convert_to_numpy(expected)).max() > 1e-3
+
+    def test_padding_of_the_target(self, embedded, source):
+        masked, plain = embedded
+        layer, stack = DecoderLayer(D, H, F), Decoder(layers(DecoderLayer, 1))
+        np.testing.assert_allclose(
+            layer(masked, source), layer(plain, source, attention_mask=padding_mask(self.IDS)), atol=1e-6
+        )
+        seen = causal_mask(S) & padding_mask(self.IDS)
+        stack(masked, source)
+        np.testing.assert_allclose(
+            stack(masked, source), stack.layers[0](plain, source, attention_mask=seen), atol=1e-6
+        )
+
+
+class TestWithoutTheOtherSide:
+    def test_a_decoder_without_a_source_is_causal_encoder_layers(self, target):
+        decoder = Decoder(layers(EncoderLayer))
+        decoder.build(target.shape)
+        oracles.randomize(decoder)
+        weights = oracles.weights_of(decoder)
+        expected = target
+        for name in ("layer_0", "layer_1"):
+            expected = oracles.encoder_layer(oracles.below(weights, name), H, expected, self_mask(), False)
+        np.testing.assert_allclose(decoder(target), expected, atol=5e-4, rtol=1e-4)
+
+    def test_it_decodes_step_by_step(self, target):
+        decoder = Decoder(layers(EncoderLayer), positions=LearnedPositionalEncoding(T, D), dropout_rate=0.0)
+        expected = decoder(target)
+        caches = decoder.empty_caches(Cache, T, row_order(B, H, rows=1))
+        table = decoder.positions.table(T)
+        for position in range(T):
+            mask = causal_mask(T)[:, :, position : position + 1]
+            output, caches = decoder.step(target[:, position], caches, position, mask, table)
+            np.testing.assert_allclose(output, expected[:, position], atol=1e-5)

@@ -28,9 +28,9 @@ def test_the_last_layers_weights_are_those_its_forward_pass_uses(norm_first, mon
     attention = model.get_layer(DECODER).layers[-1].cross_attention
     original, used = attention.call, []
 
-    def recorded(query, key, attention_mask, training):
+    def recorded(query, key, attention_mask, **others):
         used.append(attention.attention_scores(query, key, attention_mask))
-        return original(query, key=key, attention_mask=attention_mask, training=training)
+        return original(query, key=key, attention_mask=attention_mask, **others)
 
     monkeypatch.setattr(attention, "call", recorded)
     logits_of(model, SOURCE, TARGET_IN)

@@ -68,13 +68,17 @@ class TestSizes:
         assert build_transformer(config).count_params() == expected
 
     def test_sizes_and_rates_reach_every_layer(self):
-        sizes = {"d_model": 12, "num_heads": 3, "d_ff": 17, "dropout_rate": 0.3, "attention_dropout_rate": 0.2}
-        model = build_transformer(small_config(**sizes, norm_first=True))
+        options = {
+            **{"d_model": 12, "num_heads": 3, "d_ff": 17, "dropout_rate": 0.3, "attention_dropout_rate": 0.2},
+            **{"norm_first": True, "activation": "silu", "layer_norm_epsilon": 0.25, "use_bias": False},
+        }
+        model = build_transformer(small_config(**options))
         for name, count in (("encoder", SIZES["num_encoder_layers"]), ("decoder", SIZES["num_decoder_layers"])):
             stack = model.get_layer(name)
-            assert len(stack.layers) == stack.num_layers == count
-            for layer in (stack, *stack.layers):
-                assert layer.sizes() == {**sizes, "norm_first": True}
+            assert len(stack.layers) == count
+            assert stack.dropout_rate == 0.3  # on the embeddings of both sides
+            for layer in stack.layers:
+                assert {option: layer.get_config()[option] for option in options} == options
 
 
 class TestThreeWayTie:

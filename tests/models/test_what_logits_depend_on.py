@@ -11,7 +11,7 @@ import pytest
 from keras import ops
 from small_models import PAD, SOURCE, TARGET_IN, T, V, both_orders, logits_of, move_embedding, small_transformer
 
-from kformer.layers import Decoder, padding_mask
+from kformer.layers import Decoder, DecoderLayer, padding_mask
 
 D = 12
 
@@ -90,7 +90,7 @@ class TestByGradient:
 
     @pytest.fixture(params=[False, True], ids=["norm_last", "norm_first"])
     def decoder(self, request) -> Decoder:
-        decoder = Decoder(2, D, 3, 17, norm_first=request.param)
+        decoder = Decoder([DecoderLayer(D, 3, 17, norm_first=request.param) for _ in range(2)])
         decoder.build((None, None, D), (None, None, D))
         oracles.randomize(decoder)
         return decoder

@@ -1,0 +1,208 @@
+"""Keys and values of the positions that a search has decoded so far.
+
+Shape letters: B batch (sentences), R rows a sentence (1, or the beams of a search), N = B x R rows, H heads,
+K size of a head, T positions that a cache has room for, S keys, D model size.
+"""
+
+import dataclasses
+from typing import NamedTuple, Self
+
+from keras import ops
+
+from kformer.layers.attention import KeysValues, MultiHeadAttention, Rotation, scaled_dot_product_attention
+from kformer.layers.tensors import Tensor
+
+
+class RowOrder(NamedTuple):
+    """How the B x R x H vectors of all heads in one position are ordered: by row and head, or by head and row.
+
+    Products give the first order, attention needs the second, and caches are written from the first. To gather whole
+    vectors by an index that is made once is faster than to transpose.
+    """
+
+    sentence_and_head: Tensor  # (N x H,) int32, in the first order: number of the sentence x H + number of the head
+    row: Tensor  # (N x H,) int32, in the first order: number of the row in its sentence
+    by_head: Tensor  # (N x H,) int32, where the vectors of the second order stand in the first
+    by_row: Tensor  # (N x H,) int32, the other way round
+    batch_size: int | Tensor  # B
+    num_heads: int  # H
+    rows: int  # R
+
+
+def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
+    """The order of the vectors of B sentences with R rows and H heads each; it is made once a search."""
+    number = ops.arange(batch_size * rows * num_heads, dtype="int32")
+    sentence = number // (rows * num_heads)
+    row, head = number // num_heads % rows, number % num_heads
+    second_row, second_head = number % rows, number // rows % num_heads
+    return RowOrder(
+        sentence_and_head=sentence * num_heads + head,
+        row=row,
+        by_head=(sentence * rows + second_row) * num_heads + second_head,
+        by_row=(sentence * num_heads + head) * rows + row,
+        batch_size=batch_size,
+        num_heads=num_heads,
+        rows=rows,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """Keys and values of one attention layer. A value: `write` and `grow` give a new cache.
+
+    All rows of a sentence share one list of keys, in which row r has written position t at t x R + r. Each row attends
+    to its own history by a mask. So a search that reorders its rows moves nothing but that mask.
+
+    The caller who starts a search chooses the class. Subclasses may keep and read the keys in another way.
+
+    Args:
+        key: (B x H x S, K) floats, S = T x R; or (B, H, S, K) floats of a source, which is only attended to.
+        value: As `key`.
+        num_keys: S.
+        order: Of the rows.
+    """
+
+    key: Tensor
+    value: Tensor
+    num_keys: int | Tensor
+    order: RowOrder
+
+    @classmethod
+    def empty(cls, room: int | Tensor, head_dim: int, dtype: str, order: RowOrder) -> Self:
+        """A cache with room for T positions and nothing written."""
+        num_keys = room * order.rows
+        shape = (order.batch_size * order.num_heads * num_keys, head_dim)
+        return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
+
+    @classmethod
+    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> Self:
+        """The keys and values (B, H, S, K) of the encoder's output, which all rows of a sentence attend to."""
+        return cls(*keys_values, ops.shape(keys_values.key)[2], order)
+
+    def with_content(self, tensors: KeysValues, room: int | Tensor) -> Self:
+        """A cache of the same kind with the `tensors` of another, which has room for so many positions."""
+        return dataclasses.replace(self, key=tensors.key, value=tensors.value, num_keys=room * self.order.rows)
+
+    @property
+    def room(self) -> int | Tensor:
+        """T, how many positions the cache has room for."""
+        return self.num_keys // self.order.rows
+
+    @property
+    def tensors(self) -> KeysValues:
+        """What a loop carries from step to step."""
+        return KeysValues(self.key, self.value)
+
+    def place(self, position: int | Tensor) -> Tensor:
+        """Where a position lies: (N x H,) int32 numbers of rows of `key`. Caches of equal size have the same places."""
+        return self.order.sentence_and_head * self.num_keys + (position * self.order.rows + self.order.row)
+
+    def write(self, key: Tensor, value: Tensor, place: Tensor) -> Self:
+        """The cache with one more position: keys and values (N x H, K) at the rows that `place` gives."""
+        return dataclasses.replace(
+            self, key=self.scatter(self.key, place, key), value=self.scatter(self.value, place, value)
+        )
+
+    def attend(self, query: Tensor, attention_mask: Tensor | None = None, score_bias: Tensor | None = None) -> Tensor:
+        """Attends from one position of every row.
+
+        Args:
+            query: (N x H, K) floats, ordered by row and head.
+            attention_mask: Booleans that broadcast to (B, H, R, S), True where a row may attend.
+            score_bias: Floats that broadcast to (B, H, 1, T), added to the scores of each position.
+
+        Returns:
+            (N x H, K) floats in the same order.
+        """
+        order, head_dim = self.order, query.shape[-1]
+        if order.rows > 1:  # With one row both orders are the same.
+            query = ops.take(query, order.by_head, axis=0)
+        if score_bias is not None:
+            score_bias = ops.repeat(score_bias, order.rows, axis=-1)
+        query = ops.reshape(query, (-1, order.num_heads, order.rows, head_dim))  # (B, H, R, K)
+        heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
+        heads = ops.reshape(heads, (-1, head_dim))  # (N x H, K)
+        return heads if order.rows == 1 else ops.take(heads, order.by_row, axis=0)
+
+    def grow(self, room: int | Tensor) -> Self:
+        """A cache with room for more positions. Needs a backend whose shapes may change: TensorFlow without XLA."""
+        heads, num_keys = self.order.batch_size * self.order.num_heads, room * self.order.rows
+
+        def longer(tensor: Tensor) -> Tensor:
+            by_head = ops.reshape(tensor, (heads, self.num_keys, tensor.shape[-1]))  # (B x H, S, K)
+            padded = ops.pad(by_head, [[0, 0], [0, num_keys - self.num_keys], [0, 0]])
+            return ops.reshape(padded, (-1, tensor.shape[-1]))
+
+        return dataclasses.replace(self, key=longer(self.key), value=longer(self.value), num_keys=num_keys)
+
+    def _by_head(self, tensor: Tensor) -> Tensor:
+        """(B, H, S, K)."""
+        if len(tensor.shape) == 4:
+            return tensor
+        return ops.reshape(tensor, (self.order.batch_size, self.order.num_heads, self.num_keys, tensor.shape[-1]))
+
+    @staticmethod
+    def zeros(shape: tuple, dtype: str) -> Tensor:
+        """A tensor in which nothing is written yet."""
+        return ops.zeros(shape, dtype)
+
+    @staticmethod
+    def scatter(tensor: Tensor, place: Tensor, update: Tensor) -> Tensor:
+        """`tensor` (M, K) with the rows `place` (n,) replaced by those of `update` (n, K).
+
+        A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
+        """
+        return ops.scatter_update(tensor, ops.expand_dims(place, 1), update)
+
+    @staticmethod
+    def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
+        """`scaled_dot_product_attention`, or what computes the same."""
+        return scaled_dot_product_attention(query, key, value, mask, bias)
+
+
+def write_step(
+    layer: MultiHeadAttention, inputs: Tensor, cache: Cache, place: Tensor, rotation: Rotation | None = None
+) -> Cache:
+    """Projects one position of every row to keys and values and writes them into the layer's cache.
+
+    Args:
+        layer: A self-attention layer.
+        inputs: (N, D) floats, the rows of a sentence one below the other.
+        cache: The layer's, as the position before left it.
+        place: From `Cache.place`.
+        rotation: As in `MultiHeadAttention.call`, for this position.
+    """
+    key = _heads(layer, layer.key_projection(inputs), rotation)
+    return cache.write(key, _heads(layer, layer.value_projection(inputs)), place)
+
+
+def attend_step(
+    layer: MultiHeadAttention,
+    inputs: Tensor,
+    cache: Cache,
+    attention_mask: Tensor | None = None,
+    score_bias: Tensor | None = None,
+    rotation: Rotation | None = None,
+) -> Tensor:
+    """Attends from one position of every row: what `MultiHeadAttention.call` gives there, without other positions.
+
+    Args:
+        layer: An attention layer.
+        inputs: (N, D) floats, the rows of a sentence one below the other.
+        cache: What is attended to: the layer's own history, or a source.
+        attention_mask, score_bias: As in `Cache.attend`.
+        rotation: As in `MultiHeadAttention.call`, for this position.
+
+    Returns:
+        (N, D) floats.
+    """
+    heads = cache.attend(_heads(layer, layer.query_projection(inputs), rotation), attention_mask, score_bias)
+    return layer.output_projection(ops.reshape(heads, (-1, layer.d_model)))
+
+
+def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
+    """(N, D) to (N x H, K), ordered by row and head; all of one position, as a rotation sees them."""
+    heads = ops.reshape(tensor, (-1, layer.head_dim))
+    if rotation is None:
+        return heads
+    return ops.squeeze(rotation(ops.expand_dims(heads, 1)), 1)  # (N x H, 1, K): T is 1

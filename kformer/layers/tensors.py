@@ -1,0 +1,19 @@
+"""The one name for tensors in annotations, and the check of their width."""
+
+from typing import Any
+
+Tensor = Any  # A tensor of whichever backend Keras runs on.
+
+
+def check_width(layer: Any, inputs_shape: tuple) -> None:
+    """Refuses inputs whose width is not the layer's `d_model`: they could not be added to what it computes.
+
+    Raises:
+        ValueError: The last dimension of `inputs_shape` is another number.
+    """
+    if inputs_shape[-1] not in (None, layer.d_model):
+        raise ValueError(
+            f"{type(layer).__name__} takes inputs of width d_model={layer.d_model}. Received: inputs of shape "
+            f"{tuple(inputs_shape)}. Build it with d_model={inputs_shape[-1]}, or project the inputs to "
+            f"{layer.d_model} features."
+        )
