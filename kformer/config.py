@@ -55,6 +55,7 @@ MONITORS = ("loss", "bleu", "word_error_rate")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
+@dataclasses.dataclass(frozen=True)
 class _Config:
     """Checks and files shared by the configurations."""
 

@@ -5,6 +5,7 @@ Each has the memory layout in which TensorFlow's oneDNN kernels were measured to
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import keras
@@ -90,7 +91,11 @@ class Int8Matrix:
         return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32) * scales
 
 
-MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
+MATRICES: dict[str, Callable[[np.ndarray, Weights], Matrix]] = {
+    "float32": Float32Matrix,
+    "bfloat16": Bfloat16Matrix,
+    "int8": Int8Matrix,
+}
 
 
 class ServedArithmetic(Arithmetic):

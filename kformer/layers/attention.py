@@ -4,8 +4,7 @@ Shape letters: B batch, T queries, S keys, H heads, K size of a head (the paper'
 (`d_model` = H x K), N rows of a search (see `kformer.layers.cache`).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,19 +13,10 @@ from keras import ops
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.masks import explicit_or_implicit
-from kformer.layers.tensors import Tensor
+from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 # Where Keras has a fused kernel. In float16 JAX's asks for a product that CPUs and TPUs refuse to compile.
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
-
-Rotation = Callable[[Tensor], Tensor]  # What positions may do to heads: (..., T, K) to the same shape.
-
-
-class KeysValues(NamedTuple):
-    """Projected keys and values, split into heads."""
-
-    key: Tensor  # (B, H, S, K)
-    value: Tensor  # (B, H, S, K)
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 
 from keras import ops
 
-from kformer.layers.attention import KeysValues, MultiHeadAttention, Rotation, scaled_dot_product_attention
-from kformer.layers.tensors import Tensor
+from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 
 class RowOrder(NamedTuple):

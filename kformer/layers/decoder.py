@@ -13,11 +13,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers.attention import KeysValues, Rotation
 from kformer.layers.cache import Cache, RowOrder, attend_step, write_step
 from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
 from kformer.layers.stack import Stack, TransformerLayer
-from kformer.layers.tensors import Tensor
+from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -83,7 +82,8 @@ class DecoderLayer(TransformerLayer):
         attention_mask: Tensor | None = None,
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
-        memory: Cache | None = None,
+        *,
+        memory: Cache,
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
         """Decodes one position: what `call` gives there.
@@ -232,7 +232,8 @@ class Decoder(Stack):
             caches: Of the layers' self-attention, from `empty_caches` or the step before.
             position: Number of the position, from 0 up.
             attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
-            table: From `positions.table`, of as many positions as the caches have room for, or more.
+            table: From `positions.table`, of as many positions as the caches have room for, or more. A search makes it
+                once; by default it is made here.
             memory: Of the layers' cross-attention, from `Cache.of_source`; none for a decoder without a source.
             cross_mask: As in `call`.
 
@@ -254,6 +255,8 @@ class Decoder(Stack):
         """`_embed` for one position."""
         if self.positions is None:
             return inputs, None, None
+        if table is None:
+            table = self.positions.table(cache.room)
         here = ops.take(table, ops.reshape(position, (1,)), axis=0)  # one row
         score_bias = self.positions.score_bias(here, table[: cache.room])
         return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)

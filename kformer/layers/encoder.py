@@ -5,11 +5,10 @@ Shape letters: B batch, H heads, S source length, D model size, N rows of a sear
 
 import keras
 
-from kformer.layers.attention import Rotation
 from kformer.layers.cache import Cache, attend_step, write_step
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer
-from kformer.layers.tensors import Tensor
+from kformer.layers.tensors import Rotation, Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")

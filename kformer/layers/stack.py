@@ -6,13 +6,13 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from kformer.layers.attention import MultiHeadAttention, Rotation
+from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.dropout import Dropout
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.tensors import Tensor, check_width
+from kformer.layers.tensors import Rotation, Tensor, check_width
 
 
 class TransformerLayer(keras.layers.Layer):

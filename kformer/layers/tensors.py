@@ -1,8 +1,20 @@
-"""The one name for tensors in annotations, and the check of their width."""
+"""Names for tensors in annotations, and the check of their width.
 
-from typing import Any
+Shape letters: B batch, H heads, S keys, T positions, K size of a head.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 Tensor = Any  # A tensor of whichever backend Keras runs on.
+Rotation = Callable[[Tensor], Tensor]  # What positions may do to heads: (..., T, K) to the same shape.
+
+
+class KeysValues(NamedTuple):
+    """Projected keys and values, split into heads."""
+
+    key: Tensor  # (B, H, S, K)
+    value: Tensor  # (B, H, S, K)
 
 
 def check_width(layer: Any, inputs_shape: tuple) -> None:

@@ -3,6 +3,8 @@
 Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
 
+from typing import Any
+
 import keras
 
 from kformer.config import TransformerConfig
@@ -24,8 +26,7 @@ LAYER_OPTIONS = (
     *("norm_first", "activation", "layer_norm_epsilon", "use_bias"),
 )
 
-# Keras's name of a dtype policy, or the policy itself.
-Policy = str | keras.DTypePolicy | None
+Policy = Any  # A `keras.DTypePolicy`, the name of one, or None.
 
 
 def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.Model:

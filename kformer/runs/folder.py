@@ -17,7 +17,6 @@ A run folder made to be passed on (`kformer.presets.pack_run`) has `packed-weigh
 """
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -28,14 +27,15 @@ from kformer import files
 from kformer.config import TrainingConfig, TransformerConfig
 
 
-@dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """Paths of a run folder, and its configurations."""
+    """Paths of a run folder, and its configurations.
 
-    path: pathlib.Path
+    Args:
+        path: The folder, which need not exist yet.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", pathlib.Path(self.path))
+    def __init__(self, path: str | pathlib.Path) -> None:
+        self.path = pathlib.Path(path)
 
     transformer_file = property(lambda self: self.path / "transformer.json")
     training_file = property(lambda self: self.path / "training.json")
