@@ -1,6 +1,6 @@
-import keras
 import numpy as np
 import pytest
+from contracts import assert_layer_contract
 from keras import ops
 
 from kformer.layers.dropout import Dropout
@@ -13,9 +13,13 @@ def dropped(layer: Dropout, shape: tuple[int, ...] = PRIMES) -> np.ndarray:
     return ops.convert_to_numpy(layer(np.ones(shape, "float32"), training=True))
 
 
-def test_serialization():
-    layer = keras.layers.deserialize(keras.layers.serialize(Dropout(0.3, seed=1)))
-    assert isinstance(layer, Dropout)
+def test_contract():
+    inputs = {"inputs": np.random.default_rng(0).normal(size=(2, 5, 7)).astype("float32")}
+    assert_layer_contract(Dropout, {"rate": 0.3, "seed": 1}, inputs, num_parameters=0)
+
+
+def test_a_layer_made_from_its_configuration_drops_the_same():
+    layer = Dropout.from_config(Dropout(0.3, seed=1).get_config())
     np.testing.assert_array_equal(dropped(layer), dropped(Dropout(0.3, seed=1)))
 
 

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from contracts import assert_layer_contract
 from keras import ops
 
 from kformer.layers.normalization import LayerNormalization
@@ -21,10 +22,8 @@ def built(dtype: str = "float32") -> LayerNormalization:
     return layer
 
 
-def test_serialization():
-    layer = keras.layers.deserialize(keras.layers.serialize(LayerNormalization(epsilon=0.25)))
-    assert isinstance(layer, LayerNormalization)
-    assert layer.epsilon == 0.25
+def test_contract(inputs):
+    assert_layer_contract(LayerNormalization, {"epsilon": 0.25}, {"inputs": inputs}, num_parameters=2 * D)
 
 
 @pytest.mark.parametrize("training", [False, True])
