@@ -96,7 +96,7 @@ def test_a_bias_belongs_to_positions_whichever_row_has_written_them(layer):
     bias = np.array([0, -1e9, 0, -1e9, 0], "float32").reshape(1, 1, 1, T)
     mask = np.repeat(bias == 0, rows, axis=-1)
     np.testing.assert_allclose(
-        attend_step(layer, query, cache, score_bias=bias), attend_step(layer, query, cache, mask), atol=1e-6
+        attend_step(layer, query, cache, score_bias=bias), attend_step(layer, query, cache, mask), atol=1e-5
     )
 
 
