@@ -5,9 +5,9 @@ with the newest token of every row and get the logits of the next one.
 """
 
 from kformer.decoding.beam_search import beam_search
-from kformer.decoding.constraints import SearchSpace
+from kformer.decoding.constraints import SearchConstraints
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 from kformer.decoding.sampling import sample
 
-__all__ = ["SearchResult", "SearchSpace", "beam_search", "greedy_search", "sample"]
+__all__ = ["SearchConstraints", "SearchResult", "beam_search", "greedy_search", "sample"]

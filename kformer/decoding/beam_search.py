@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchSpace, state_tensors, write_column
+from kformer.decoding.constraints import NextLogits, SearchConstraints, state_tensors, write_column
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 
@@ -40,14 +40,14 @@ class _Candidates(NamedTuple):
 
 
 class _Search(NamedTuple):
-    space: SearchSpace
+    constraints: SearchConstraints
     beam_size: int
     length_penalty: float
     n_best: int
     reorder: Callable[[Any, Any], Any]
 
 
-def take_rows(state: Any, rows: Any) -> Any:
+def gather_rows(state: Any, rows: Any) -> Any:
     """The state in which row i goes on from what was row `rows[i]`: a gather of every leaf of rank >= 1."""
     return keras.tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0) if len(leaf.shape) else leaf, state)
 
@@ -55,12 +55,12 @@ def take_rows(state: Any, rows: Any) -> Any:
 def beam_search(
     next_logits: NextLogits,
     state: Any,
-    space: SearchSpace,
+    constraints: SearchConstraints,
     *,
     beam_size: int = 4,
     length_penalty: float = 0.6,
     n_best: int = 1,
-    reorder: Callable[[Any, Any], Any] = take_rows,
+    reorder: Callable[[Any, Any], Any] = gather_rows,
 ) -> SearchResult:
     """The `n_best` finished hypotheses with the highest normalised score that a beam of `beam_size` meets.
 
@@ -83,7 +83,7 @@ def beam_search(
     Args:
         next_logits: `(tokens (N,) int32, state) -> (logits (N, V) any float, state)`.
         state: nested structure of tensors.
-        space: what may be produced; one limit a sentence.
+        constraints: what may be produced; one limit a sentence.
         beam_size: int >= 1; may be larger than V.
         length_penalty: float >= 0, alpha; 0 compares plain log probabilities, larger values favour longer ones.
         n_best: int from 1 to beam_size.
@@ -99,9 +99,9 @@ def beam_search(
     """
     _check_beam(beam_size, length_penalty, n_best)
     if beam_size == 1:
-        result = greedy_search(next_logits, state, space)
+        result = greedy_search(next_logits, state, constraints)
         return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
-    search = _Search(space, beam_size, length_penalty, n_best, reorder)
+    search = _Search(constraints, beam_size, length_penalty, n_best, reorder)
 
     def going(*values: Any) -> Any:
         return ops.logical_not(ops.all(BeamState(*values).done))
@@ -119,30 +119,30 @@ def length_norm(lengths: Any, length_penalty: float) -> Any:
 
 
 def _first_state(search: _Search, state: Any) -> BeamState:
-    space = search.space
+    constraints = search.constraints
     state = state_tensors(state)
     _check_rows(search, state)
-    sentences = ops.shape(space.limits)[0]
+    sentences = ops.shape(constraints.limits)[0]
     live, best = (sentences, search.beam_size), (sentences, search.n_best)
     # All beams start alike: only the first one counts, or the same hypothesis would fill the beam.
     only_first = ops.where(ops.arange(search.beam_size) == 0, 0.0, DEAD)  # (K,)
     return BeamState(
         step=ops.convert_to_tensor(0, "int32"),
-        last_tokens=ops.full(live, space.start_id, dtype="int32"),
-        live_tokens=ops.full((*live, space.buffer_length), space.pad_id, dtype="int32"),
+        last_tokens=ops.full(live, constraints.start_id, dtype="int32"),
+        live_tokens=ops.full((*live, constraints.buffer_length), constraints.pad_id, dtype="int32"),
         live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
-        finished_tokens=ops.full((*best, space.buffer_length), space.pad_id, dtype="int32"),
+        finished_tokens=ops.full((*best, constraints.buffer_length), constraints.pad_id, dtype="int32"),
         finished_scores=ops.full(best, DEAD, dtype="float32"),
         finished_lengths=ops.zeros(best, dtype="int32"),
-        done=ops.less_equal(space.limits, 0),
+        done=ops.less_equal(constraints.limits, 0),
         model_state=state,
     )
 
 
 def _check_rows(search: _Search, state: Any) -> None:
-    """`take_rows` needs B * K rows in every leaf of rank >= 1. Says so, where the shapes are known beforehand."""
-    sentences = search.space.limits.shape[0]
-    if sentences is None or search.reorder is not take_rows:
+    """`gather_rows` needs B * K rows in every leaf of rank >= 1. Says so, where the shapes are known beforehand."""
+    sentences = search.constraints.limits.shape[0]
+    if sentences is None or search.reorder is not gather_rows:
         return
     rows = sentences * search.beam_size
     for leaf in keras.tree.flatten(state):
@@ -155,10 +155,10 @@ def _check_rows(search: _Search, state: Any) -> None:
 
 
 def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> BeamState:
-    space = search.space
+    constraints = search.constraints
     logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), now.model_state)
     candidates = _best_candidates(search, now, logits)
-    ends = ops.equal(candidates.next_tokens, space.end_id)  # (B, 2K)
+    ends = ops.equal(candidates.next_tokens, constraints.end_id)  # (B, 2K)
 
     # The K best that go on. Dead beams sort behind, where they do no harm.
     live_log_probs, kept = ops.top_k(ops.where(ends, DEAD, candidates.log_probs), search.beam_size)  # (B, K)
@@ -166,7 +166,7 @@ def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> Bea
     finished_tokens, finished_scores, finished_lengths = _merge_finished(search, now, candidates, ends)
 
     # log_probs <= 0 and lp grows with the length: no live hypothesis can end above this.
-    best_attainable = live_log_probs[:, 0] / length_norm(space.limits, search.length_penalty)  # (B,)
+    best_attainable = live_log_probs[:, 0] / length_norm(constraints.limits, search.length_penalty)  # (B,)
     no_better_to_come = ops.greater_equal(finished_scores[:, -1], best_attainable)
     new = BeamState(
         step=now.step + 1,
@@ -176,7 +176,7 @@ def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> Bea
         finished_tokens=finished_tokens,
         finished_scores=finished_scores,
         finished_lengths=finished_lengths,
-        done=no_better_to_come | ops.greater_equal(now.step + 1, space.limits),
+        done=no_better_to_come | ops.greater_equal(now.step + 1, constraints.limits),
         model_state=search.reorder(model_state, ops.reshape(_flat_rows(parents, search.beam_size), (-1,))),
     )
     return _freeze_done(now, new)
@@ -186,7 +186,7 @@ def _best_candidates(search: _Search, now: BeamState, logits: Any) -> _Candidate
     beams = search.beam_size
     # No more than 2K of the best can come from one beam.
     each = min(2 * beams, logits.shape[-1])
-    log_probs, ids = search.space.best_tokens(logits, now.step, each)  # (B * K, each)
+    log_probs, ids = search.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
     totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
     best, indices = ops.top_k(ops.reshape(totals, (-1, beams * each)), 2 * beams)  # (B, 2K); equal values: lower index
     indices = ops.cast(indices, "int32")
@@ -225,7 +225,7 @@ def _freeze_done(now: BeamState, new: BeamState) -> BeamState:
 
 def _result(search: _Search, last: BeamState) -> SearchResult:
     """Finished hypotheses, best first, then live ones that were cut off at the limit."""
-    limits = ops.expand_dims(search.space.limits, -1)  # (B, 1)
+    limits = ops.expand_dims(search.constraints.limits, -1)  # (B, 1)
     cut_scores = last.live_log_probs / length_norm(limits, search.length_penalty)  # (B, K)
     cut_lengths = ops.zeros_like(last.last_tokens) + limits  # (B, K)
     scores = ops.concatenate([last.finished_scores, cut_scores], axis=1)  # (B, n + K)
@@ -237,7 +237,7 @@ def _result(search: _Search, last: BeamState) -> SearchResult:
     chosen = ops.where(rank < finished, rank, rank - finished + search.n_best)  # (B, n)
     scores = ops.take_along_axis(scores, chosen, axis=1)
     exists = scores > DEAD
-    tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), search.space.pad_id)
+    tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), search.constraints.pad_id)
     return SearchResult(tokens, scores, ops.where(exists, ops.take_along_axis(lengths, chosen, axis=1), 0))
 
 

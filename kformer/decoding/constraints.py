@@ -14,7 +14,7 @@ NextLogits = Callable[[Any, Any], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSpace:
+class SearchConstraints:
     """Which sequences a search may produce.
 
     Args:

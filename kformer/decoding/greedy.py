@@ -4,19 +4,19 @@ from typing import Any
 
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
 
 
-def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> SearchResult:
+def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:
     """The most probable token at every step; the lower id where two are equal.
 
     Args:
         next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. Shapes and dtypes of the
             state's leaves stay as they are. Finished rows are fed the pad id until all rows are finished.
         state: nested structure of tensors.
-        space: what may be produced.
+        constraints: what may be produced.
 
     Returns:
         A `SearchResult` with n = 1; the score is the sum of the model's float32 log probabilities of the
@@ -27,7 +27,7 @@ def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> Se
     """
 
     def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs, ids = space.best_tokens(logits, step, 1)  # (B, 1)
+        log_probs, ids = constraints.best_tokens(logits, step, 1)  # (B, 1)
         return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
 
-    return decode_rows(next_logits, state, space, choose)
+    return decode_rows(next_logits, state, constraints, choose)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
 
@@ -23,7 +23,7 @@ class _FixedSeed(keras.random.SeedGenerator):
 def sample(
     next_logits: NextLogits,
     state: Any,
-    space: SearchSpace,
+    constraints: SearchConstraints,
     *,
     seed: Any,
     temperature: float = 1.0,
@@ -40,7 +40,7 @@ def sample(
     Args:
         next_logits: see `greedy_search`.
         state: see `greedy_search`.
-        space: what may be produced.
+        constraints: what may be produced.
         seed: int, or (2,) integer tensor (which may be an input of a traced graph).
         temperature: float > 0; below 1 sharpens.
         top_k: int; 0 keeps every token.
@@ -57,7 +57,7 @@ def sample(
     key = _seed_key(seed)
 
     def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs = space.log_probabilities(logits, step)  # (B, V)
+        log_probs = constraints.log_probabilities(logits, step)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, temperature, top_k, top_p)
         step_key = key + ops.stack([ops.zeros_like(step), step])  # One key a step.
         # uint32 is JAX's key dtype; TensorFlow takes it, too.
@@ -66,7 +66,7 @@ def sample(
         gain = ops.take_along_axis(log_probs, chosen, axis=-1)
         return ops.squeeze(chosen, -1), ops.squeeze(gain, -1)
 
-    return decode_rows(next_logits, state, space, choose)
+    return decode_rows(next_logits, state, constraints, choose)
 
 
 def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float) -> tuple[Any, Any]:

@@ -81,13 +81,13 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = translator.coder.encode(text)
+        source, limits = translator.codec.encode(text)
         rows, length = tf.shape(source)[0], tf.shape(source)[1]
         more_rows = _next_power_of_two(rows) - rows
         more_tokens = -length % LENGTH_STEP
         padded = tf.pad(source, [[0, more_rows], [0, more_tokens]], constant_values=translator.config.pad_id)
         found = find(padded, tf.pad(limits, [[0, more_rows]]))
-        return translator.coder.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
+        return translator.codec.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
 
     return translate
 

@@ -13,7 +13,7 @@ from kformer.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class TextCoder:
+class TextCodec:
     """What is before and behind a model.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
+from kformer.decoding import SearchConstraints, SearchResult, beam_search, greedy_search, sample
 from kformer.models import reorder_rows, start_decoding
 from kformer.translation.codec import longest_translation
 
@@ -48,11 +48,11 @@ class Searcher:
         beam_size = self.decoding.beam_size
         next_logits, state = self._start(source, beam_size, first_length)
         if beam_size == 1:
-            return greedy_search(next_logits, state, self._space(source, limits))
+            return greedy_search(next_logits, state, self._constraints(source, limits))
         return beam_search(
             next_logits,
             state,
-            self._space(source, limits),
+            self._constraints(source, limits),
             beam_size=beam_size,
             length_penalty=self.decoding.length_penalty,
             n_best=n_best,
@@ -64,17 +64,17 @@ class Searcher:
     ) -> SearchResult:
         """A random translation of each source; see `kformer.decoding.sample`."""
         next_logits, state = self._start(source, 1, FIRST_LENGTH)
-        space = self._space(source, limits)
-        return sample(next_logits, state, space, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+        constraints = self._constraints(source, limits)
+        return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
 
     def _start(self, source: Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
         return start_decoding(
             self.model, source, self._buffer_length(source), self.config.pad_id, rows_per_source, first_length
         )
 
-    def _space(self, source: Tensor, limits: Tensor) -> SearchSpace:
+    def _constraints(self, source: Tensor, limits: Tensor) -> SearchConstraints:
         config = self.config
-        return SearchSpace(
+        return SearchConstraints(
             start_id=config.start_id,
             end_id=config.end_id,
             pad_id=config.pad_id,

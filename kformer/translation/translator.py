@@ -16,7 +16,7 @@ from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
-from kformer.translation.codec import TextCoder
+from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -53,7 +53,7 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
-        self.coder = TextCoder(source_tokenizer, target_tokenizer, config, self.decoding)
+        self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
         _check(config, source_tokenizer, target_tokenizer)
 
@@ -111,13 +111,13 @@ class Translator(tf.Module):
 
     def search(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """What `translate` computes, for a graph of the caller's own: an export traces it over weights of its own."""
-        source, limits = self.coder.encode(text)
-        return self.coder.decode_best(self.searcher.find(source, limits), limits)
+        source, limits = self.codec.encode(text)
+        return self.codec.decode_best(self.searcher.find(source, limits), limits)
 
     def search_n_best(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
         """The `n_best` hypotheses of each text, best first: `translation` and `score`, both (B, n_best)."""
-        source, limits = self.coder.encode(text)
-        return self.coder.decode(self.searcher.find(source, limits, n_best), limits)
+        source, limits = self.codec.encode(text)
+        return self.codec.decode(self.searcher.find(source, limits, n_best), limits)
 
     def sample(
         self,
@@ -136,9 +136,9 @@ class Translator(tf.Module):
             top_k: Only the k most probable tokens are drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability are drawn.
         """
-        source, limits = self.coder.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
+        source, limits = self.codec.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
         result = self.searcher.sample(source, limits, seed, temperature, top_k, top_p)
-        return [text.decode("utf-8") for text in self.coder.decode(result, limits)["translation"].numpy()[:, 0]]
+        return [text.decode("utf-8") for text in self.codec.decode(result, limits)["translation"].numpy()[:, 0]]
 
 
 def require_tensorflow(what: str) -> None:
