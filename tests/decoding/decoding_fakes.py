@@ -15,7 +15,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = ["", "", "<end>", *LETTERS]
 
 
-def constraints(max_lengths, buffer_length, min_length=0):
+def search_constraints(max_lengths, buffer_length, min_length=0):
     """What may be produced, with the ids of this file."""
     return SearchConstraints(START, END, PAD, max_lengths, buffer_length, min_length)
 
