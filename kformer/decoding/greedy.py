@@ -10,17 +10,17 @@ from kformer.decoding.result import SearchResult
 
 
 def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:
-    """The most probable token at every step; the lower id where two are equal.
+    """Takes the most probable token at every step, the lower id where two are equally probable.
 
     Args:
-        next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. Shapes and dtypes of the
-            state's leaves stay as they are. Finished rows are fed the pad id until all rows are finished.
+        next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. It keeps the shapes and dtypes
+            of the state's leaves. It receives the pad id for rows that are finished, until all rows are.
         state: nested structure of tensors.
-        constraints: what may be produced.
+        constraints: which sequences may be produced.
 
     Returns:
-        A `SearchResult` with n = 1; the score is the sum of the model's float32 log probabilities of the
-        tokens, the end token included.
+        A `SearchResult` with n = 1. The score of a sequence is the sum of the float32 log probabilities that the
+        model gives its tokens, the end token included.
 
     Raises:
         ValueError: The logits do not hold the special ids.

@@ -1,4 +1,7 @@
-"""One sequence a sentence, one token after the other: the loop under greedy search and sampling."""
+"""The loop of greedy search and sampling, which both write one sequence for each sentence.
+
+Letters: B sentences, T buffer length, V vocabulary.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,15 +13,15 @@ from kformer.decoding.result import SearchResult
 
 
 class RowState(NamedTuple):
-    """What the loop carries; B sentences, T buffer length."""
+    """The loop's variables."""
 
-    step: Any  # () int32; tokens that every row still going has
+    step: Any  # () int32; number of tokens in every unfinished row
     last_tokens: Any  # (B,) int32; pad id in finished rows
     tokens: Any  # (B, T) int32
     scores: Any  # (B,) float32; sum of log probabilities
     lengths: Any  # (B,) int32
-    finished: Any  # (B,) bool; ended, or at the row's limit
-    model_state: Any  # nested tensors, owned by next_logits
+    finished: Any  # (B,) bool; True if the row has its end token or has reached its limit
+    model_state: Any  # nested tensors that only next_logits reads and changes
 
 
 def decode_rows(
@@ -29,7 +32,7 @@ def decode_rows(
     Args:
         next_logits: `(tokens (B,) int32, state) -> (logits (B, V), state)`.
         state: the model's state before the first token.
-        constraints: what may be produced.
+        constraints: which sequences may be produced.
         choose: `(logits (B, V), step () int32) -> (tokens (B,) int32, their log probabilities (B,) float32)`.
 
     Returns:
@@ -46,7 +49,7 @@ def decode_rows(
         model_state=state_tensors(state),
     )
 
-    def going(*values: Any) -> Any:
+    def unfinished(*values: Any) -> Any:
         return ops.logical_not(ops.all(RowState(*values).finished))
 
     def step(*values: Any) -> RowState:
@@ -67,7 +70,7 @@ def decode_rows(
             model_state=model_state,
         )
 
-    last = RowState(*ops.while_loop(going, step, tuple(first)))
+    last = RowState(*ops.while_loop(unfinished, step, tuple(first)))
     return SearchResult(
         tokens=ops.expand_dims(last.tokens, 1),  # (B, 1, T)
         scores=ops.expand_dims(last.scores, 1),  # (B, 1)
