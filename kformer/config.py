@@ -362,6 +362,10 @@ class DecodingConfig(_Config):
     def __post_init__(self) -> None:
         self._check_types()
         self._check_positive("beam_size", "max_extra_length", "max_length", "max_source_length")
-        for name in ("length_penalty", "min_length"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0. Received: {name}={getattr(self, name)}.")
+        for name, meaning in (
+            ("length_penalty", "to compare plain log probabilities"),
+            ("min_length", "for no minimum"),
+        ):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={value}. Pass 0 {meaning}.")

@@ -198,9 +198,11 @@ class TestDecodingConfig:
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             DecodingConfig(**{name: 0})
 
-    @pytest.mark.parametrize(("name", "value"), [("length_penalty", -0.5), ("min_length", -1)])
+    @pytest.mark.parametrize(
+        ("name", "value"), [("length_penalty", -0.5), ("length_penalty", float("nan")), ("min_length", -1)]
+    )
     def test_amounts_are_not_negative(self, name, value):
-        with pytest.raises(ValueError, match=f"{name} must be at least 0. Received: {name}={value}"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0 and finite. Received: {name}={value}. Pass 0"):
             DecodingConfig(**{name: value})
         assert getattr(DecodingConfig(**{name: 0}), name) == 0
 

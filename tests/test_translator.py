@@ -1,5 +1,7 @@
 """Strings in, strings out: what is defined for every input, and independence of the batch."""
 
+import functools
+
 import hostile
 import numpy as np
 import pytest
@@ -12,10 +14,18 @@ from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 
+TEXT = "one two three four"
+
 
 @pytest.fixture(scope="module")
 def greedy(numbers_run):
     return Translator.from_run(numbers_run, DecodingConfig(beam_size=1))
+
+
+def with_decoding(translator, **decoding):
+    """A translator by greedy search with the same weights."""
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return Translator(translator.model, translator.config, *tokenizers, DecodingConfig(beam_size=1, **decoding))
 
 
 def test_a_text_gives_a_text_and_a_list_gives_a_list(numbers_translator):
@@ -42,7 +52,7 @@ def test_an_empty_batch_gives_an_empty_batch(numbers_translator, greedy):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n", "\u2003"])
-def test_nothing_said_gives_nothing_with_score_zero(numbers_translator, text):
+def test_an_empty_text_gets_an_empty_translation_with_score_zero(numbers_translator, text):
     found = numbers_translator.translate(tf.constant([text, "one two"]))
     assert found["translation"].numpy().tolist() == [b"", b"dos uno"]
     assert found["score"].numpy()[0] == 0.0
@@ -55,30 +65,30 @@ def test_bytes_that_are_not_utf8_are_read_as_replacement_characters(numbers_tran
     first.decode("utf-8")
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_translation_is_no_longer_than_asked_for(numbers_run, beam_size):
-    def tokens(max_length):
-        translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=beam_size, max_length=max_length))
-        translation = translator("one two three four five")
-        return translator.target_tokenizer.tokenize(tf.constant([translation])).row_lengths().numpy()[0]
-
-    assert tokens(max_length=None) > 3
-    assert tokens(max_length=3) <= 3
+def beginnings(translator, *counts):
+    """The texts of so many tokens with which the greedy translation of `TEXT` begins if it may not end."""
+    endless = with_decoding(translator, min_length=99)
+    tokens = endless.searcher.find(*endless.codec.encode(tf.constant([TEXT]))).tokens[:, 0]
+    texts = [endless.target_tokenizer.detokenize(tokens[:, :count]).numpy()[0].decode("utf-8") for count in counts]
+    assert len({*texts}) == len(counts)
+    return texts
 
 
-def test_the_rest_of_an_over_long_text_is_left_out(numbers_run):
-    translator = Translator.from_run(numbers_run, DecodingConfig(max_source_length=8))
-    ids = translator.source_tokenizer.tokenize(tf.constant(["one two three four five six one two"]))[:, :7]
-    kept = translator.source_tokenizer.detokenize(ids).numpy()[0].decode("utf-8")
-    assert translator("one two three four five six one two") == translator(kept)
+def test_a_translation_has_as_many_tokens_as_max_length_allows(greedy):
+    expected, _, _ = beginnings(greedy, 5, 4, 6)
+    assert with_decoding(greedy, min_length=99, max_length=5)(TEXT) == expected
 
 
-def test_translations_end_at_source_length_plus_the_extra_length(numbers_run):
-    translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=1, max_extra_length=1, min_length=40))
-    source = tf.constant(["one two three"])
-    tokens = int(translator.source_tokenizer.tokenize(source).row_lengths()[0]) + 1
-    produced = translator.target_tokenizer.tokenize(translator.translate(source)["translation"])
-    assert int(produced.row_lengths()[0]) <= tokens
+def test_a_translation_has_as_many_tokens_as_source_and_extra_length_allow(greedy):
+    tokens = len(greedy.source_tokenizer.tokenize([TEXT])[0])
+    expected, _, _ = beginnings(greedy, tokens + 3, tokens + 2, tokens + 4)
+    assert with_decoding(greedy, min_length=99, max_extra_length=3)(TEXT) == expected
+
+
+def test_the_rest_of_an_over_long_text_is_left_out(greedy):
+    assert len(greedy.source_tokenizer.tokenize([TEXT])[0]) == 4  # a token a word
+    # Two tokens and the end id are read.
+    assert with_decoding(greedy, max_source_length=3)(TEXT) == "dos uno"
 
 
 def test_a_batch_translates_as_its_sentences_do_one_by_one(numbers_translator, greedy):
@@ -104,12 +114,46 @@ def test_n_best_begins_with_the_best(numbers_translator):
     assert len(set(several["translation"].numpy()[0])) == 4
 
 
-def test_sampling_repeats_under_one_seed_and_varies_between_seeds(greedy):
-    texts = ["one two three four"] * 3
-    hot = [greedy.sample(texts, seed=seed, temperature=5.0) for seed in (1, 1, 2)]
+@pytest.fixture(scope="module")
+def short(greedy):
+    """Translations of at most 6 tokens, since high temperatures know no end."""
+    return with_decoding(greedy, max_length=6)
+
+
+def test_sampling_repeats_under_one_seed_and_varies_between_seeds(short):
+    hot = [short.sample([TEXT] * 3, seed=seed, temperature=5.0) for seed in (1, 1, 2)]
     assert hot[0] == hot[1]
     assert hot[0] != hot[2]
-    assert greedy.sample(texts, seed=1, top_k=1) == greedy(texts)
+    assert len(set(hot[0])) == 3  # and between the texts of a batch
+
+
+def test_every_sampling_option_arrives(short):
+    hot = short.sample(TEXT, seed=1, temperature=5.0)
+    assert hot not in (short(TEXT), short.sample(TEXT, seed=1))
+    # Each of these leaves only the most probable token, at any temperature.
+    assert short.sample(TEXT, seed=1, temperature=5.0, top_k=1) == short(TEXT)
+    assert short.sample(TEXT, seed=1, temperature=5.0, top_p=1e-6) == short(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -1.0}, "temperature must be a finite number greater than 0. Received: temperature=-1.0"),
+        ({"top_k": 0.5}, "top_k must be an int of at least 0. Received: top_k=0.5"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1. Received: top_p=0.0"),
+        ({"seed": "one"}, "seed must be an int or an integer tensor .* Received: .*dtype string. Pass one seed"),
+    ],
+)
+def test_sampling_options_out_of_range_are_refused(greedy, options, message):
+    with pytest.raises(ValueError, match=message):
+        greedy.sample(["one"], **{"seed": 1, **options})
+
+
+def test_what_is_no_string_is_refused(greedy):
+    message = "Every text must be a string. Received: 2 of type int at index 1. Pass one string, or a list of strings"
+    for translate in (greedy, functools.partial(greedy.sample, seed=1)):
+        with pytest.raises(ValueError, match=message):
+            translate(["one", 2])
 
 
 def test_a_folder_without_a_run_is_said(tmp_path):
@@ -124,7 +168,7 @@ def test_a_run_without_weights_is_said(tmp_path):
 
 
 def test_a_tokenizer_of_another_size_is_refused(numbers_translator):
-    with pytest.raises(ValueError, match="differ in their vocabulary. Received: a tokenizer of 320 ids"):
+    with pytest.raises(ValueError, match="differ in the size of their vocabulary. Received: a tokenizer of 320 ids"):
         Translator(
             numbers_translator.model,
             toy.TRANSFORMER,

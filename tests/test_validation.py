@@ -9,7 +9,7 @@ from kformer.runs.folder import RunFolder
 from kformer.tokenizers import load_tokenizers
 from kformer.training.checkpoints import load_weights
 from kformer.training.live_translation import LiveTranslator, attention_picture
-from kformer.translation.codec import TextCoder
+from kformer.translation.codec import TextCodec
 
 
 def live(run):
@@ -37,13 +37,13 @@ def test_it_follows_the_weights(numbers_run):
 
 def test_results_of_every_length_share_one_graph(numbers_run, monkeypatch: pytest.MonkeyPatch):
     graphs = []
-    decode_best = TextCoder.decode_best
+    decode_best = TextCodec.decode_best
 
     def counted(self, result, limits):  # its Python body runs once a graph
         graphs.append(result)
         return decode_best(self, result, limits)
 
-    monkeypatch.setattr(TextCoder, "decode_best", counted)
+    monkeypatch.setattr(TextCodec, "decode_best", counted)
     _, translate = live(numbers_run)
     for words in range(1, 4):
         texts_of(translate, ["one " * words] * words)
@@ -55,9 +55,9 @@ def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers
     (scores,) = translate.attention("one two three")
     heads, target, source = scores.shape
     assert heads == 4
-    coder = translate.coder
-    assert source == len(coder.source_tokenizer.tokenize(["one two three"])[0]) + 1  # with the end token
-    assert target == len(coder.target_tokenizer.tokenize(["tres dos uno"])[0]) + 1
+    codec = translate.codec
+    assert source == len(codec.source_tokenizer.tokenize(["one two three"])[0]) + 1  # with the end token
+    assert target == len(codec.target_tokenizer.tokenize(["tres dos uno"])[0]) + 1
     np.testing.assert_allclose(scores.sum(axis=-1), 1, atol=1e-5)
 
 

@@ -1,13 +1,13 @@
-"""Search for target sequences: greedy, beam search and sampling.
+"""Search for target sequences: greedy search, beam search and sampling.
 
-The searches know no model and no tokenizer. They call `next_logits(tokens, state) -> (logits, state)`
-with the newest token of every row and get the logits of the next one.
+The searches know no model and no tokenizer. They call a function `next_logits(tokens, state) -> (logits, state)`
+with the newest token of every row, and it returns the logits of the next token.
 """
 
 from kformer.decoding.beam_search import beam_search
-from kformer.decoding.constraints import SearchSpace
+from kformer.decoding.constraints import SearchConstraints
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 from kformer.decoding.sampling import sample
 
-__all__ = ["SearchResult", "SearchSpace", "beam_search", "greedy_search", "sample"]
+__all__ = ["SearchConstraints", "SearchResult", "beam_search", "greedy_search", "sample"]

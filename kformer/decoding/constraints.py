@@ -1,6 +1,6 @@
-"""Which sequences a search may produce: special ids, length limits, and log probabilities under them.
+"""The constraints of a search (special ids, limits of length), and the log probabilities of tokens under them.
 
-Letters: N rows (B sentences, times K beams in beam search), V vocabulary, T buffer length.
+Letters: B sentences, N rows (B, or in beam search B times the number of beams), V vocabulary, T buffer length.
 """
 
 import dataclasses
@@ -14,20 +14,21 @@ NextLogits = Callable[[Any, Any], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSpace:
-    """Which sequences a search may produce.
+class SearchConstraints:
+    """Says which sequences a search may produce.
 
     Args:
-        start_id: fed first, never produced.
-        end_id: ends a sequence.
-        pad_id: fills a sequence behind its end, never produced.
-        max_lengths: (B,) int, most tokens a sentence, the end token included; larger values than `buffer_length`
-            count as `buffer_length`. A sequence that reaches its limit stops there, without an end token.
+        start_id: the token that the model receives first; a search never produces it.
+        end_id: the token that ends a sequence.
+        pad_id: fills up a sequence behind its end; a search never produces it as a token.
+        max_lengths: (B,) int, the largest number of tokens for each sentence, the end token included. Values above
+            `buffer_length` count as `buffer_length`. A sequence that reaches its limit stops there, even without an
+            end token.
         buffer_length: int or () int tensor, T of the result.
-        min_length: tokens before the end token may come.
+        min_length: the least number of tokens before the end token.
 
     Attributes:
-        limits: (B,) int32, `max_lengths` from 0 to `buffer_length`.
+        limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
 
     Raises:
         ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
@@ -39,13 +40,15 @@ class SearchSpace:
     max_lengths: Any
     buffer_length: Any
     min_length: int = 0
+    limits: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         special = (self.start_id, self.end_id, self.pad_id)
         if len(set(special)) != 3 or min(special) < 0:
             raise ValueError(
                 "start_id, end_id and pad_id must be three different ids from 0 up. "
-                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}."
+                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
+                "Pass the special ids of the target tokenizer."
             )
         if self.min_length < 0:
             raise ValueError(
@@ -59,22 +62,23 @@ class SearchSpace:
         max_lengths = ops.convert_to_tensor(self.max_lengths)
         if len(max_lengths.shape) != 1:
             raise ValueError(
-                "max_lengths must have shape (sentences,): one limit a sentence. "
-                f"Received: shape {tuple(max_lengths.shape)}. For one limit, repeat it for every sentence."
+                "max_lengths must have shape (sentences,): one limit for each sentence. "
+                f"Received: shape {tuple(max_lengths.shape)}. To use one limit for all sentences, repeat it."
             )
         limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
         object.__setattr__(self, "limits", limits)
 
     def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
-        """The `count` most probable next tokens of each row, best first; the lower id where two are equal.
+        """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
 
-        What `top_k(log_probabilities(...))` gives, without writing down the log probabilities of the whole vocabulary:
-        a few tokens more than asked for are picked, as many as may be forbidden, and only these are looked at.
+        The result is that of `top_k(log_probabilities(...))`. To save memory traffic, it is found without the log
+        probabilities of the whole vocabulary: first the largest logits are selected, a few more than `count`, because
+        some of them may be forbidden. Only these become log probabilities.
 
         Args:
             logits: (N, V), any float dtype.
-            length: () int32, number of tokens written so far.
-            count: at most V.
+            length: () int32, number of tokens that the rows have so far.
+            count: int, at most V.
 
         Returns:
             (N, count) float32 log probabilities, -inf for forbidden tokens, and (N, count) int32 ids.
@@ -84,7 +88,7 @@ class SearchSpace:
         """
         self._check_logits(logits)
         logits = ops.cast(logits, "float32")
-        spare = len((self.pad_id, self.start_id, self.end_id))
+        spare = 3  # pad, start and end id may be forbidden
         best, ids = top_k(logits, min(count + spare, logits.shape[-1]))  # (N, count + spare)
         highest = best[:, :1]
         log_probs = best - highest - ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
@@ -92,15 +96,15 @@ class SearchSpace:
         return log_probs, ops.take_along_axis(ids, kept, axis=-1)
 
     def log_probabilities(self, logits: Any, length: Any) -> Any:
-        """Log probabilities of the next token, -inf for those that may not come next.
+        """Computes the log probabilities of the next token, -inf for tokens that may not come next.
 
-        The mask comes after the log softmax: what remains is the model's own log probability, so a score
-        says what the model thinks of a sequence, whatever was forbidden. Pad and start ids are always forbidden,
-        the end id while fewer than `min_length` tokens are written.
+        The mask is applied after the log softmax: the other tokens keep the log probability that the model gives them.
+        So a score is that of the model, whatever was forbidden. Pad and start ids are always forbidden, the end id as
+        long as a row has fewer than `min_length` tokens.
 
         Args:
             logits: (N, V), any float dtype.
-            length: () int32, number of tokens written so far.
+            length: () int32, number of tokens that the rows have so far.
 
         Returns:
             (N, V) float32.
@@ -114,7 +118,7 @@ class SearchSpace:
         return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
 
     def _forbidden(self, ids: Any, length: Any) -> Any:
-        """Which of `ids` may not come next."""
+        """True for those of `ids` that may not come next; the shape of `ids`."""
         too_short = ops.less(length, self.min_length)
         return ops.equal(ids, self.pad_id) | ops.equal(ids, self.start_id) | (ops.equal(ids, self.end_id) & too_short)
 
@@ -134,10 +138,14 @@ class SearchSpace:
 
 
 def top_k(values: Any, count: int) -> tuple[Any, Any]:
-    """`ops.top_k` of (N, V) values with a known V; the lower id where two are equal.
+    """Computes `ops.top_k`, faster; the lower id comes first where two values are equal.
 
-    Looks for the blocks of V with the largest maxima first, which takes one fast pass; only these blocks, which must
-    hold the largest values, are ranked.
+    V is divided into blocks. One fast pass finds the `count` blocks with the largest maxima. The largest values must
+    be in these blocks, so only these are ranked.
+
+    Args:
+        values: (N, V) with a known V.
+        count: int, at most V.
 
     Returns:
         (N, count) values, largest first, and (N, count) int32 ids.
@@ -148,7 +156,8 @@ def top_k(values: Any, count: int) -> tuple[Any, Any]:
         return best, ops.cast(ids, "int32")
     blocks = ops.reshape(values, (-1, values.shape[-1] // size, size))
     _, chosen = ops.top_k(ops.max(blocks, axis=-1), count)  # (N, count)
-    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)  # in the order of ids, which decides between equal values
+    # In the order of their ids, because `ops.top_k` puts the first of equal values first.
+    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
     ids = ops.expand_dims(chosen * size, -1) + ops.arange(size, dtype="int32")  # (N, count, size)
     ids = ops.reshape(ids, (-1, count * size))
     best, places = ops.top_k(ops.take_along_axis(values, ids, axis=-1), count)
@@ -156,20 +165,24 @@ def top_k(values: Any, count: int) -> tuple[Any, Any]:
 
 
 def _block_size(length: int, count: int) -> int | None:
-    """A divisor of `length` that leaves many more than `count` blocks, the largest up to 64; None if there is none."""
+    """The size of the blocks: the largest divisor of `length` from 8 to 64 that gives at least 4 x `count` blocks.
+
+    None if there is no such divisor.
+    """
     sizes = [size for size in range(8, 65) if length % size == 0 and length // size >= 4 * count]
     return max(sizes, default=None)
 
 
 def state_tensors(state: Any) -> Any:
-    """The model's state with every leaf a tensor, as a loop needs it."""
+    """Converts every leaf of the model's state to a tensor, as a loop needs it."""
     return keras.tree.map_structure(ops.convert_to_tensor, state)
 
 
 def write_column(buffer: Any, column: Any, position: Any) -> Any:
-    """`buffer` (..., T) with `column` (...) written at `position` () of the last axis.
+    """Writes `column` (...) into `buffer` (..., T) at `position` () of the last axis, and returns the new buffer.
 
-    A select and not a slice update: it keeps static shapes, and XLA's update op stays out of TensorFlow graphs.
+    It selects between old and new values. A slice update would lose static shapes, and it would bring an operation of
+    XLA into TensorFlow graphs.
     """
     here = ops.equal(ops.arange(ops.shape(buffer)[-1], dtype="int32"), position)  # (T,)
     return ops.where(here, ops.expand_dims(column, -1), buffer)

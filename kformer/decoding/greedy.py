@@ -4,30 +4,30 @@ from typing import Any
 
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
 
 
-def greedy_search(next_logits: NextLogits, state: Any, space: SearchSpace) -> SearchResult:
-    """The most probable token at every step; the lower id where two are equal.
+def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:
+    """Takes the most probable token at every step, the lower id where two are equally probable.
 
     Args:
-        next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. Shapes and dtypes of the
-            state's leaves stay as they are. Finished rows are fed the pad id until all rows are finished.
+        next_logits: `(tokens (B,) int32, state) -> (logits (B, V) any float, state)`. It keeps the shapes and dtypes
+            of the state's leaves. It receives the pad id for rows that are finished, until all rows are.
         state: nested structure of tensors.
-        space: what may be produced.
+        constraints: which sequences may be produced.
 
     Returns:
-        A `SearchResult` with n = 1; the score is the sum of the model's float32 log probabilities of the
-        tokens, the end token included.
+        A `SearchResult` with n = 1. The score of a sequence is the sum of the float32 log probabilities that the
+        model gives its tokens, the end token included.
 
     Raises:
         ValueError: The logits do not hold the special ids.
     """
 
     def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs, ids = space.best_tokens(logits, step, 1)  # (B, 1)
+        log_probs, ids = constraints.best_tokens(logits, step, 1)  # (B, 1)
         return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
 
-    return decode_rows(next_logits, state, space, choose)
+    return decode_rows(next_logits, state, constraints, choose)

@@ -1,29 +1,34 @@
-"""Sampling with temperature, top-k and top-p, reproducible from a seed."""
+"""Sampling with temperature, top-k and top-p, reproducible from a seed.
 
+Letters: B sentences, V vocabulary, R tokens that may be drawn.
+"""
+
+import numbers
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchSpace
+from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
 
 
 class _FixedSeed(keras.random.SeedGenerator):
-    """Hands a given key to `keras.random`, which takes a traced key in no other form. Owns no variable."""
+    """Hands a given key to `keras.random`, which takes a traced key in no other form. It owns no variable."""
 
-    def __init__(self, key: Any) -> None:  # The parent would create the variable: it is not called.
+    def __init__(self, key: Any) -> None:  # It does not call the parent's, which would create the variable.
         self.key = key
 
     def next(self, ordered: bool = True) -> Any:
-        return self.key
+        return ops.cast(self.key, "uint32")  # the dtype of JAX's keys; TensorFlow takes it, too
 
 
 def sample(
     next_logits: NextLogits,
     state: Any,
-    space: SearchSpace,
+    constraints: SearchConstraints,
     *,
     seed: Any,
     temperature: float = 1.0,
@@ -34,15 +39,17 @@ def sample(
 
     The three apply in this order: log probabilities are divided by `temperature`; the `top_k` most probable
     tokens stay; of these, renormalised, the smallest set whose probability reaches `top_p` stays (nucleus
-    sampling, Holtzman et al. 2020, section 3.1). Equal probabilities: the lower id stays.
-    The same seed, arguments and batch give the same tokens on the same backend.
+    sampling, Holtzman et al. 2020, section 3.1). Of tokens with equal probability, the lower id stays.
+    The same seed, arguments and batch give the same tokens on the same backend. TensorFlow draws other ones where XLA
+    compiles the search.
 
     Args:
         next_logits: see `greedy_search`.
         state: see `greedy_search`.
-        space: what may be produced.
-        seed: int, or (2,) integer tensor (which may be an input of a traced graph).
-        temperature: float > 0; below 1 sharpens.
+        constraints: which sequences may be produced.
+        seed: int from -2**63 to 2**64 - 1, or (2,) integer tensor (which may be an input of a traced graph), of
+            which the lower 32 bits of both numbers count.
+        temperature: float > 0; values below 1 make probable tokens more probable, values above 1 less.
         top_k: int; 0 keeps every token.
         top_p: float in (0, 1]; 1 keeps every token.
 
@@ -53,64 +60,90 @@ def sample(
     Raises:
         ValueError: An argument is out of range, or the logits do not hold the special ids.
     """
-    _check_sampling(temperature, top_k, top_p)
-    key = _seed_key(seed)
+    check_sampling_options(seed, temperature, top_k, top_p)
+    first_key = _first_key(seed)
 
     def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs = space.log_probabilities(logits, step)  # (B, V)
-        ranked, ids = narrowed_logits(log_probs, temperature, top_k, top_p)
-        step_key = key + ops.stack([ops.zeros_like(step), step])  # One key a step.
-        # uint32 is JAX's key dtype; TensorFlow takes it, too.
-        drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(ops.cast(step_key, "uint32")))
+        log_probs = constraints.log_probabilities(logits, step)  # (B, V)
+        ranked, ids = narrowed_logits(log_probs, temperature, top_k, top_p)  # (B, R)
+        # Different keys give unrelated draws. First keys are random numbers of 60 bits, so those of two seeds lie far
+        # apart, and no key of one seed is a key of the other.
+        key = first_key + ops.stack([ops.zeros_like(step), step])
+        drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
         chosen = ops.take_along_axis(ids, drawn, axis=-1)  # (B, 1)
         gain = ops.take_along_axis(log_probs, chosen, axis=-1)
         return ops.squeeze(chosen, -1), ops.squeeze(gain, -1)
 
-    return decode_rows(next_logits, state, space, choose)
+    return decode_rows(next_logits, state, constraints, choose)
 
 
 def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float) -> tuple[Any, Any]:
-    """The logits to draw from, most probable first, and their token ids.
+    """The logits to draw from and their token ids, most probable first where tokens are cut off, else in order of ids.
 
     Args:
-        log_probs: (B, V) float32, -inf for what may not come.
+        log_probs: (B, V) float32, -inf for tokens that may not come.
+        temperature: see `sample`.
+        top_k: see `sample`.
+        top_p: see `sample`.
 
     Returns:
-        (B, R) float32 with -inf for what was cut off, and (B, R) int32 ids; R is `top_k`, or V.
+        (B, R) float32 with -inf for tokens that were cut off, and (B, R) int32 ids; R is `top_k`, or V.
     """
     vocab_size = log_probs.shape[-1]
     kept = min(top_k, vocab_size) if top_k else vocab_size
-    if kept == vocab_size and top_p == 1.0:  # Nothing is cut off: no need to sort the vocabulary.
+    if kept == vocab_size and top_p == 1.0:  # Nothing is cut off, so the vocabulary need not be sorted.
         ids = ops.broadcast_to(ops.arange(vocab_size, dtype="int32"), ops.shape(log_probs))
         return log_probs / temperature, ids
-    ranked, ids = ops.top_k(log_probs / temperature, kept)  # (B, R); equal values: lower id first
+    ranked, ids = ops.top_k(log_probs / temperature, kept)  # (B, R); the lower id first where two are equal
     if top_p < 1.0 and kept > 1:
         probs = ops.softmax(ranked, axis=-1)
-        before = ops.cumsum(probs, axis=-1) - probs  # (B, R), probability of all ranks above
+        before = ops.cumsum(probs, axis=-1) - probs  # (B, R), the probability of all tokens that rank higher
         ranked = ops.where(ops.less(before, top_p), ranked, float("-inf"))
-    return ranked, ids
+    return ranked, ops.cast(ids, "int32")
 
 
-def _seed_key(seed: Any) -> Any:
-    if isinstance(seed, int):
-        # 30 bits each leave room for the step in int32.
-        seed = [seed % 2**30, (seed >> 30) % 2**30]
-    key = ops.cast(ops.convert_to_tensor(seed), "int32")
-    if tuple(key.shape) != (2,):
-        raise ValueError(
-            f"seed must be an int or an integer tensor of shape (2,). Received: shape {tuple(key.shape)}. "
-            "Pass one seed for the whole batch."
-        )
-    return key
-
-
-def _check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: float) -> None:
+    """Raises a ValueError for an option of `sample` that is out of range."""
+    if isinstance(seed, numbers.Integral):
+        if not -(2**63) <= seed < 2**64:
+            raise ValueError(
+                f"seed must be from -2**63 to 2**64 - 1. Received: seed={seed}. Pass a number of at most 64 bits."
+            )
+    else:
+        _check_seed_tensor(ops.convert_to_tensor(seed))
     if not 0 < temperature < float("inf"):
         raise ValueError(
             f"temperature must be a finite number greater than 0. Received: temperature={temperature}. "
-            "For the most probable token at every step use greedy_search."
+            "For the most probable token at every step use greedy search (beam size 1)."
         )
-    if top_k < 0:
-        raise ValueError(f"top_k must be at least 0. Received: top_k={top_k}. Pass 0 to keep every token.")
+    if not isinstance(top_k, numbers.Integral) or top_k < 0:
+        raise ValueError(f"top_k must be an int of at least 0. Received: top_k={top_k}. Pass 0 to keep every token.")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1. Received: top_p={top_p}. Pass 1 to keep every token.")
+
+
+def _check_seed_tensor(seed: Any) -> None:
+    dtype = keras.backend.standardize_dtype(seed.dtype)
+    if tuple(seed.shape) != (2,) or not keras.backend.is_int_dtype(dtype):
+        raise ValueError(
+            "seed must be an int or an integer tensor of shape (2,). "
+            f"Received: shape {tuple(seed.shape)} and dtype {dtype}. Pass one seed for the whole batch."
+        )
+
+
+def _first_key(seed: Any) -> Any:
+    """The (2,) int32 key of the first step. Every one of the seed's 64 bits counts."""
+    if isinstance(seed, numbers.Integral):
+        seed = np.array([int(seed) % 2**32, (int(seed) >> 32) % 2**32], "uint32")
+    words = ops.cast(seed, "uint32")  # (2,)
+    low = ops.cast(ops.bitwise_and(words, 2**16 - 1), "int32")
+    high = ops.cast(ops.right_shift(words, 16), "int32")
+    return _hashed(_hashed(low) + high)
+
+
+def _hashed(key: Any) -> Any:
+    """Two numbers drawn at random under a key: similar keys give unrelated ones. (2,) int32, from 0 to 2**30 - 1.
+
+    With a step added they stay below 2**31. TensorFlow takes such keys as they are and reduces larger ones.
+    """
+    return keras.random.randint((2,), 0, 2**30, dtype="int32", seed=_FixedSeed(key))

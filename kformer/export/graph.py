@@ -7,7 +7,7 @@ from kformer.export.cache import InPlaceCache
 from kformer.export.kernels import MATRICES, ServedArithmetic
 from kformer.export.variables import FrozenScope, Weights
 from kformer.models import build_transformer
-from kformer.translation.codec import TextCoder
+from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
 from kformer.translation.translator import TEXT, Translator
 
@@ -42,36 +42,36 @@ def served_function(
 
 def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
     """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
-    coder, searcher, frozen = _served_parts(translator, weights, "float32")
+    codec, searcher, frozen = _served_parts(translator, weights, "float32")
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = coder.encode(text)
+        source, limits = codec.encode(text)
         with frozen:
-            return coder.decode(searcher.find(source, limits, n_best), limits)
+            return codec.decode(searcher.find(source, limits, n_best), limits)
 
     return translate
 
 
 def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
-    coder, searcher, frozen = _served_parts(translator, weights, precision)
+    codec, searcher, frozen = _served_parts(translator, weights, precision)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = coder.encode(text)
+        source, limits = codec.encode(text)
         with frozen:
-            return coder.decode_best(searcher.find(source, limits), limits)
+            return codec.decode_best(searcher.find(source, limits), limits)
 
     return translate
 
 
-def _served_parts(translator: Translator, weights: Weights, precision: str) -> tuple[TextCoder, Searcher, FrozenScope]:
-    """The translator's coder, a searcher over a model of the same weights in this precision, and the weights' scope."""
+def _served_parts(translator: Translator, weights: Weights, precision: str) -> tuple[TextCodec, Searcher, FrozenScope]:
+    """The translator's codec, a searcher over a model of the same weights in this precision, and the weights' scope."""
     arithmetic = ServedArithmetic(precision, weights)
     twin = build_transformer(translator.config, dtype=arithmetic)
     twin.set_weights(translator.model.get_weights())
     searcher = Searcher(twin, translator.config, translator.decoding, cache=InPlaceCache)
-    return translator.coder, searcher, arithmetic.freeze(twin)
+    return translator.codec, searcher, arithmetic.freeze(twin)
 
 
 def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:
@@ -89,13 +89,13 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = translator.coder.encode(text)
+        source, limits = translator.codec.encode(text)
         rows, length = tf.shape(source)[0], tf.shape(source)[1]
         more_rows = _next_power_of_two(rows) - rows
         more_tokens = -length % LENGTH_STEP
         padded = tf.pad(source, [[0, more_rows], [0, more_tokens]], constant_values=translator.config.pad_id)
         found = find(padded, tf.pad(limits, [[0, more_rows]]))
-        return translator.coder.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
+        return translator.codec.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
 
     return translate
 

@@ -19,7 +19,7 @@ from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 from kformer.training.checkpoints import TrainingState
-from kformer.translation.codec import TextCoder, longest_source
+from kformer.translation.codec import TextCodec, longest_source
 from kformer.translation.search import Searcher, compiled_search, own_values
 from kformer.translation.translator import TEXT, Translator
 
@@ -46,9 +46,9 @@ class LiveTranslator:
     def __init__(self, model: keras.Model, config: TransformerConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
         self.model = model
         self.config = config
-        self.coder = TextCoder(*tokenizers, config, GREEDY)
-        self._encode = tf.function(self.coder.encode, input_signature=[TEXT])
-        self._decode = tf.function(self.coder.decode_best, input_signature=[_FOUND, tf.TensorSpec([None], tf.int32)])
+        self.codec = TextCodec(*tokenizers, config, GREEDY)
+        self._encode = tf.function(self.codec.encode, input_signature=[TEXT])
+        self._decode = tf.function(self.codec.decode_best, input_signature=[_FOUND, tf.TensorSpec([None], tf.int32)])
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:

@@ -1,1 +1,1 @@
-"""Strings in, strings out: tokenizers, model and search behind one TensorFlow function."""
+"""Translates strings: tokenizers, model and search combined into one TensorFlow function."""

@@ -1,6 +1,6 @@
-"""Texts to the ids that a search takes, and the tokens that it finds to texts: TensorFlow operations.
+"""Converts texts to the ids that a search takes, and the ids that it finds to texts, in TensorFlow operations.
 
-Shape letters: B sentences, N translations a sentence, S source length, T target length.
+Shape letters: B sentences, N hypotheses for each sentence, S source length, T target length.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ from kformer.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class TextCoder:
-    """What is before and behind a model.
+class TextCodec:
+    """Converts text to source ids, and target ids to text.
 
     Args:
-        source_tokenizer: Makes the ids that the model was trained on.
-        target_tokenizer: Makes text of the ids that the model gives.
+        source_tokenizer: Tokenizer of the source texts that the model was trained on.
+        target_tokenizer: Tokenizer of the target texts that the model was trained on.
         config: The model's configuration.
-        decoding: Bounds of the lengths.
+        decoding: The largest lengths of sources and translations.
     """
 
     source_tokenizer: Tokenizer
@@ -29,7 +29,15 @@ class TextCoder:
     decoding: DecodingConfig
 
     def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Source ids (B, S) int32 with end ids, and the most tokens of each translation (B,) int32."""
+        """Converts texts to source ids, and computes how long their translations may become.
+
+        Args:
+            text: (B,) string.
+
+        Returns:
+            (B, S) int32 source ids, each row closed by the end id and filled up with the pad id; and (B,) int32, the
+            largest number of tokens of each translation, its end id included. An empty source gets the limit 0.
+        """
         ids = self.source_tokenizer.tokenize(text)[:, : longest_source(self.config, self.decoding) - 1]
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
@@ -38,32 +46,40 @@ class TextCoder:
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:
             limits = tf.minimum(limits, longest)
-        return source, tf.where(lengths > 0, limits, 0)  # nothing to say where nothing was said
+        return source, tf.where(lengths > 0, limits, 0)
 
     def decode(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`translation` (B, N) string and `score` (B, N) float32 of the N hypotheses that a search found."""
+        """Converts the hypotheses of a search to texts.
+
+        Args:
+            result: N hypotheses for each sentence.
+            limits: (B,) int32 from `encode`. An empty source, whose limit is 0, gets an empty translation of score 0.
+
+        Returns:
+            `translation` (B, N) string and `score` (B, N) float32.
+        """
         shape = tf.shape(result.scores)
         tokens = tf.reshape(result.tokens, [-1, tf.shape(result.tokens)[2]])  # (B x N, T)
         translation = tf.reshape(self.target_tokenizer.detokenize(tokens), shape)
-        said = limits[:, tf.newaxis] > 0
+        has_source = limits[:, tf.newaxis] > 0  # (B, 1)
         return {
-            "translation": tf.where(said, translation, ""),
-            "score": tf.where(said, result.scores, 0.0),
+            "translation": tf.where(has_source, translation, ""),
+            "score": tf.where(has_source, result.scores, 0.0),
         }
 
     def decode_best(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text (B,) string and score (B,) float32 of the best hypothesis of each sentence."""
+        """As `decode`, but only the best hypothesis of each sentence: `translation` (B,) and `score` (B,)."""
         found = self.decode(result, limits)
         return {"translation": found["translation"][:, 0], "score": found["score"][:, 0]}
 
 
 def longest_source(config: TransformerConfig, decoding: DecodingConfig) -> int:
-    """The most tokens of a source that are read, its end id among them."""
+    """The largest number of tokens of a source that the model reads, its end id included."""
     bounds = (decoding.max_source_length, config.longest_sequence)
     return min(bound for bound in bounds if bound is not None)
 
 
 def longest_translation(config: TransformerConfig, decoding: DecodingConfig) -> int | None:
-    """The most tokens that any translation may have; None if only its source bounds it."""
+    """The largest number of tokens of any translation, or None if only the length of its source limits it."""
     bounds = (decoding.max_length, config.longest_sequence)
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,4 +1,4 @@
-"""A model's searches under a `DecodingConfig`: ids in, ids out, on every backend.
+"""Runs the searches of `kformer.decoding` with a model, as a `DecodingConfig` says: ids in, ids out, on every backend.
 
 Shape letters: B sentences, S source length, T target length.
 """
@@ -12,13 +12,15 @@ import numpy as np
 from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchResult, SearchSpace, beam_search, greedy_search, sample
+from kformer.decoding import SearchConstraints, SearchResult, beam_search, greedy_search, sample
+from kformer.decoding.beam_search import check_beam_options
+from kformer.decoding.sampling import check_sampling_options
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
 from kformer.models import reorder_rows, start_decoding
 from kformer.translation.codec import longest_translation
 
-FIRST_LENGTH = 8  # tokens that the caches have room for at first, see `start_decoding`
+FIRST_LENGTH = 8  # number of tokens for which the caches have room at first, see `start_decoding`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,18 +46,22 @@ class Searcher:
 
         Args:
             source: (B, S) int32 ids.
-            limits: (B,) int32, most tokens of each translation.
-            n_best: Hypotheses a sentence.
-            first_length: Of the caches, see `start_decoding`; None for XLA, whose shapes do not grow.
+            limits: (B,) int32, the largest number of tokens of each translation.
+            n_best: Number of hypotheses to return for each sentence.
+            first_length: First length of the caches, see `start_decoding`; None for XLA, where shapes cannot grow.
+
+        Raises:
+            ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
         beam_size = self.decoding.beam_size
+        check_beam_options(beam_size, self.decoding.length_penalty, n_best)
         next_logits, state = self._start(source, beam_size, first_length)
         if beam_size == 1:
-            return greedy_search(next_logits, state, self._space(source, limits))
+            return greedy_search(next_logits, state, self._constraints(source, limits))
         return beam_search(
             next_logits,
             state,
-            self._space(source, limits),
+            self._constraints(source, limits),
             beam_size=beam_size,
             length_penalty=self.decoding.length_penalty,
             n_best=n_best,
@@ -65,10 +71,15 @@ class Searcher:
     def sample(
         self, source: Tensor, limits: Tensor, seed: int, temperature: float, top_k: int, top_p: float
     ) -> SearchResult:
-        """A random translation of each source; see `kformer.decoding.sample`."""
+        """Draws a translation of each source at random; see `kformer.decoding.sample`.
+
+        Raises:
+            ValueError: An option is out of range. It is raised before the model runs.
+        """
+        check_sampling_options(seed, temperature, top_k, top_p)
         next_logits, state = self._start(source, 1, FIRST_LENGTH)
-        space = self._space(source, limits)
-        return sample(next_logits, state, space, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+        constraints = self._constraints(source, limits)
+        return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
 
     def _start(self, source: Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
         return start_decoding(
@@ -81,9 +92,9 @@ class Searcher:
             self.cache,
         )
 
-    def _space(self, source: Tensor, limits: Tensor) -> SearchSpace:
+    def _constraints(self, source: Tensor, limits: Tensor) -> SearchConstraints:
         config = self.config
-        return SearchSpace(
+        return SearchConstraints(
             start_id=config.start_id,
             end_id=config.end_id,
             pad_id=config.pad_id,
@@ -93,7 +104,7 @@ class Searcher:
         )
 
     def _buffer_length(self, source: Tensor) -> int | Tensor:
-        """Room for the longest translation. It follows from the shape alone, as XLA needs it."""
+        """The length of the longest translation. It is computed from the shape of `source` alone, as XLA needs it."""
         length = ops.shape(source)[1] - 1 + self.decoding.max_extra_length
         longest = longest_translation(self.config, self.decoding)
         if longest is None:
@@ -102,9 +113,9 @@ class Searcher:
 
 
 def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
-    """`searcher.find` of arrays, compiled by the backend, with the weights that the model has when it is called.
+    """Compiles `searcher.find` with the backend at hand. Each call uses the weights that the model has at that time.
 
-    JAX compiles it for every shape that it meets.
+    JAX compiles once for every shape of the arguments.
     """
     if keras.backend.backend() == "jax":
         return _compiled_by_jax(searcher)
@@ -128,9 +139,10 @@ def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], S
 
 
 def own_values(variables: list[keras.Variable]) -> list[Tensor]:
-    """The values of variables on one device of this process, where JAX keeps a copy on each of many.
+    """The values of `variables` on one device of this process.
 
-    What is computed from them concerns no other device and no other process.
+    JAX may keep a copy of each variable on many devices. A computation with these values uses one device, and waits for
+    no other process.
     """
     if keras.backend.backend() != "jax":
         return [variable.value for variable in variables]

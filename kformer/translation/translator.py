@@ -1,6 +1,6 @@
-"""Tokenizer, model and search behind one TensorFlow function: strings in, strings out.
+"""Combines tokenizers, model and search into one TensorFlow function from strings to strings.
 
-Shape letters: B sentences, N translations a sentence, S source length, T target length.
+Shape letters: B sentences, N hypotheses for each sentence.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
-from kformer.translation.codec import TextCoder
+from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -25,18 +25,20 @@ TEXT = tf.TensorSpec([None], tf.string, name="text")
 class Translator(tf.Module):
     """Translates texts.
 
-    Defined for every input: bytes that are not UTF-8 are read as U+FFFD; an empty text, or one of blanks
-    alone, gives "" with score 0; of a text that has, with its end id, more than `decoding.max_source_length`
-    tokens, or more than a model of learned positions has positions, the rest is left out; an empty batch gives an
-    empty batch. A text's translation does not depend on the texts
-    beside it.
+    Every input has a result. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
+    gets the translation "" with score 0. A text may have, with its end id, `decoding.max_source_length` tokens, and
+    no more than a model with learned positions has positions; further tokens are left out. An empty batch gives an
+    empty batch. The translation of a text does not depend on the other texts of its batch.
 
     Args:
         model: From `build_transformer(config)`.
         config: The model's configuration.
-        source_tokenizer: Makes the ids that the model was trained on.
-        target_tokenizer: Makes text of the ids that the model gives.
-        decoding: How to search; the paper's beam search by default.
+        source_tokenizer: Tokenizer of the source texts that the model was trained on.
+        target_tokenizer: Tokenizer of the target texts that the model was trained on.
+        decoding: How to search; by default with the beam search of the paper.
+
+    Raises:
+        ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
     """
 
     def __init__(
@@ -47,24 +49,24 @@ class Translator(tf.Module):
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
     ) -> None:
+        _check(config, source_tokenizer, target_tokenizer)
         super().__init__(name="translator")
         self.model = model
         self.config = config
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
-        self.coder = TextCoder(source_tokenizer, target_tokenizer, config, self.decoding)
+        self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
-        _check(config, source_tokenizer, target_tokenizer)
 
     @classmethod
     def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """The translator with the weights of a shipped model, in float32; nothing is downloaded.
+        """Makes a translator of a trained model that comes with kformer, in float32. It downloads nothing.
 
         Args:
             preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
-                `kformer.presets.pack_run` makes.
-            decoding: How to search; the paper's beam search by default.
+                `kformer.presets.pack_run` writes.
+            decoding: How to search; by default with the beam search of the paper.
 
         Raises:
             ValueError: There is no such model.
@@ -73,7 +75,11 @@ class Translator(tf.Module):
 
     @classmethod
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """The translator with the best weights of a training run, in float32.
+        """Makes a translator with the best weights of a training run, in float32.
+
+        Args:
+            run: The path of the run folder.
+            decoding: How to search; by default with the beam search of the paper.
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
@@ -85,61 +91,95 @@ class Translator(tf.Module):
         return cls(model, config, *load_tokenizers(folder.tokenizer_folder), decoding)
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
-        """Translates one text, or a list of texts in one batch."""
+        """Translates one text, or a list of texts in one batch.
+
+        Raises:
+            ValueError: A text is not a string.
+        """
         if isinstance(texts, str):
             return self([texts])[0]
-        translations = self.translate(tf.constant(list(texts), tf.string, shape=[len(texts)]))["translation"]
+        translations = self.translate(_text_tensor(texts))["translation"]
         return [translation.decode("utf-8") for translation in translations.numpy()]
 
     @tf.function(input_signature=[TEXT])
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The best translation of each text.
+        """Finds the best translation of each text.
 
         Args:
             text: (B,) string, UTF-8.
 
         Returns:
-            `translation` (B,) string, and `score` (B,) float32: the log probability of the translation,
+            `translation` (B,) string, and `score` (B,) float32: the natural logarithm of the translation's probability,
             divided by the length penalty of Wu et al. (2016), equation 14, when the beam size exceeds 1.
         """
-        source, limits = self.coder.encode(text)
-        return self.coder.decode_best(self.searcher.find(source, limits), limits)
+        source, limits = self.codec.encode(text)
+        return self.codec.decode_best(self.searcher.find(source, limits), limits)
 
     @tf.function(input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """All `decoding.beam_size` hypotheses of each text, best first: `translation` and `score`, both (B, N)."""
-        source, limits = self.coder.encode(text)
-        return self.coder.decode(self.searcher.find(source, limits, self.decoding.beam_size), limits)
+        """Finds N = `decoding.beam_size` hypotheses of each text, best first.
+
+        Args:
+            text: (B,) string, UTF-8.
+
+        Returns:
+            `translation` (B, N) string, and `score` (B, N) float32 as in `translate`.
+        """
+        source, limits = self.codec.encode(text)
+        return self.codec.decode(self.searcher.find(source, limits, self.decoding.beam_size), limits)
 
     def sample(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         seed: int,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
-    ) -> list[str]:
-        """A random translation of each text; the same seed gives the same ones.
+    ) -> str | list[str]:
+        """Draws a translation of each text at random. The same texts and seed give the same translations.
 
         Args:
-            texts: What to translate.
-            seed: Of the random choice.
-            temperature: Divides the logits; below 1 sharpens, above 1 flattens.
+            texts: One text, or a list of texts.
+            seed: Decides what is drawn; from -2**63 to 2**64 - 1.
+            temperature: Divides the logits: values below 1 make probable tokens more probable, values above 1 less.
             top_k: Only the k most probable tokens are drawn; 0 for all.
-            top_p: Only the most probable tokens that together reach this probability are drawn.
+            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+
+        Returns:
+            One translation, or a list of translations.
+
+        Raises:
+            ValueError: An option is out of range, or a text is not a string. It is raised before the model runs.
         """
-        source, limits = self.coder.encode(tf.constant(list(texts), tf.string, shape=[len(texts)]))
+        if isinstance(texts, str):
+            return self.sample([texts], seed, temperature, top_k, top_p)[0]
+        source, limits = self.codec.encode(_text_tensor(texts))
         result = self.searcher.sample(source, limits, seed, temperature, top_k, top_p)
-        return [text.decode("utf-8") for text in self.coder.decode(result, limits)["translation"].numpy()[:, 0]]
+        return [text.decode("utf-8") for text in self.codec.decode_best(result, limits)["translation"].numpy()]
 
 
 def require_tensorflow(what: str) -> None:
-    """Raises a ValueError under another backend."""
+    """Raises a ValueError if Keras runs on another backend.
+
+    Args:
+        what: The part that needs TensorFlow; it begins the message.
+    """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"{what} runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
             "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
         )
+
+
+def _text_tensor(texts: Sequence[str]) -> tf.Tensor:
+    """(B,) string."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str | bytes):
+            raise ValueError(
+                f"Every text must be a string. Received: {text!r} of type {type(text).__name__} at index {number}. "
+                "Pass one string, or a list of strings."
+            )
+    return tf.constant(list(texts), tf.string, shape=[len(texts)])
 
 
 def _check(config: TransformerConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
@@ -148,7 +188,7 @@ def _check(config: TransformerConfig, source_tokenizer: Tokenizer, target_tokeni
         vocab_size = getattr(config, f"{side}_vocab_size")
         if tokenizer.vocab_size != vocab_size:
             raise ValueError(
-                f"The {side} tokenizer and the model differ in their vocabulary. Received: a tokenizer of "
+                f"The {side} tokenizer and the model differ in the size of their vocabulary. Received: a tokenizer of "
                 f"{tokenizer.vocab_size} ids, a model of {side}_vocab_size={vocab_size}. "
                 "Pass the tokenizer that the model was trained with."
             )

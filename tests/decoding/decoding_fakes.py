@@ -8,16 +8,16 @@ import itertools
 import numpy as np
 from keras import ops
 
-from kformer.decoding import SearchSpace
+from kformer.decoding import SearchConstraints
 
 PAD, START, END = 0, 1, 2
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = ["", "", "<end>", *LETTERS]
 
 
-def space(max_lengths, buffer_length, min_length=0):
+def search_constraints(max_lengths, buffer_length, min_length=0):
     """What may be produced, with the ids of this file."""
-    return SearchSpace(START, END, PAD, max_lengths, buffer_length, min_length)
+    return SearchConstraints(START, END, PAD, max_lengths, buffer_length, min_length)
 
 
 def word(tokens):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from decoding_fakes import HistoryModel, space
+from decoding_fakes import HistoryModel, search_constraints
 from keras import ops
 
 from kformer.decoding import beam_search, greedy_search, sample
@@ -32,11 +32,11 @@ def graph_search(name):
         traces.append(name)
         rows = tf.repeat(sentences, beams)
         state = {"sentence": rows, "history": [tf.zeros_like(rows)], "position": tf.constant(0)}
-        return search(model.next_logits, state, space(limits, buffer_length))
+        return search(model.next_logits, state, search_constraints(limits, buffer_length))
 
     def eager(sentences, limits, buffer_length):
         state = model.state(sentences, beams)
-        return search(model.next_logits, state, space(limits, buffer_length))
+        return search(model.next_logits, state, search_constraints(limits, buffer_length))
 
     return run, eager, traces
 
@@ -76,7 +76,7 @@ def test_errors_keep_their_type_and_text_inside_a_graph():
 
     @tf.function
     def run(limits):
-        return greedy_search(lambda tokens, state: (ops.zeros((3, 2)), state), (), space(limits, 3))
+        return greedy_search(lambda tokens, state: (ops.zeros((3, 2)), state), (), search_constraints(limits, 3))
 
     with pytest.raises(ValueError, match="below the vocabulary size 2 of the logits"):
         run(tf.constant([3, 3, 3]))

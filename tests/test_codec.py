@@ -1,0 +1,74 @@
+"""Texts to source ids and limits, and target ids to texts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult
+from kformer.tokenizers import SymbolTokenizer
+from kformer.translation.codec import TextCodec
+
+pytestmark = pytest.mark.tensorflow_only
+
+END = 2
+A, B, C, D = range(4, 8)  # the ids of the letters
+
+
+def codec(positions="sinusoidal", num_positions=1024, **decoding):
+    config = TransformerConfig(
+        source_vocab_size=8, target_vocab_size=8, positional_encoding=positions, max_length=num_positions
+    )
+    letters = SymbolTokenizer(["a", "b", "c", "d"])
+    return TextCodec(letters, letters, config, DecodingConfig(**decoding))
+
+
+def encoded(texts, **options):
+    source, limits = codec(**options).encode(tf.constant(texts))
+    return source.numpy().tolist(), limits.numpy().tolist()
+
+
+def test_a_source_ends_with_the_end_id_and_may_grow_by_the_extra_length():
+    source, limits = encoded(["a b c", "d"], max_extra_length=5)
+    assert source == [[A, B, C, END], [D, END, 0, 0]]
+    assert limits == [3 + 5, 1 + 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a", [A, END]), ("a b", [A, B, END]), ("a b c", [A, B, END]), ("a b c d", [A, B, END])]
+)
+def test_a_source_has_at_most_max_source_length_tokens_with_its_end_id(text, expected):
+    source, limits = encoded([text], max_source_length=3, max_extra_length=5)
+    assert source == [expected]
+    assert limits == [len(expected) - 1 + 5]
+
+
+def test_learned_positions_limit_source_and_translation():
+    source, limits = encoded(["a b c d", "a"], positions="learned", num_positions=4, max_extra_length=1)
+    assert source == [[A, B, C, END], [A, END, 0, 0]]
+    assert limits == [4, 2]
+    assert encoded(["a b c d"], positions="learned", num_positions=4, max_extra_length=9)[1] == [4]
+
+
+def test_a_translation_has_at_most_max_length_tokens():
+    assert encoded(["a b c", "a"], max_extra_length=2, max_length=4)[1] == [4, 3]
+
+
+def test_an_empty_source_gets_an_empty_translation():
+    source, limits = codec().encode(tf.constant(["", "a"]))
+    assert source.numpy().tolist() == [[END, 0], [A, END]]
+    assert limits.numpy().tolist() == [0, 1 + 50]
+    # Whatever a search writes into the row of the empty source.
+    result = SearchResult(tokens=[[[A, B]], [[A, B]]], scores=[[-1.5], [-0.5]], lengths=[[2], [2]])
+    best = codec().decode_best(result, limits)
+    assert best["translation"].numpy().tolist() == [b"", b"a b"]
+    np.testing.assert_array_equal(best["score"], [0.0, -0.5])
+
+
+def test_every_hypothesis_becomes_a_text():
+    tokens = np.array([[[A, B, END, 0], [C, END, 0, 0]], [[D, D, D, D], [END, 0, 0, 0]]], "int32")
+    result = SearchResult(tokens, scores=np.array([[-1.0, -2.0], [-3.0, -4.0]], "float32"), lengths=[[3, 2], [4, 1]])
+    found = codec().decode(result, limits=tf.constant([9, 9]))
+    assert found["translation"].numpy().tolist() == [[b"a b", b"c"], [b"d d d d", b""]]
+    np.testing.assert_array_equal(found["score"], result.scores)
+    assert codec().decode_best(result, tf.constant([9, 9]))["translation"].numpy().tolist() == [b"a b", b"d d d d"]
