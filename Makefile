@@ -2,16 +2,26 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# The environment of `make test-oldest`.
+OLDEST_VENV ?= build/oldest-venv
+OLDEST_BIN = $(OLDEST_VENV)/bin
+OLDEST_VERSIONS = constraints/colab.txt
 # setuptools warns of every editable installation.
-INSTALL = PYTHONWARNINGS="ignore:Editable installation" $(BIN)/pip install --quiet -e
+QUIETLY = PYTHONWARNINGS="ignore:Editable installation"
+INSTALL = $(QUIETLY) $(BIN)/pip install --quiet -e
+OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 
 # The tests of what runs on every Keras backend; the rest is TensorFlow's.
 EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/test_config.py
+# What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone.
+VERSION_DEPENDENT = tests/layers tests/models tests/training tests/decoding tests/tokenizers tests/test_export.py \
+  tests/test_trainer.py::test_a_tiny_model_learns_the_toy_language
+VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
 # A test keeps one core busy, mostly with tracing. The tests of a file stay together: they share what is costly to make.
 TWO_AT_ONCE = --numprocesses 2 --dist loadfile
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow lint wheel clean
+.PHONY: demo test test-slow test-oldest lint wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
@@ -22,6 +32,11 @@ test: $(VENV)/.kformer-test
 
 test-slow: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest -m slow
+
+# The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them.
+test-oldest: $(OLDEST_VENV)/.kformer-test
+	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT)
+	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
 
 lint: $(VENV)/.kformer-test
 	$(BIN)/ruff check .
@@ -52,3 +67,15 @@ $(VENV)/.kformer: $(BIN)/python setup.cfg pyproject.toml
 $(VENV)/.kformer-test: $(BIN)/python setup.cfg pyproject.toml
 	$(INSTALL) '.[test]'
 	touch $@ $(VENV)/.kformer
+
+# kformer is installed as a user would, and pip alone decides what to replace. Then the lines of the file that are no longer
+# installed are printed, and one of them is an error.
+$(OLDEST_VENV)/.kformer-test: $(OLDEST_VERSIONS) setup.cfg pyproject.toml
+	rm -rf $(OLDEST_VENV)
+	$(PYTHON) -m venv $(OLDEST_VENV)
+	$(OLDEST_INSTALL) --upgrade pip
+	$(OLDEST_INSTALL) --requirement $(OLDEST_VERSIONS)
+	$(OLDEST_INSTALL) -e '.[jax]'
+	! $(OLDEST_BIN)/pip freeze | grep --invert-match --line-regexp --fixed-strings --file - $(OLDEST_VERSIONS) | grep '^[^#]'
+	$(OLDEST_INSTALL) --constraint $(OLDEST_VERSIONS) -e '.[test]'
+	touch $@

@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from kformer.evaluation.evaluate import sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
 
 # PROJECT and READ have two pronunciations each, LEAD one.
@@ -108,3 +109,9 @@ def test_input_that_cannot_be_scored_is_refused(score, hypotheses, references, m
 def test_an_empty_pronunciation_is_no_reference():
     with pytest.raises(ValueError, match=r"at least one phoneme. Received: references\[0\]=\['A', ' '\]"):
         phoneme_error_rate(["A"], [["A", " "]])
+
+
+@pytest.mark.parametrize("symbols", [False, True])
+def test_blank_pairs_are_not_scored(symbols):
+    pairs = [("", ""), ("a b", "X"), (" ", "\t"), ("c", "")]
+    assert sentences(pairs, symbols) == [("a b", ["X"]), ("c", [""])]

@@ -48,19 +48,21 @@ def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = N
 
 
 def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The pairs without the held-out ones, and those: the sources with the smallest SHA-256 hashes, one in 50.
+    """Splits pairs in two: those to train on, and the held-out ones.
 
-    Pairs with the same source stay together. The choice depends on the texts alone, not on their order.
+    Of the different sources, one in 50 is held out with all its pairs, at least one: those with the smallest SHA-256
+    hashes. So the choice depends on the texts alone, not on their order. A blank source is never held out.
 
     Raises:
-        ValueError: There are fewer than two different sources.
+        ValueError: There are fewer than two different sources that are not blank.
     """
     sources = sorted(
-        {source for source, _ in pairs}, key=lambda source: (hashlib.sha256(source.encode("utf-8")).digest(), source)
+        {source for source, _ in pairs if source.strip()},
+        key=lambda source: (hashlib.sha256(source.encode("utf-8")).digest(), source),
     )
     if len(sources) < 2:
         raise ValueError(
-            f"{name} has only {len(sources)} different sources to train on, too few to hold some out. "
+            f"To hold out pairs of {name}, it must have at least two different sources. Received: {len(sources)}. "
             "Add pairs, or give validation (and test) pairs of their own."
         )
     held_out = set(sources[: max(1, len(sources) // _HELD_OUT_SHARE)])

@@ -13,38 +13,49 @@ from typing import IO
 
 from kformer.data.corpus import Pair
 
+_BLANK_PAIR: Pair = ("", "")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:
-    """Pairs from a file with tab-separated columns, one pair a line.
+    """Pairs from a file with tab-separated columns, one pair in each line.
+
+    A line that is empty or all white space gives the pair ("", ""), which `encode_pairs` skips and counts as blank.
 
     Args:
         path: a UTF-8 file; `.gz` and `.xz` are decompressed.
-        columns: names of the file's columns in their order. "source" and "target" are read, others passed over.
+        columns: the names of the file's columns in their order. "source" and "target" are read, the others are ignored:
+            a file that names the authors in a third column is read by ("source", "target", "attribution").
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is empty, damaged or not UTF-8, or a line has another number of columns.
+        ValueError: The file is damaged or not UTF-8, all its lines are blank, or a line that is not blank has another
+            number of columns.
     """
     if "source" not in columns or "target" not in columns or len(set(columns)) != len(columns):
         raise ValueError(
-            f'columns must name "source" and "target" once each. Received: columns={tuple(columns)!r}. '
-            'A file with an id first is read by columns=("id", "source", "target").'
+            f'columns must name "source" and "target", and each column once. Received: columns={tuple(columns)!r}. '
+            'For a file with an id in its first column, pass columns=("id", "source", "target") in Python or '
+            "--columns id,source,target on the command line."
         )
     source, target = list(columns).index("source"), list(columns).index("target")
     pairs = []
     for number, line in _read_lines(pathlib.Path(path)):
+        if not line.strip():
+            pairs.append(_BLANK_PAIR)
+            continue
         cells = line.split("\t")
         if len(cells) != len(columns):
             raise ValueError(
                 f"{path}, line {number}: {_count(len(cells), 'column')} where {len(columns)} were expected "
-                f"({', '.join(columns)}, split by tabs). Mend the line, or name the file's columns with columns=."
+                f"({', '.join(columns)}, split by tabs). Mend the line. If all lines are like it, name the columns, "
+                'such as columns=("source", "target", "attribution") in Python or '
+                "--columns source,target,attribution on the command line."
             )
         pairs.append((cells[source], cells[target]))
-    if not pairs:
-        raise ValueError(f"{path} is empty. Pass a file with at least one pair.")
+    if all(pair == _BLANK_PAIR for pair in pairs):
+        raise ValueError(f"{path} is empty, or all its lines are blank. Pass a file with at least one pair.")
     return pairs
 
 

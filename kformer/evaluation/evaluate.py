@@ -9,8 +9,12 @@ from kformer.inference.batches import TranslateBatch, translate_all
 
 
 def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
-    """Each source with its references: of symbols all targets of a source, otherwise every pair is by itself."""
-    return list(references(pairs).items()) if symbols else [(source, [target]) for source, target in pairs]
+    """Each source with its references: of symbols all targets of a source, otherwise every pair is by itself.
+
+    Pairs of two blank texts, such as blank lines of a file, are left out.
+    """
+    filled = [(source, target) for source, target in pairs if source.strip() or target.strip()]
+    return list(references(filled).items()) if symbols else [(source, [target]) for source, target in filled]
 
 
 def score(

@@ -17,6 +17,8 @@ class Dropout(keras.layers.Dropout):
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """(..., D) floats to the same shape; in training a share of `rate` of them is 0, the others are scaled up."""
+        if training and self.rate == 1:  # Keras before 3.14 refuses it, or gives gradients that are no numbers
+            return keras.ops.zeros_like(inputs)
         dropped = round(self.rate * LEVELS)
         if not training or keras.backend.backend() != "tensorflow" or dropped in (0, LEVELS):
             return super().call(inputs, training=training)

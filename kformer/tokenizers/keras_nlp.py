@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, Tokenizer
-from kformer.tokenizers.text_ops import replace_invalid
+from kformer.tokenizers.text_ops import replace_invalid, tf_text
 
 CONFIG_FILE = "keras.json"
 ASSETS_FOLDER = "assets"
@@ -80,10 +80,10 @@ class KerasNLPTokenizer(Tokenizer):
 
         A model loaded outside is lost when tf.random.set_seed empties TensorFlow's cache of eager kernels.
         """
-        if not hasattr(self.tokenizer, "_set_proto_tf"):
+        if not hasattr(self.tokenizer, "_sentence_piece"):
             return method(values)
         outside = self.tokenizer._sentence_piece
-        self.tokenizer._set_proto_tf(self.tokenizer.proto)
+        self.tokenizer._sentence_piece = tf_text.SentencepieceTokenizer(self.tokenizer.proto, out_type=tf.int32)
         try:
             return method(values)
         finally:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 
 import sentencepiece
 import tensorflow as tf
-from sentencepiece import sentencepiece_model_pb2
 
 from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from kformer.tokenizers.model_proto import without_rule_files
 from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text
 
 MODEL_TYPES = ("bpe", "unigram")
@@ -202,11 +202,8 @@ def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, c
             num_threads=4,  # fixed: the unigram model's sums depend on it
             minloglevel=2,
         )
-    # The rules are compiled into the model; the names of the temporary files would make every model differ.
-    model = sentencepiece_model_pb2.ModelProto.FromString(writer.getvalue())
-    model.normalizer_spec.ClearField("normalization_rule_tsv")
-    model.denormalizer_spec.ClearField("normalization_rule_tsv")
-    return model.SerializeToString(deterministic=True)
+    # The model holds the compiled rules, and the names of their temporary files, which differ from run to run.
+    return without_rule_files(writer.getvalue())
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> Exception:

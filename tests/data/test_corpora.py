@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.data import Corpus, load_corpus, load_tfds, references
+from kformer.data import Corpus, hold_out, load_corpus, load_tfds, references
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -137,8 +137,18 @@ def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> 
     assert [source for source, _ in corpus.train] == [f"en train ñ{n}" for n in sorted(by_hash[3:])]
 
 
+def test_blank_sources_are_not_held_out() -> None:
+    # The SHA-256 hashes begin with 36 (blank), 3f (two), 76 (one): without the blank one, "two" has the smallest.
+    pairs = [(" ", ""), ("one", "uno"), ("two", "dos")]
+    assert hold_out("mine", pairs) == ([(" ", ""), ("one", "uno")], [("two", "dos")])
+    with pytest.raises(
+        ValueError, match=r"To hold out pairs of mine, .* at least two different sources\. Received: 1\. Add pairs"
+    ):
+        hold_out("mine", pairs[:2])
+
+
 def test_tfds_too_small_to_carve(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match=r"has only 1 different sources to train on, too few to hold some out"):
+    with pytest.raises(ValueError, match=r"it must have at least two different sources\. Received: 1\."):
         load_corpus(f"tfds:{write_splits(tmp_path, train=1)}")
 
 

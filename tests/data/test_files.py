@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from kformer.data import read_parallel, read_tsv
+from kformer.data import encode_pairs, read_parallel, read_tsv
+from kformer.tokenizers import SymbolTokenizer
 
 
 def write(path: pathlib.Path, content: bytes) -> pathlib.Path:
@@ -18,6 +19,38 @@ def write(path: pathlib.Path, content: bytes) -> pathlib.Path:
 def test_tsv(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv", "one\tuno\n\ttwo\nñ\té".encode())
     assert read_tsv(path) == [("one", "uno"), ("", "two"), ("ñ", "é")]
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \n", b"\t\n", b"\t \t\t\n", "\u3000\r\n".encode(), b"\n\n\n"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_blank_lines_are_counted_and_do_not_stop_the_reading(blank: bytes, place: int, tmp_path: pathlib.Path) -> None:
+    lines = [b"one\tuno\n", b"two\tdos\n"]
+    path = write(tmp_path / "a.tsv", b"".join([*lines[:place], blank, *lines[place:]]))
+    pairs = read_tsv(path)
+    count = blank.count(b"\n")
+    assert [pair for pair in pairs if pair != ("", "")] == [("one", "uno"), ("two", "dos")]
+    assert pairs[place : place + count] == [("", "")] * count
+    symbols = SymbolTokenizer(["one", "two", "uno", "dos"])
+    encoded = encode_pairs(pairs, symbols, symbols, max_length=4)
+    assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, count, 0)
+
+
+def test_blank_last_line_without_its_end(tmp_path: pathlib.Path) -> None:
+    assert read_tsv(write(tmp_path / "a.tsv", b"one\tuno\n \t")) == [("one", "uno"), ("", "")]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b" \n\t\n\n"])
+def test_nothing_but_blank_lines(content: bytes, tmp_path: pathlib.Path) -> None:
+    message = r"a\.tsv is empty, or all its lines are blank\. Pass a file with at least one pair"
+    with pytest.raises(ValueError, match=message):
+        read_tsv(write(tmp_path / "a.tsv", content))
+
+
+def test_third_column_of_attributions(tmp_path: pathlib.Path) -> None:
+    # As of Tatoeba: English, Spanish, and who wrote the two sentences.
+    lines = "Go.\tVe.\tCC-BY 2.0 (France) Attribution: tatoeba.org #2877272 (CM)\n\nHi.\tHola.\t\n"
+    path = write(tmp_path / "a.tsv", lines.encode())
+    assert read_tsv(path, columns=("source", "target", "attribution")) == [("Go.", "Ve."), ("", ""), ("Hi.", "Hola.")]
 
 
 def test_tsv_named_columns(tmp_path: pathlib.Path) -> None:
@@ -53,10 +86,8 @@ def test_parallel_of_different_length(tmp_path: pathlib.Path) -> None:
         read_parallel(source, target)
 
 
-def test_empty(tmp_path: pathlib.Path) -> None:
-    empty = write(tmp_path / "empty.tsv", b"")
-    with pytest.raises(ValueError, match=r"empty\.tsv is empty\. Pass a file with at least one pair"):
-        read_tsv(empty)
+def test_empty_parallel_files(tmp_path: pathlib.Path) -> None:
+    empty = write(tmp_path / "empty.txt", b"")
     with pytest.raises(ValueError, match=r"are empty\. Pass files with at least one line"):
         read_parallel(empty, empty)
 
@@ -76,7 +107,8 @@ def test_utf16(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "count"), [(b"alone", "1 column where 2"), (b"a\tb\tc", "3 columns where 2"), (b"", "1 column where 2")]
+    ("line", "count"),
+    [(b"alone", "1 column where 2"), (b"a\tb\tc", "3 columns where 2"), (b"a\t\t", "3 columns where 2")],
 )
 def test_wrong_number_of_columns(line: bytes, count: str, tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv", b"one\tuno\n" + line + b"\ntwo\tdos\n")
@@ -84,11 +116,19 @@ def test_wrong_number_of_columns(line: bytes, count: str, tmp_path: pathlib.Path
         read_tsv(path)
 
 
-@pytest.mark.parametrize("columns", [("id", "source"), ("source", "source", "target"), ()])
+def test_wrong_number_of_columns_names_the_remedy_in_python_and_on_the_command_line(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "a.tsv", b"Go.\tVe.\tCC-BY 2.0\n")
+    remedy = 'columns=("source", "target", "attribution") in Python or --columns source,target,attribution on the'
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        read_tsv(path)
+
+
+@pytest.mark.parametrize("columns", [("id", "source"), ("id", "target"), ("source", "source", "target"), ()])
 def test_columns_without_source_and_target(columns: tuple[str, ...], tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         ValueError,
-        match='columns must name "source" and "target" once each. Received: ' + re.escape(f"columns={columns!r}"),
+        match=re.escape(f'columns must name "source" and "target", and each column once. Received: columns={columns!r}')
+        + ".* in Python or --columns id,source,target on the command line",
     ):
         read_tsv(tmp_path / "a.tsv", columns=columns)
 

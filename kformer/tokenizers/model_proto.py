@@ -1,0 +1,54 @@
+"""An edit of SentencePiece models, which are protobuf messages.
+
+The package sentencepiece brings generated code for them (`sentencepiece_model_pb2`), but that code refuses to run
+with a protobuf older than the one that generated it, and TensorFlow may need an older one. The description below is
+made at run time and works with every protobuf.
+"""
+
+import functools
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
+
+_PACKAGE = "kformer.sentencepiece"
+
+
+def without_rule_files(model_bytes: bytes) -> bytes:
+    """A serialized SentencePiece model without the names of the files that its normalization rules were read from.
+
+    The rules themselves stay: the model holds them compiled.
+    """
+    model = _model_class().FromString(model_bytes)
+    for name in ("normalizer_spec", "denormalizer_spec"):
+        if model.HasField(name):
+            getattr(model, name).ClearField("normalization_rule_tsv")
+    return model.SerializeToString(deterministic=True)
+
+
+@functools.cache
+def _model_class() -> type[Message]:
+    """`ModelProto` of sentencepiece_model.proto, as far as it is edited.
+
+    The messages that are copied unread are declared as bytes, which are written alike. The fields of `NormalizerSpec`
+    that are not declared stay, too: protobuf keeps unknown fields.
+    """
+    file = FileDescriptorProto(name="kformer/sentencepiece_model.proto", package=_PACKAGE, syntax="proto2")
+    spec = file.message_type.add(name="NormalizerSpec")
+    spec.field.add(name="normalization_rule_tsv", number=6, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL)
+    model = file.message_type.add(name="ModelProto")
+    model.field.add(name="pieces", number=1, type=Field.TYPE_BYTES, label=Field.LABEL_REPEATED)
+    model.field.add(name="trainer_spec", number=2, type=Field.TYPE_BYTES, label=Field.LABEL_OPTIONAL)
+    for name, number in (("normalizer_spec", 3), ("denormalizer_spec", 5)):
+        model.field.add(
+            name=name,
+            number=number,
+            type=Field.TYPE_MESSAGE,
+            label=Field.LABEL_OPTIONAL,
+            type_name=f".{_PACKAGE}.NormalizerSpec",
+        )
+    pool = DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.ModelProto"))
