@@ -87,16 +87,14 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     return {
         "shapes": len(one_a_shape),
         "padding_share": plan.padding_share,
-        "pipeline_tokens_per_second": pipeline_rate(plan, size.tokens_per_batch),
+        "pipeline_tokens_per_second": pipeline_rate(plan),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }
 
 
-def pipeline_rate(plan: BatchPlan, tokens_per_batch: int, batches: int = 500) -> float:
+def pipeline_rate(plan: BatchPlan, batches: int = 500) -> float:
     """Real target tokens a second that the data set of `kformer train` yields while nothing trains."""
-    dataset = make_dataset(
-        plan.encoded, buckets=plan.buckets, tokens_per_batch=tokens_per_batch, shuffle_seed=1, repeat=True
-    )
+    dataset = make_dataset(plan, shuffle_seed=1, repeat=True)
     began, tokens = time.perf_counter(), 0
     for _, target_out in dataset.take(batches).as_numpy_iterator():
         tokens += int((target_out != plan.encoded.target_pad_id).sum())

@@ -65,11 +65,9 @@ class Fit:
         progress = callbacks.ProgressBar(state, total_steps, training.max_minutes, self.console)
         listed = self._callbacks(steps, stopping, progress)
         valid = make_dataset(
-            valid_pairs,
-            tokens_per_batch=training.tokens_per_batch,
+            BatchPlan(valid_pairs, training.tokens_per_batch, row_multiple=training.batch_size_multiple),
             shuffle_seed=None,
             repeat=False,
-            row_multiple=training.batch_size_multiple,
             part=(self.group.rank, self.group.world_size),
         )
         with contextlib.closing(interrupt), contextlib.closing(progress), _explained(self.run, state):
@@ -101,14 +99,11 @@ class Fit:
         """Goes on from where `state` says. One Keras "epoch" is one interval between validations."""
         self.model.fit(
             make_dataset(
-                plan.encoded,
-                buckets=plan.buckets,
-                tokens_per_batch=self.training.tokens_per_batch,
+                plan,
                 shuffle_seed=self.training.seed,
                 repeat=True,
                 start_step=self.state.batch,
                 batches_per_update=self.training.gradient_accumulation_steps,
-                row_multiple=self.training.batch_size_multiple,
                 part=(self.group.rank, self.group.world_size),
             ),
             validation_data=valid,

@@ -14,6 +14,7 @@ import rich.console
 from kformer.config import TrainingConfig
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
     Budget,
     CSVLog,
@@ -24,7 +25,7 @@ from kformer.training.callbacks import (
     TensorBoardLog,
     TrackState,
 )
-from kformer.training.checkpoints import TrainingState, load_weights
+from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import build_adam, update_count
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
