@@ -24,7 +24,7 @@ from kformer.cli.startup import quiet_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 from kformer.tokenizers import train_tokenizers
-from kformer.training.loop import batch_plan
+from kformer.training.train import plan_batches
 
 
 class System(NamedTuple):
@@ -75,7 +75,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     transformer.save(folder / "transformer.json")
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = batch_plan(encoded, training)
+    plan = plan_batches(encoded, training)
     timed = list(itertools.islice(plan.endless(shuffle_seed=1), turns * batches_a_turn))
     one_a_shape = {(*inputs["source"].shape, target_out.shape[1]): (inputs, target_out) for inputs, target_out in timed}
     arrays = {}
