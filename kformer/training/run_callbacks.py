@@ -77,22 +77,25 @@ def list_callbacks(
     run: ActiveRun,
     max_steps: int | None,
     interrupt: callbacks.GracefulInterrupt,
-    progress: callbacks.ProgressBar,
     validation: Validation,
     user_callbacks: Sequence[keras.callbacks.Callback],
 ) -> list[keras.callbacks.Callback]:
     """All callbacks of a run."""
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
-    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks if is_main]
+    user_callbacks = user_callbacks if is_main else ()
+    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks]
     keep_best = callbacks.KeepBest(
         folder.best_weights_file if is_main else None, state, training.patience, MONITORS[training.monitor]
     )
     at_validations = [*validation.scores, keep_best]
     if is_main:
-        at_validations += [callbacks.KeepLast(folder.weights_folder, state, training.keep_weights), progress]
-        at_validations += validation.shows
-        for callback, notice in zip(user_callbacks, notices, strict=True):
-            at_validations += [callback, notice]
+        at_validations += [
+            callbacks.KeepLast(folder.weights_folder, state, training.keep_weights),
+            callbacks.ProgressBar(state, max_steps, training.max_minutes, run.console),
+            *validation.shows,
+        ]
+    for callback, notice in zip(user_callbacks, notices, strict=True):
+        at_validations += [callback, notice]
     if training.ema_decay:
         at_validations = [callbacks.UseEMA(), *at_validations, callbacks.UseTrained()]
     endings, last = _endings(run, max_steps, interrupt, notices)

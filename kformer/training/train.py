@@ -16,7 +16,7 @@ from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
-from kformer.training.callbacks import GracefulInterrupt, ProgressBar
+from kformer.training.callbacks import CSVLog, GracefulInterrupt, ProgressBar
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_transformer, compiled_by_xla
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
@@ -208,12 +208,11 @@ def _fit(
     if max_steps is not None and state.step >= max_steps:
         state.end_reason = f"the budget of {max_steps} steps was spent already"
         return
-    progress = ProgressBar(state, max_steps, training.max_minutes, run.console)
     valid = _validation_batches(run)
     interval = _batches_between_validations(training, plan)
     interrupt = outermost.enter_context(GracefulInterrupt(state))
-    listed = list_callbacks(run, max_steps, interrupt, progress, validation, user_callbacks)
-    with contextlib.closing(progress), _write_errors_explained(run):
+    listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
+    with _closed_at_the_end(listed), _write_errors_explained(run):
         if state.epoch_batch:  # The run goes on between two validations.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
             _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
@@ -293,6 +292,17 @@ def _fit_epochs(
         shuffle=False,  # the data set is in its order already
         verbose=0,
     )
+
+
+@contextlib.contextmanager
+def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]:
+    """Gives the terminal back and closes the log, when `fit` is left by an error, too."""
+    try:
+        yield
+    finally:
+        for callback in listed:
+            if isinstance(callback, ProgressBar | CSVLog):
+                callback.close()
 
 
 @contextlib.contextmanager

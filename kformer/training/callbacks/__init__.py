@@ -21,8 +21,8 @@ On JAX, Keras runs ahead of the device as long as every callback with a hook at 
 `async_safe = True`, as these do; one that does not makes every step wait for its figures. On TensorFlow Keras
 reads the figures at every step whatever the callbacks are.
 
-`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `ProgressBar` in a `finally:`; a
-second call does nothing.
+`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `ProgressBar` and `CSVLog` in a
+`finally:`; a second call does nothing.
 """
 
 from kformer.training.callbacks.budget import StepBudget, TimeBudget

@@ -25,7 +25,7 @@ class StepBudget(EndsRun):
     def __init__(self, state: TrainingState, max_steps: int) -> None:
         super().__init__(state)
         self.max_steps = max_steps
-        self.reason = f"the budget of {max_steps} steps is spent"
+        self.reason = f"the budget of {'1 step' if max_steps == 1 else f'{max_steps} steps'} is spent"
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._batches_at_once = self.model.steps_per_execution
@@ -60,7 +60,7 @@ class TimeBudget(EndsRun):
         self.max_minutes = max_minutes
         self.started = started
         self.clock = clock
-        self.reason = f"the budget of {max_minutes:g} minutes is spent"
+        self.reason = f"the budget of {'1 minute' if max_minutes == 1 else f'{max_minutes:g} minutes'} is spent"
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.started is None:
