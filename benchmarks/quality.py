@@ -36,8 +36,7 @@ from kformer.inference.batches import Hypothesis, TranslateBatch, load_model
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.training.loop import batch_plan
-from kformer.training.train import train
+from kformer.training.train import plan_batches, train
 
 SEARCHES = {"greedy": DecodingConfig(beam_size=1), "beam 4": DecodingConfig(beam_size=4)}
 CHECKPOINT_SECONDS = 120
@@ -67,7 +66,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": source.vocab_size}
     transformer = TransformerConfig.of_size("small", **sizes)
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = batch_plan(encoded, training)
+    plan = plan_batches(encoded, training)
     steps, seen = 0, 0
     for _, target_out in plan.endless(seed):
         steps, seen = steps + 1, seen + int(np.sum(target_out != encoded.target_pad_id))

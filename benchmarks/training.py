@@ -24,7 +24,7 @@ from kformer.cli.startup import quiet_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 from kformer.tokenizers import train_tokenizers
-from kformer.training.loop import batch_plan
+from kformer.training.train import plan_batches
 
 
 class System(NamedTuple):
@@ -75,7 +75,7 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     transformer.save(folder / "transformer.json")
     training.save(folder / "training.json")
     encoded = encode_pairs(corpus.train, source, target, training.max_length)
-    plan = batch_plan(encoded, training)
+    plan = plan_batches(encoded, training)
     timed = list(itertools.islice(plan.endless(shuffle_seed=1), turns * batches_a_turn))
     one_a_shape = {(*inputs["source"].shape, target_out.shape[1]): (inputs, target_out) for inputs, target_out in timed}
     arrays = {}
@@ -87,16 +87,14 @@ def prepare(size: Size, folder: pathlib.Path, turns: int, batches_a_turn: int) -
     return {
         "shapes": len(one_a_shape),
         "padding_share": plan.padding_share,
-        "pipeline_tokens_per_second": pipeline_rate(plan, size.tokens_per_batch),
+        "pipeline_tokens_per_second": pipeline_rate(plan),
         "tokens": [sum(tokens[turn * batches_a_turn :][:batches_a_turn]) for turn in range(turns)],
     }
 
 
-def pipeline_rate(plan: BatchPlan, tokens_per_batch: int, batches: int = 500) -> float:
+def pipeline_rate(plan: BatchPlan, batches: int = 500) -> float:
     """Real target tokens a second that the data set of `kformer train` yields while nothing trains."""
-    dataset = make_dataset(
-        plan.encoded, buckets=plan.buckets, tokens_per_batch=tokens_per_batch, shuffle_seed=1, repeat=True
-    )
+    dataset = make_dataset(plan, shuffle_seed=1, repeat=True)
     began, tokens = time.perf_counter(), 0
     for _, target_out in dataset.take(batches).as_numpy_iterator():
         tokens += int((target_out != plan.encoded.target_pad_id).sum())

@@ -15,6 +15,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 import yaml
 
 from kformer import files
+from kformer.monitors import MONITORS
 
 # Table 3 of the paper for base and big; tiny and small are sized for a laptop.
 SIZES: dict[str, dict[str, Any]] = {
@@ -51,7 +52,6 @@ ACTIVATIONS = ("relu", "gelu", "silu")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
-MONITORS = ("loss", "bleu", "word_error_rate")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -296,7 +296,8 @@ class TrainingConfig(_Config):
     max_steps: int | None = None
     max_minutes: float | None = None
     validation_steps: int | None = None  # updates between validations; None: once an epoch
-    # What tells the best weights at a validation: its "loss", or the "bleu" or "word_error_rate" of its translations.
+    # The figure of a validation that tells the best weights: a name in `kformer.monitors.MONITORS`, such as "loss",
+    # "bleu" or "word_error_rate" (the last two are those of translations).
     monitor: str = "loss"
     patience: int = 10  # validations without a better one before the run stops
     # Validation sources translated each time; None: 500 if `monitor` is of translations, else none.
@@ -311,7 +312,7 @@ class TrainingConfig(_Config):
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)
-        self._check_choice("monitor", MONITORS)
+        self._check_choice("monitor", tuple(MONITORS))
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("batch_size_multiple")
@@ -321,7 +322,8 @@ class TrainingConfig(_Config):
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
-        if self.scored_sources is not None and self.scored_sources < (self.monitor != "loss"):
+        fewest = 1 if MONITORS[self.monitor].translations else 0
+        if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
                 "scored_sources must be at least 0, and at least 1 where translations tell the best weights. "
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "

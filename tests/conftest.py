@@ -29,13 +29,13 @@ def _fresh_keras():
 
 @pytest.fixture(scope="session")
 def numbers_run(tmp_path_factory):
-    """A run folder whose model has learned the language pair of tests/toy.py."""
+    """A run folder whose model has learned the language pair of tests/toy.py, judged by its translations."""
     import toy
 
     from kformer.training.train import train
 
     folder = tmp_path_factory.mktemp("numbers") / "run"
-    train(toy.corpus(), folder, toy.TRANSFORMER, toy.TRAINING)
+    train(toy.corpus(), folder, toy.TRANSFORMER, toy.TRAINING.replace(monitor="bleu", scored_sources=40))
     return folder
 
 

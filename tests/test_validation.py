@@ -6,8 +6,8 @@ import toy
 
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
+from kformer.runs.weights import load_weights_file as load_weights
 from kformer.tokenizers import load_tokenizers
-from kformer.training.checkpoints import load_weights
 from kformer.training.live_translation import LiveTranslator, attention_picture
 from kformer.translation.codec import TextCodec
 

@@ -4,45 +4,38 @@ Shapes: B rows, S source length, T target length.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from kformer.data.batching import Batch, BatchPlan
-from kformer.data.buckets import Bucket
-from kformer.data.encoding import EncodedPairs
 
 _PREFETCHED_BATCHES = 16
 
 
 def make_dataset(
-    encoded: EncodedPairs,
+    plan: BatchPlan,
     *,
-    tokens_per_batch: int,
     shuffle_seed: int | None,
     repeat: bool,
     start_step: int = 0,
-    buckets: Sequence[Bucket] | None = None,
     batches_per_update: int = 1,
-    row_multiple: int = 1,
     part: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
 
     `target_out` is the target with its end id; `target_in` is the start id and the target without its last id. The
-    shapes are those of `BatchPlan(encoded, tokens_per_batch, buckets, row_multiple)`.
+    shapes (B, S, T) are `plan.shapes`.
 
     The stream is a pure function of (shuffle_seed, step): batch k is the same whether the data set began at 0 or at
     `start_step=k`, and the batches before `start_step` are not computed.
 
     Args:
-        encoded: the pairs.
-        tokens_per_batch: rows times the longer side of a batch, at most.
+        plan: which pairs share a batch.
         shuffle_seed: 0 or more; None: buckets in order, pairs in the order given.
         repeat: `BatchPlan.endless`; False: `BatchPlan.once`.
         start_step: batches to skip.
-        buckets, row_multiple: see `BatchPlan`.
         batches_per_update: with gradient accumulation, the micro-batches that make an update. Each batch then has a
             third part, (B,) float32: its share of their tokens, times their number. Weighed by it, the mean of the
             micro-batches' losses is the mean over all their tokens.
@@ -50,15 +43,16 @@ def make_dataset(
             batches with others. Which pairs make a batch, and its weights, do not depend on it.
 
     Raises:
-        ValueError: `shuffle_seed` or `start_step` is negative, `start_step` lies past the only epoch, or batches do not
-            fall into the parts that `part` asks for.
+        ValueError: `shuffle_seed` or `start_step` is negative, `start_step` lies past the only epoch, or the rows of
+            the plan's batches cannot be divided into the parts that `part` asks for.
     """
-    if not 0 <= part[0] < part[1] or row_multiple % part[1]:
+    rows = sorted({rows for rows, _, _ in plan.shapes})
+    if not 0 <= part[0] < part[1] or any(number % part[1] for number in rows):
         raise ValueError(
             "part must be (number, count) with a number from 0 up and below the count, and the count must divide "
-            f"row_multiple. Received: part={part}, row_multiple={row_multiple}."
+            f"the rows of every batch. Received: part={part}, and batches of {', '.join(map(str, rows))} rows. "
+            "Make the BatchPlan with row_multiple=count."
         )
-    plan = BatchPlan(encoded, tokens_per_batch, buckets, row_multiple)
     if shuffle_seed is not None and shuffle_seed < 0:
         raise ValueError(f"shuffle_seed must be 0 or more, or None. Received: shuffle_seed={shuffle_seed}.")
     if start_step < 0 or (not repeat and start_step > plan.steps_once):
@@ -75,7 +69,7 @@ def make_dataset(
             return stream(shuffle_seed, start_step)
         done = start_step % batches_per_update  # of the first update
         whole = stream(shuffle_seed, start_step - done)
-        return itertools.islice(_weighed(whole, batches_per_update, encoded.target_pad_id), done, None)
+        return itertools.islice(_weighed(whole, batches_per_update, plan.encoded.target_pad_id), done, None)
 
     def batches() -> Iterator:
         return (tf.nest.map_structure(lambda array: _part(array, part), batch) for batch in whole_batches())

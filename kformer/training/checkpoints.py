@@ -34,6 +34,8 @@ class TrainingState:
     waited: int = 0  # validations since then
     # The metrics' variables, where they go on from after a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
+    # Why the run ends, in words, from the moment on that a callback wants it to; not in a checkpoint.
+    end_reason: str = dataclasses.field(default="", compare=False)
 
 
 class DamagedCheckpointError(ValueError):
@@ -65,7 +67,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
                 f"diverged. Nothing was written to {path}. Lower learning_rate_scale or raise warmup_steps."
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
-    values = {name: value for name, value in vars(state).items() if name != "metrics"}
+    values = {name: value for name, value in vars(state).items() if name not in ("metrics", "end_reason")}
     with files.replacing(path) as partial:
         with open(partial, "wb") as file:
             np.savez(file, **arrays, **{_STATE: np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")})

@@ -15,6 +15,7 @@ from kformer.evaluation.evaluate import score
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.batches import BATCH_SIZE, Hypothesis
 from kformer.models import cross_attention_scores
+from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
@@ -85,14 +86,14 @@ class LiveTranslator:
 
 
 class ScoreTranslations(keras.callbacks.Callback):
-    """Adds the scores of translations to the logs: `val_bleu` and `val_chrf`, or `val_word_error_rate` and phonemes'.
+    """Adds the scores of translations to the logs: all of `kformer.monitors.MONITORS` that the corpus has.
 
     It must come before the callbacks that look at them.
 
     Args:
         translate: What translates.
         pairs: Validation pairs.
-        symbols: Whether error rates are wanted.
+        symbols: Whether the translations are symbols, not sentences.
         limit: Sources to translate.
     """
 
@@ -105,9 +106,9 @@ class ScoreTranslations(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         scores = score(self.translate, self.pairs, self.symbols, self.limit)
-        names = ("word_error_rate", "phoneme_error_rate") if self.symbols else ("bleu", "chrf")
+        wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
         if logs is not None:
-            logs.update({f"val_{name}": scores[name] for name in names})
+            logs.update({monitor.log_key: scores[monitor.metric] for monitor in wanted})
 
 
 class SampleTranslations(keras.callbacks.Callback):

@@ -96,6 +96,11 @@ class Adam(keras.optimizers.Adam):
             weight.assign(average)
             average.assign(value)
 
+    def assign_averages(self) -> None:
+        """The weights become their averages; the averages stay."""
+        for weight, average in self._weights_and_averages():
+            weight.assign(average)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ema_decay": self.ema_decay}
 

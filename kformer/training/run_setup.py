@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kformer.config import MONITORS, TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs, encode_pairs
 from kformer.hardware import resolve_precision
+from kformer.monitors import MONITORS
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
@@ -25,8 +26,8 @@ FROM_TOKENIZERS = ("source_vocab_size", "target_vocab_size", "pad_id", "start_id
 OF_TOKENIZERS = ("tokenizer", "vocab_size", "shared_vocabulary")
 
 
-class Opened(NamedTuple):
-    """What a run trains with."""
+class RunSetup(NamedTuple):
+    """What a run trains with, as its folder and its corpus say."""
 
     transformer: TransformerConfig
     training: TrainingConfig
@@ -45,14 +46,14 @@ def check_parts(corpus: Corpus) -> None:
             )
 
 
-def begin(
+def start_run(
     run: RunFolder,
     corpus: Corpus,
     transformer: TransformerConfig | None,
     training: TrainingConfig,
     initialize_from: str | pathlib.Path | None = None,
-) -> Opened:
-    """Writes what a run begins with into its folder: configurations, tokenizers, and an earlier run's weights, if any.
+) -> RunSetup:
+    """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
 
     The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. What is wrong with
     the corpus or with the configurations is found before anything is written.
@@ -63,15 +64,15 @@ def begin(
         )
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
-    training = _settled(training, corpus, origin)
+    training = _complete_training_config(training, corpus, origin)
+    description = _describe(corpus)
     if origin is None:
         tokenizers = train_tokenizers(corpus.train, training)
-        transformer = _fitted(transformer or TransformerConfig.of_size("small"), *tokenizers)
-        note = {}
+        transformer = _fit_to_tokenizers(transformer or TransformerConfig.of_size("small"), *tokenizers)
     else:
         tokenizers = load_tokenizers(origin.tokenizer_folder)
-        transformer = _inherited(origin, transformer)
-        note = {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+        transformer = _transformer_of_weights(origin, transformer)
+        description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     _check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
@@ -80,10 +81,78 @@ def begin(
             shutil.copy(origin.weights_file(), initial.path)
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
-    run.write_corpus({**_describe(corpus), **note})
+    run.write_corpus(description)
     run.write_environment(describe_environment())
-    transformer.save(run.transformer_file)  # last: a folder with this file is a run
-    return Opened(transformer, training, tokenizers, *pairs)
+    # This file comes last, as a folder that has it is a run.
+    transformer.save(run.transformer_file)
+    return RunSetup(transformer, training, tokenizers, *pairs)
+
+
+def resume_run(
+    run: RunFolder,
+    corpus: Corpus,
+    transformer: TransformerConfig | None = None,
+    training: TrainingConfig | None = None,
+    initialize_from: str | pathlib.Path | None = None,
+) -> RunSetup:
+    """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
+    _check_resumable(run)
+    _check_same_corpus(run, corpus)
+    began_with = run.corpus().get("initialize_from")
+    if initialize_from is not None and str(initialize_from) != began_with:
+        raise ValueError(
+            f"A resumed run keeps its beginning. The run in {run.path} began with {began_with or 'new weights'}. "
+            f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
+        )
+    stored_transformer, stored_training = run.transformer_config(), run.training_config()
+    if transformer is not None:
+        but = _decided_by_tokenizers(stored_transformer, transformer)
+        _refuse_changes(run, stored_transformer, transformer, but)
+    if training is None:
+        training = stored_training
+    else:
+        origin = run.initial if run.initial.exists() else None
+        training = _complete_training_config(training, corpus, origin)
+        # The multiple of a run stays: it depends on the devices that the run began with.
+        training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
+        _refuse_changes(run, stored_training, training, but=BUDGET)
+        training.save(run.training_file)
+    tokenizers = load_tokenizers(run.tokenizer_folder)
+    return RunSetup(stored_transformer, training, tokenizers, *_encode(corpus, training, tokenizers))
+
+
+def _check_resumable(run: RunFolder) -> None:
+    if not run.exists():
+        raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
+    if run.packed_weights_file.is_file():
+        content = "a packed model"
+    elif "mean_of" in run.corpus():
+        content = "a mean of weights"
+    else:
+        return
+    raise ValueError(
+        f"{run.path} is {content}, so there is nothing to resume. Begin a new run with its weights by "
+        "initialize_from (`--initialize-from`)."
+    )
+
+
+def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
+    stored, given = run.corpus(), _describe(corpus)
+    if stored["sha256"] != given["sha256"]:
+        raise ValueError(
+            f"The run in {run.path} was trained on another corpus: {stored['name']} with {stored['train']:,} training "
+            f"and {stored['valid']:,} validation pairs. Received: {given['name']} with {given['train']:,} and "
+            f"{given['valid']:,}. Resume with the same text, or start a new run."
+        )
+
+
+def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
+    if not MONITORS[training.monitor].suits(corpus.symbols):
+        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
+        raise ValueError(
+            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. "
+            f"Received: monitor={training.monitor!r}. Choose one of those."
+        )
 
 
 def _check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
@@ -102,32 +171,21 @@ def _encode(
     return train, valid
 
 
-def _settled(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None = None) -> TrainingConfig:
-    """With what the corpus, or the run that the weights come from, and the machine decide."""
+def _complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
+    """The configuration with what the corpus, the machine and the run that the weights come from decide."""
     if origin is not None:
         stored = origin.training_config()
         kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
     else:
         kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
-    scored = training.scored_sources
-    return training.replace(
-        **kept,
-        precision=resolve_precision(training.precision),
-        scored_sources=SCORED_SOURCES * (training.monitor != "loss") if scored is None else scored,
-    )
+    scored_sources = training.scored_sources
+    if scored_sources is None:
+        scored_sources = SCORED_SOURCES if MONITORS[training.monitor].translations else 0
+    return training.replace(**kept, precision=resolve_precision(training.precision), scored_sources=scored_sources)
 
 
-def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
-    refused = "bleu" if corpus.symbols else "word_error_rate"
-    if training.monitor == refused:
-        raise ValueError(
-            f"The corpus {corpus.name!r} is scored by {', '.join(name for name in MONITORS if name != refused)}. "
-            f"Received: monitor={refused!r}. Choose one of those."
-        )
-
-
-def _fitted(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
-    """With what the tokenizers decide."""
+def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
+    """The configuration with the sizes of the vocabularies, the special ids, and matrices tied as far as can be."""
     tying = transformer.embedding_tying
     return transformer.replace(
         source_vocab_size=source.vocab_size,
@@ -139,65 +197,21 @@ def _fitted(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer
     )
 
 
-def _from_tokenizers(stored: TransformerConfig, given: TransformerConfig) -> tuple[str, ...]:
-    """Fields in which they may differ: by its tokenizers a run has what was not asked for."""
-    untied = (stored.embedding_tying, given.embedding_tying) == ("target", "all")  # there are two vocabularies
-    return FROM_TOKENIZERS + ("embedding_tying",) * untied
+def _decided_by_tokenizers(stored: TransformerConfig, given: TransformerConfig) -> tuple[str, ...]:
+    """Fields in which the configurations may differ, because the tokenizers of the run decided them."""
+    two_vocabularies = stored.embedding_tying == "target" and given.embedding_tying == "all"
+    return (*FROM_TOKENIZERS, "embedding_tying") if two_vocabularies else FROM_TOKENIZERS
 
 
-def _inherited(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
-    """The configuration that the weights of `origin` fit."""
+def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
+    """The configuration that the weights of `origin` fit; another one that is given is refused."""
     stored = origin.transformer_config()
-    given = given or stored
-    changed = _changes(stored, given, but=_from_tokenizers(stored, given))
-    if changed:
+    if given is not None and (changed := _changes(stored, given, but=_decided_by_tokenizers(stored, given))):
         raise ValueError(
             f"A run that begins with the weights of another keeps its transformer. Received for {origin.path}: "
             f"{changed}. Leave them out, or train a new model."
         )
     return stored
-
-
-def reopen(
-    run: RunFolder,
-    corpus: Corpus,
-    transformer: TransformerConfig | None,
-    training: TrainingConfig | None,
-    initialize_from: str | pathlib.Path | None = None,
-) -> Opened:
-    """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
-    if not run.exists():
-        raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
-    known, given = run.corpus(), _describe(corpus)
-    made = "a packed model" if run.packed_weights_file.is_file() else "a mean of weights" if "mean_of" in known else ""
-    if made:
-        raise ValueError(
-            f"{run.path} is {made}, so there is nothing to resume. Begin a new run with its weights by "
-            "initialize_from (`--initialize-from`)."
-        )
-    if known["sha256"] != given["sha256"]:
-        raise ValueError(
-            f"The run in {run.path} was trained on another corpus: {known['name']} with {known['train']:,} training "
-            f"pairs. Received: {given['name']} with {given['train']:,}. Resume with the same text, or start a new run."
-        )
-    began_with = known.get("initialize_from")
-    if initialize_from is not None and str(initialize_from) != began_with:
-        raise ValueError(
-            f"A resumed run keeps its beginning. The run in {run.path} began with {began_with or 'new weights'}. "
-            f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
-        )
-    stored = run.training_config(), run.transformer_config()
-    if transformer is not None:
-        _refuse_changes(run, stored[1], transformer, but=_from_tokenizers(stored[1], transformer))
-    if training is not None:
-        # The multiple of a run stays: it depends on the devices that the run began with.
-        multiple = stored[0].batch_size_multiple
-        origin = run.initial if run.initial.exists() else None
-        training = _settled(training, corpus, origin).replace(batch_size_multiple=multiple)
-        _refuse_changes(run, stored[0], training, but=BUDGET)
-        training.save(run.training_file)
-    training, tokenizers = training or stored[0], load_tokenizers(run.tokenizer_folder)
-    return Opened(stored[1], training, tokenizers, *_encode(corpus, training, tokenizers))
 
 
 def environment_note(run: RunFolder) -> str | None:
@@ -237,7 +251,7 @@ def _refuse_changes(
 def _changes(
     stored: TransformerConfig | TrainingConfig, given: TransformerConfig | TrainingConfig, but: Sequence[str]
 ) -> str:
-    """In words, what `given` has otherwise than a run; empty if nothing."""
+    """Names and values of the fields in which `given` differs from a run, in words; "" if there are none."""
     return ", ".join(
         f"{name}={value!r} (the run has {getattr(stored, name)!r})"
         for name, value in given.to_dict().items()

@@ -1,28 +1,35 @@
-"""One training run, from a corpus to the best weights in a run folder."""
+"""One training run, from a corpus to the best weights in a run folder: open, build, compile, fit, report."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import keras
 import rich.console
+import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import Corpus, references
+from kformer.data import BatchPlan, Corpus, EncodedPairs, make_dataset
+from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
-from kformer.training.callbacks import TensorBoardLog
+from kformer.training.callbacks import CSVLog, GracefulInterrupt, ProgressBar
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_transformer, compiled_by_xla
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
-from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
-from kformer.training.loop import Fit
-from kformer.training.run_setup import Opened, begin, check_parts, environment_note, reopen, vocabulary_report
+from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
+from kformer.training.run_setup import (
+    RunSetup,
+    check_parts,
+    environment_note,
+    resume_run,
+    start_run,
+    vocabulary_report,
+)
 from kformer.translation.translator import require_tensorflow
-
-SAMPLES = 3  # translations shown where sources are translated anyway
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +39,8 @@ class TrainingReport:
     Attributes:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
-        best: The best validation of what was monitored: the label-smoothed loss in nats a token, BLEU from 0 to 100, or
-            the word error rate from 0 to 1; None if nothing was validated.
+        best: The best validation of what was monitored, such as the label-smoothed loss in nats a token, BLEU from 0 to
+            100, or the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
     """
 
@@ -53,13 +60,15 @@ def train(
     initialize_from: str | pathlib.Path | None = None,
     samples: Sequence[str] = (),
     export_to: str | pathlib.Path | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     console: rich.console.Console | None = None,
     devices: int | None = None,
 ) -> TrainingReport:
     """Trains a translator with `model.fit` and keeps everything in a run folder.
 
     The best weights by what `training.monitor` names are kept; the run ends at the first limit of the budget, after
-    `patience` validations without better ones, or at Ctrl-C, always in good order.
+    `patience` validations without better ones, or at Ctrl-C, always in good order. A second Ctrl-C ends it at once. At
+    SIGTERM the run ends in good order, too, and then the process by that signal.
 
     Args:
         corpus: What to learn from; its validation part decides which weights are the best.
@@ -77,6 +86,12 @@ def train(
             scored, where any are (`training.scored_sources`).
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
             (TensorFlow backend).
+        callbacks: Keras callbacks of your own, run in the main process. A Keras "epoch" is one interval between
+            validations. When it ends they come after kformer's own have scored, kept and shown the weights, and before
+            the checkpoint is written, and find all figures in the logs. During a validation and at the end of an
+            epoch the model has the weights that are validated: with `training.ema_decay` the averaged ones. One that
+            sets `model.stop_training` ends the run in good order. A run that is resumed between two validations calls
+            `fit` twice: for the rest of that epoch, and for those that follow.
         console: Where to print; standard output by default.
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
             Keras lists. In processes joined by `kformer.training.distributed.initialize` it is all devices of all of
@@ -102,71 +117,39 @@ def train(
     if console is None or not group.is_main:
         console = rich.console.Console(soft_wrap=True, highlight=False, quiet=not group.is_main)
 
-    def open_main(run: RunFolder) -> Opened:
+    def open_run(folder: RunFolder) -> RunSetup:
         if resume:
-            return reopen(run, corpus, transformer, training, initialize_from)
-        return begin(run, corpus, transformer, _shared_evenly(training, group), initialize_from)
+            return resume_run(folder, corpus, transformer, training, initialize_from)
+        return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from)
 
-    def open_copy(run: RunFolder) -> Opened:
-        return reopen(run, corpus, None, None)
+    def open_copy(folder: RunFolder) -> RunSetup:
+        return resume_run(folder, corpus)
 
     with (
+        contextlib.ExitStack() as outermost,
         lost_processes_explained(group, pathlib.Path(output)),
-        group.broadcast_run(RunFolder(output), open_main, open_copy) as (run, opened),
+        group.broadcast_run(RunFolder(output), open_run, open_copy) as (folder, setup),
         group.scope(),
     ):
-        if resume and (note := environment_note(run)) is not None:
-            console.print(note)
-        report = _train(corpus, run, opened, group, resume, samples, export_to, console)
-    return dataclasses.replace(report, run=RunFolder(output))
+        _check_devices(setup.training, group)
+        _describe_setup(corpus, folder, setup, console, resume)
+        model = _build(folder, setup)
+        state = _last_state(folder, model, console) if resume else TrainingState()
+        backend = keras.backend.backend() + group.describe()
+        console.print(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
+        run = ActiveRun(folder, setup, group, model, state, console)
+        validation = translate_at_validations(run, corpus, samples, export_to)
+        _fit(run, validation, callbacks, outermost)
+    return TrainingReport(RunFolder(output), state.step, state.best, state.end_reason)
 
 
-def _train(
-    corpus: Corpus,
-    run: RunFolder,
-    opened: Opened,
-    group: ProcessGroup,
-    resume: bool,
-    samples: Sequence[str],
-    export_to: str | pathlib.Path | None,
-    console: rich.console.Console,
-) -> TrainingReport:
-    """Trains what was opened; arguments as in `train`."""
-    transformer, training, tokenizers, train_pairs, valid_pairs = opened
-    _check_shares(training, group)
-    for part, pairs in (("train", train_pairs), ("valid", valid_pairs)):
-        console.print(f"{corpus.name} {part}: {pairs.report()}")
-    keras.utils.set_random_seed(training.seed)
-    model = build_transformer(transformer, dtype=training.precision)
-    compile_transformer(model, transformer, training)
-    if run.initial.exists():
-        load_weights(run.initial, model)
-        console.print(vocabulary_report(train_pairs, tokenizers))
-    state = _last_state(run, model, console) if resume else TrainingState()
-    backend = keras.backend.backend() + group.describe()
-    console.print(f"{model.count_params():,} parameters, {training.precision}, {backend}")
-
-    tensorboard = TensorBoardLog(run.tensorboard_folder, state)
-    scored, shown = [], []
-    if samples or training.scored_sources:
-        translate = LiveTranslator(model, transformer, tokenizers)
-        if training.scored_sources:
-            scored.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, training.scored_sources))
-        samples = samples or list(references(corpus.valid))[:SAMPLES]
-        shown.append(SampleTranslations(samples, translate, console, tensorboard))
-    if export_to is not None:
-        shown.append(ExportBest(run, export_to, state, console))
-    fit = Fit(group, model, training, run, state, scored, [*shown, tensorboard], console)
-    reason = fit(train_pairs, valid_pairs)
-    return TrainingReport(run, state.step, state.best, reason)
-
-
-def _shared_evenly(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
+def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
+    """The configuration with batches that the devices can share evenly."""
     training = training or TrainingConfig.of_size("small")
     return training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
 
 
-def _check_shares(training: TrainingConfig, group: ProcessGroup) -> None:
+def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
     if training.batch_size_multiple % group.replicas:
         raise ValueError(
             f"The rows of this run's batches are multiples of {training.batch_size_multiple}, by the devices that it "
@@ -174,14 +157,161 @@ def _check_shares(training: TrainingConfig, group: ProcessGroup) -> None:
         )
 
 
-def _last_state(run: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:
+def _describe_setup(
+    corpus: Corpus, folder: RunFolder, setup: RunSetup, console: rich.console.Console, resume: bool
+) -> None:
+    if resume and (note := environment_note(folder)) is not None:
+        console.print(note)
+    for part, pairs in (("train", setup.train), ("valid", setup.valid)):
+        console.print(f"{corpus.name} {part}: {pairs.report()}")
+    if folder.initial.exists():
+        console.print(vocabulary_report(setup.train, setup.tokenizers))
+
+
+def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
+    """The compiled model, with random weights or those of the run that this one began with."""
+    keras.utils.set_random_seed(setup.training.seed)
+    model = build_transformer(setup.transformer, dtype=setup.training.precision)
+    compile_transformer(model, setup.transformer, setup.training)
+    if folder.initial.exists():
+        load_weights(folder.initial, model)
+    return model
+
+
+def _last_state(folder: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:
     """Reads the last good checkpoint into the model. A run killed before its first one begins again, just alike."""
-    files = (run.checkpoint_file, previous_checkpoint(run.checkpoint_file))
+    files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
         console.print("There is no checkpoint yet: the run begins again.")
         return TrainingState()
-    state, damage = load_last_checkpoint(run.checkpoint_file, model)
+    state, damage = load_last_checkpoint(folder.checkpoint_file, model)
     if damage is not None:
         console.print(f"The last checkpoint cannot be read: {damage} Going on from the one before.")
     console.print(f"Going on from update {state.step:,}.")
     return state
+
+
+def _fit(
+    run: ActiveRun,
+    validation: Validation,
+    user_callbacks: Sequence[keras.callbacks.Callback],
+    outermost: contextlib.ExitStack,
+) -> None:
+    """Trains until a callback ends the run; `run.state.end_reason` then says why.
+
+    A SIGTERM that came is handed on when `outermost` closes: no process may leave before the others are done.
+    """
+    training, state = run.setup.training, run.state
+    plan = plan_batches(run.setup.train, training)
+    run.console.print(_describe_plan(plan, training))
+    max_steps = _max_steps(training, plan)
+    if max_steps is not None and state.step >= max_steps:
+        state.end_reason = f"the budget of {max_steps} steps was spent already"
+        return
+    valid = _validation_batches(run)
+    interval = _batches_between_validations(training, plan)
+    interrupt = outermost.enter_context(GracefulInterrupt(state))
+    listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
+    with _closed_at_the_end(listed), _write_errors_explained(run):
+        if state.epoch_batch:  # The run goes on between two validations.
+            run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
+            _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
+        if not state.end_reason:
+            _fit_epochs(run, plan, valid, listed, interval, last_epoch=2**31)
+
+
+def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
+    """The batches of a run, in as many shapes as are good for the backend."""
+    return BatchPlan(
+        train_pairs,
+        training.tokens_per_batch,
+        row_multiple=training.batch_size_multiple,
+        max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
+    )
+
+
+def _describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
+    source, target = (count * training.gradient_accumulation_steps for count in plan.mean_tokens)
+    return (
+        f"An update sees {source:,.0f} source and {target:,.0f} target tokens on average; "
+        f"{plan.padding_share:.1%} of all positions are padding"
+    )
+
+
+def _max_steps(training: TrainingConfig, plan: BatchPlan) -> int | None:
+    """The budget of steps and epochs as one number of optimizer updates; None where there is neither."""
+    limits = []
+    if training.max_steps is not None:
+        limits.append(training.max_steps)
+    if training.max_epochs is not None:
+        batches = training.max_epochs * plan.steps_per_epoch
+        limits.append(max(1, batches // training.gradient_accumulation_steps))
+    return min(limits, default=None)
+
+
+def _batches_between_validations(training: TrainingConfig, plan: BatchPlan) -> int:
+    if training.validation_steps is None:
+        return plan.steps_per_epoch
+    return training.validation_steps * training.gradient_accumulation_steps
+
+
+def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
+    """This process's part of the batches, from where the run stands."""
+    return make_dataset(
+        plan,
+        shuffle_seed=run.setup.training.seed,
+        repeat=True,
+        start_step=run.state.batch,
+        batches_per_update=run.setup.training.gradient_accumulation_steps,
+        part=(run.group.rank, run.group.world_size),
+    )
+
+
+def _validation_batches(run: ActiveRun) -> tf.data.Dataset:
+    training = run.setup.training
+    plan = BatchPlan(run.setup.valid, training.tokens_per_batch, row_multiple=training.batch_size_multiple)
+    return make_dataset(plan, shuffle_seed=None, repeat=False, part=(run.group.rank, run.group.world_size))
+
+
+def _fit_epochs(
+    run: ActiveRun,
+    plan: BatchPlan,
+    valid: tf.data.Dataset,
+    listed: list[keras.callbacks.Callback],
+    steps_per_epoch: int,
+    last_epoch: int,
+) -> None:
+    """Goes on from where the run stands. One Keras "epoch" is one interval between validations."""
+    run.model.fit(
+        _training_batches(run, plan),
+        validation_data=valid,
+        steps_per_epoch=steps_per_epoch,
+        initial_epoch=run.state.epoch,
+        epochs=last_epoch,
+        callbacks=listed,
+        shuffle=False,  # the data set is in its order already
+        verbose=0,
+    )
+
+
+@contextlib.contextmanager
+def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]:
+    """Gives the terminal back and closes the log, when `fit` is left by an error, too."""
+    try:
+        yield
+    finally:
+        for callback in listed:
+            if isinstance(callback, ProgressBar | CSVLog):
+                callback.close()
+
+
+@contextlib.contextmanager
+def _write_errors_explained(run: ActiveRun) -> Iterator[None]:
+    """Says of an error in writing, such as that of a full disk, what it leaves behind."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"{error}. The run ended at update {run.state.step}. What its folder {run.folder.path} held before is "
+            "whole: mend the cause (make room on a full disk) and go on with resume (`--resume`)."
+        ) from error

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.data import BatchPlan, encode_pairs, make_dataset
+from kformer.data import BatchPlan, batching, encode_pairs, make_dataset
 from kformer.tokenizers import SymbolTokenizer
 
 LENGTHS = [(2 + n % 7, 2 + n * 3 % 11) for n in range(61)]
@@ -28,7 +28,7 @@ def same(first: list, second: list) -> bool:
 
 def test_shifted_pair(letters: SymbolTokenizer) -> None:
     encoded = encode_pairs([("a b", "c"), ("d", "e f a")], letters, letters, max_length=4)
-    dataset = make_dataset(encoded, tokens_per_batch=12, shuffle_seed=None, repeat=False, buckets=[(4, 4)])
+    dataset = make_dataset(BatchPlan(encoded, 12, [(4, 4)]), shuffle_seed=None, repeat=False)
     ((source, target_in, target_out),) = as_numpy(dataset)
     assert source.tolist() == [[4, 5, 2, 0], [7, 2, 0, 0]]
     assert target_in.tolist() == [[1, 6, 0, 0], [1, 8, 9, 4]]
@@ -41,7 +41,7 @@ def test_pad_and_start_ids_of_the_tokenizers(letters: SymbolTokenizer) -> None:
     target.pad_id, target.start_id, target.end_id = 7, 8, 9
     encoded = encode_pairs([("a", "x"), ("b", "x"), ("c", "x")], letters, target, max_length=3)
     _, (source, target_in, target_out) = as_numpy(
-        make_dataset(encoded, tokens_per_batch=6, shuffle_seed=None, repeat=False, buckets=[(3, 3)])
+        make_dataset(BatchPlan(encoded, 6, [(3, 3)]), shuffle_seed=None, repeat=False)
     )
     # Two rows of 3; the third pair's batch is filled with pad ids.
     assert source.tolist() == [[6, 2, 0], [0, 0, 0]]
@@ -71,7 +71,7 @@ def expected_rows(encoded) -> Counter[tuple[bytes, bytes]]:
 def test_once_holds_every_pair_once(shuffle_seed: int | None, make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
     plan = BatchPlan(encoded, 40)
-    batches = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=shuffle_seed, repeat=False))
+    batches = as_numpy(make_dataset(plan, shuffle_seed=shuffle_seed, repeat=False))
     assert len(batches) == plan.steps_once
     assert rows(batches) == expected_rows(encoded)
     assert {(*source.shape, target.shape[1]) for source, _, target in batches} == set(plan.shapes)
@@ -79,9 +79,7 @@ def test_once_holds_every_pair_once(shuffle_seed: int | None, make_encoded) -> N
 
 def test_without_seed_buckets_and_pairs_keep_their_order(make_encoded) -> None:
     encoded = make_encoded([(2, 2), (6, 6), (3, 3), (5, 5), (2, 2)])
-    batches = as_numpy(
-        make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=False, buckets=[(4, 4), (8, 8)])
-    )
+    batches = as_numpy(make_dataset(BatchPlan(encoded, 8, [(4, 4), (8, 8)]), shuffle_seed=None, repeat=False))
     # The sources start at 10, 12, 18, 21 and 26. Two rows of 4: pairs 0 and 2, then 4; one row of 8: 1, then 3.
     assert [batch[0][:, 0].tolist() for batch in batches] == [[10, 18], [26, 0], [12], [21]]
 
@@ -89,9 +87,7 @@ def test_without_seed_buckets_and_pairs_keep_their_order(make_encoded) -> None:
 def test_an_endless_stream_sees_all_pairs_alike(make_encoded) -> None:
     encoded = make_encoded(LENGTHS)
     plan = BatchPlan(encoded, 40)
-    stream = as_numpy(
-        make_dataset(encoded, tokens_per_batch=40, shuffle_seed=5, repeat=True), 10 * plan.steps_per_epoch
-    )
+    stream = as_numpy(make_dataset(plan, shuffle_seed=5, repeat=True), 10 * plan.steps_per_epoch)
     seen = rows(stream)
     assert set(seen) == set(expected_rows(encoded))
     assert min(seen.values()) >= 8  # A bucket may be a batch ahead or behind.
@@ -105,95 +101,134 @@ def test_an_endless_stream_sees_all_pairs_alike(make_encoded) -> None:
 
 def test_a_pass_over_a_bucket_holds_each_of_its_pairs_once_in_a_new_order(make_encoded) -> None:
     encoded = make_encoded([(4, 4)] * 10)  # five batches of two rows are a pass
-    stream = as_numpy(make_dataset(encoded, tokens_per_batch=8, shuffle_seed=5, repeat=True, buckets=[(4, 4)]), 15)
+    stream = as_numpy(make_dataset(BatchPlan(encoded, 8, [(4, 4)]), shuffle_seed=5, repeat=True), 15)
     passes = [stream[first : first + 5] for first in (0, 5, 10)]
     assert all(rows(batches) == expected_rows(encoded) for batches in passes)
     assert not same(passes[0], passes[1])
     assert not same(passes[1], passes[2])
 
 
+def test_every_pass_has_an_order_of_pairs_of_its_own(make_encoded) -> None:
+    plan = BatchPlan(make_encoded([(4, 4)] * 10), 8, [(4, 4)])  # five batches of two rows are a pass
+    firsts = [inputs["source"][:, 0].tolist() for inputs, _ in islice(plan.endless(shuffle_seed=5), 15)]
+    # Sorted: the order of the batches, which changes from epoch to epoch too, does not count.
+    passes = [sorted(firsts[start : start + 5]) for start in (0, 5, 10)]
+    assert passes[0] != passes[1]
+    assert passes[1] != passes[2]
+
+
+def test_every_epoch_has_an_order_of_batches_of_its_own(make_encoded) -> None:
+    lengths = [(length, length) for length in range(3, 13)]
+    plan = BatchPlan(make_encoded(lengths), 12, lengths)  # a pair each, so a batch is known by its length
+    found = [target.shape[1] for _, target in islice(plan.endless(shuffle_seed=5), 30)]
+    epochs = [found[start : start + 10] for start in (0, 10, 20)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(3, 13))] * 3
+    assert epochs[0] != epochs[1]
+    assert epochs[1] != epochs[2]
+
+
 def test_a_batch_may_end_one_pass_and_begin_the_next(make_encoded) -> None:
     encoded = make_encoded([(4, 4)] * 5)
-    dataset = make_dataset(encoded, tokens_per_batch=8, shuffle_seed=None, repeat=True, buckets=[(4, 4)])
+    dataset = make_dataset(BatchPlan(encoded, 8, [(4, 4)]), shuffle_seed=None, repeat=True)
     sources = [batch[0][:, 0].tolist() for batch in as_numpy(dataset, 5)]
     assert sources == [[10, 14], [18, 22], [26, 10], [14, 18], [22, 26]]
 
 
 def test_start_step_reaches_the_same_batches(make_encoded) -> None:
-    encoded = make_encoded(LENGTHS)
-    steps = BatchPlan(encoded, 40).steps_per_epoch
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    steps = plan.steps_per_epoch
 
     def stream(start_step: int, count: int) -> list:
-        return as_numpy(
-            make_dataset(encoded, tokens_per_batch=40, shuffle_seed=7, repeat=True, start_step=start_step), count
-        )
+        return as_numpy(make_dataset(plan, shuffle_seed=7, repeat=True, start_step=start_step), count)
 
     whole = stream(0, 2 * steps + 5)
     for start_step in (1, steps - 1, steps, steps + 3, 2 * steps):
         assert same(stream(start_step, 5), whole[start_step : start_step + 5])
 
 
+@pytest.mark.parametrize(
+    ("lengths", "tokens"),
+    [
+        ([(4, 4)] * 7, 20),  # 7 pairs in rows of 5: an epoch has 1.4 batches, which rounds to 1
+        ([(4, 4)] * 8, 20),  # 1.6, which rounds to 2
+        (LENGTHS, 40),
+    ],
+)
+def test_start_step_reaches_the_same_batches_after_forty_epochs(lengths: list, tokens: int, make_encoded) -> None:
+    plan = BatchPlan(make_encoded(lengths), tokens)
+    whole = [batch["source"] for batch, _ in islice(plan.endless(shuffle_seed=7), 45 * plan.steps_per_epoch)]
+    for start_step in range(40 * plan.steps_per_epoch, len(whole)):
+        batch, _ = next(plan.endless(shuffle_seed=7, start_step=start_step))
+        np.testing.assert_array_equal(batch["source"], whole[start_step])
+
+
 def test_the_seed_decides_the_order(make_encoded) -> None:
-    encoded = make_encoded(LENGTHS)
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
 
     def epoch(seed: int) -> list:
-        return as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=seed, repeat=False))
+        return as_numpy(make_dataset(plan, shuffle_seed=seed, repeat=False))
 
     assert same(epoch(1), epoch(1))
     assert not same(epoch(1), epoch(2))
 
 
 def test_shuffling_mixes_buckets_and_pairs(make_encoded) -> None:
-    encoded = make_encoded(LENGTHS)
-    batches = as_numpy(make_dataset(encoded, tokens_per_batch=40, shuffle_seed=3, repeat=False))
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    batches = as_numpy(make_dataset(plan, shuffle_seed=3, repeat=False))
     lengths = [batch[0].shape[1] for batch in batches]
     assert lengths != sorted(lengths)
     first = [batch[0][0, 0] for batch in batches if batch[0].shape[1] == 8]
     assert first != sorted(first)
 
 
-def test_skipping_computes_nothing(make_encoded, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("batches_per_update", [1, 4])
+def test_skipping_computes_nothing(batches_per_update: int, make_encoded, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = BatchPlan(make_encoded(LENGTHS), 40)
-    assembled = []
-    monkeypatch.setattr(plan, "_assemble", lambda pairs, shape: assembled.append(shape))
+    shuffled, assembled, order, assemble = [], [], batching._order, plan._assemble
+    monkeypatch.setattr(batching, "_order", lambda *arguments: shuffled.append(arguments) or order(*arguments))
+    monkeypatch.setattr(plan, "_assemble", lambda *arguments: assembled.append(arguments) or assemble(*arguments))
     next(plan.endless(shuffle_seed=1, start_step=10**6))
+    # The batches of one epoch, and the pairs of one bucket: of two passes if the batch ends one and begins the next.
+    assert len(shuffled) in (2, 3)
     assert len(assembled) == 1
+    options = {"shuffle_seed": 1, "repeat": True, "batches_per_update": batches_per_update}
+    next(iter(make_dataset(plan, **options, start_step=10**6)))
+    assert len(assembled) < 100  # one, and those that are prefetched
 
 
 def test_cardinality(make_encoded) -> None:
-    encoded = make_encoded(LENGTHS)
-    steps = BatchPlan(encoded, 40).steps_once
-    options = {"tokens_per_batch": 40, "shuffle_seed": 1}
-    assert make_dataset(encoded, **options, repeat=False, start_step=2).cardinality() == steps - 2
-    assert make_dataset(encoded, **options, repeat=True).cardinality() == tf.data.INFINITE_CARDINALITY
-    assert as_numpy(make_dataset(encoded, **options, repeat=False, start_step=steps)) == []
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    steps = plan.steps_once
+    assert make_dataset(plan, shuffle_seed=1, repeat=False, start_step=2).cardinality() == steps - 2
+    assert make_dataset(plan, shuffle_seed=1, repeat=True).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert as_numpy(make_dataset(plan, shuffle_seed=1, repeat=False, start_step=steps)) == []
 
 
 def test_no_thread_of_tf_data_holds_the_end_of_an_iterator(make_encoded) -> None:
-    dataset = make_dataset(make_encoded(LENGTHS), tokens_per_batch=40, shuffle_seed=1, repeat=True)
+    dataset = make_dataset(BatchPlan(make_encoded(LENGTHS), 40), shuffle_seed=1, repeat=True)
     assert dataset.options().autotune.enabled is False  # None: it would run
 
 
 def test_micro_batches_weigh_as_many_tokens_as_they_hold(make_encoded) -> None:
-    encoded = make_encoded(LENGTHS)
-    options = {"tokens_per_batch": 40, "shuffle_seed": 1, "repeat": True, "batches_per_update": 3}
-    batches = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(encoded, **options), 6)]
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    options = {"shuffle_seed": 1, "repeat": True, "batches_per_update": 3}
+    batches = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(plan, **options), 6)]
     for group in (batches[:3], batches[3:]):
         tokens = np.array([(y > 0).sum() for y, _ in group])
         for (y, weight), count in zip(group, tokens, strict=True):
             np.testing.assert_allclose(weight, np.full(len(y), 3 * count / tokens.sum()), rtol=1e-6)
     # From the middle of an update on, the weights are those of the whole update.
-    later = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(encoded, **options, start_step=4), 2)]
+    later = [(y.numpy(), weight.numpy()) for _, y, weight in islice(make_dataset(plan, **options, start_step=4), 2)]
     assert same(later, batches[4:])
 
 
 @pytest.mark.parametrize("repeat", [True, False])
 def test_the_parts_of_all_processes_are_the_whole_batches(repeat: bool, make_encoded) -> None:
-    options = {"tokens_per_batch": 40, "shuffle_seed": 1, "repeat": repeat, "row_multiple": 3, "start_step": 2}
-    options["batches_per_update"] = 2 if repeat else 1
+    plan = BatchPlan(make_encoded(LENGTHS), 40, row_multiple=3)
+    options = {"shuffle_seed": 1, "repeat": repeat, "start_step": 2, "batches_per_update": 2 if repeat else 1}
 
     def stream(part: tuple[int, int]) -> list[list[np.ndarray]]:
-        dataset = make_dataset(make_encoded(LENGTHS), **options, part=part)
+        dataset = make_dataset(plan, **options, part=part)
         return [[array.numpy() for array in tf.nest.flatten(batch)] for batch in islice(dataset, 20)]
 
     whole = stream((0, 1))
@@ -205,7 +240,7 @@ def test_the_parts_of_all_processes_are_the_whole_batches(repeat: bool, make_enc
 
 
 def test_a_dataset_can_be_read_again(make_encoded) -> None:
-    dataset = make_dataset(make_encoded(LENGTHS), tokens_per_batch=40, shuffle_seed=1, repeat=False)
+    dataset = make_dataset(BatchPlan(make_encoded(LENGTHS), 40), shuffle_seed=1, repeat=False)
     assert same(as_numpy(dataset), as_numpy(dataset))
 
 
@@ -214,11 +249,11 @@ def test_a_dataset_can_be_read_again(make_encoded) -> None:
     [
         ({"shuffle_seed": -1}, "shuffle_seed must be 0 or more, or None. Received: shuffle_seed=-1"),
         ({"start_step": -1}, "start_step must be at least 0 .* Received: start_step=-1"),
-        ({"part": (2, 2), "row_multiple": 2}, r"a number from 0 up and below the count.* Received: part=\(2, 2\)"),
-        ({"part": (0, 2), "row_multiple": 3}, r"the count must divide row_multiple. Received: part=\(0, 2\)"),
+        ({"part": (1, 1)}, r"a number from 0 up and below the count.* Received: part=\(1, 1\)"),
+        ({"part": (0, 2)}, r"divide the rows of every batch. Received: part=\(0, 2\), and batches of 1 rows. Make"),
         ({"start_step": 2}, "at most the 1 steps of the epoch. Received: start_step=2"),
     ],
 )
 def test_unusable_options(options: dict, message: str, make_encoded) -> None:
     with pytest.raises(ValueError, match=message):
-        make_dataset(make_encoded([(3, 3)]), tokens_per_batch=64, repeat=False, **{"shuffle_seed": None, **options})
+        make_dataset(BatchPlan(make_encoded([(3, 3)]), 64), repeat=False, **{"shuffle_seed": None, **options})

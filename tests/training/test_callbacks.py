@@ -3,6 +3,8 @@ import io
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import h5py
@@ -14,17 +16,21 @@ import rich.console
 from kformer.config import TrainingConfig
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.monitors import MONITORS
+from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
-    Budget,
     CSVLog,
     GracefulInterrupt,
     KeepBest,
+    NoticeStop,
     ProgressBar,
+    StepBudget,
     StopOnNaN,
     TensorBoardLog,
+    TimeBudget,
     TrackState,
 )
-from kformer.training.checkpoints import TrainingState, load_weights
+from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import build_adam, update_count
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
@@ -83,94 +89,172 @@ def recorded_console(terminal=False):
 @pytest.mark.parametrize("accumulation", [1, 3])
 def test_budget_stops_after_the_last_update(accumulation):
     model, state = tiny_model(accumulation), TrainingState()
-    fit(model, [TrackState(state), Budget(state, max_steps=4)], epochs=7)
-    assert (state.step, state.batch) == (4, 4 * accumulation)
+    fit(model, [TrackState(state), StepBudget(state, max_steps=4)], epochs=7)
+    assert (state.step, state.batch, state.end_reason) == (4, 4 * accumulation, "the budget of 4 steps is spent")
     fit(model, [TrackState(state)], steps=2)  # with accumulation, 2 of 3 micro-batches
-    fit(model, [TrackState(state), Budget(state, max_steps=7)], epochs=7)  # resumed: all of these count
+    fit(model, [TrackState(state), StepBudget(state, max_steps=7)], epochs=7)  # resumed: all of these count
     assert (state.step, state.batch) == (7, 7 * accumulation)
     assert update_count(model.optimizer) == 7
 
 
 def test_budget_stops_after_the_batch_in_which_time_runs_out():
-    clock, model = FakeClock(), tiny_model()
+    clock, model, state = FakeClock(), tiny_model(), TrainingState()
 
     def ten_seconds_pass():
         clock.now += 10
 
-    fit(model, [AtBatch(ten_seconds_pass), Budget(TrainingState(), max_minutes=0.5, clock=clock)], epochs=7)
-    assert int(model.optimizer.iterations) == 3
+    fit(model, [AtBatch(ten_seconds_pass), TimeBudget(state, max_minutes=0.5, clock=clock)], epochs=7)
+    assert (int(model.optimizer.iterations), state.end_reason) == (3, "the budget of 0.5 minutes is spent")
 
 
 def test_budget_counts_from_a_given_start():
     clock, model = FakeClock(), tiny_model()
-    fit(model, [Budget(TrainingState(), max_minutes=1, started=clock.now - 61, clock=clock)], epochs=7)
+    fit(model, [TimeBudget(TrainingState(), max_minutes=1, started=clock.now - 61, clock=clock)], epochs=7)
     assert int(model.optimizer.iterations) == 1
 
 
-def test_no_budget_runs_to_the_end():
-    model = tiny_model()
-    fit(model, [Budget(TrainingState())], epochs=2, steps=5)
-    assert int(model.optimizer.iterations) == 10
+def test_the_first_reason_to_end_is_kept():
+    model, state = tiny_model(), TrainingState()
+    fit(model, [StepBudget(state, max_steps=3), TimeBudget(state, max_minutes=1, started=0)], epochs=7)
+    assert state.end_reason == "the budget of 1 minute is spent"  # at the first batch
+    model, state = tiny_model(), TrainingState()
+    fit(model, [StepBudget(state, max_steps=1), TimeBudget(state, max_minutes=1, started=0)], epochs=7)
+    assert state.end_reason == "the budget of 1 step is spent"
+
+
+@pytest.fixture
+def sigterm():
+    """How often SIGTERM has reached this process, which goes on."""
+    received = []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    yield received
+    signal.signal(signal.SIGTERM, former)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_signal_ends_the_run_in_good_order(number):
-    former = signal.getsignal(number)
-    model, interrupt = tiny_model(), GracefulInterrupt()
-    ended = []
+def test_first_signal_ends_the_run_in_good_order(number, sigterm, capfd):
+    former = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    model, state, ended = tiny_model(), TrainingState(), []
     at_end = keras.callbacks.LambdaCallback(on_train_end=lambda logs: ended.append(logs))
-    once = AtBatch(lambda: interrupt.interrupted or os.kill(os.getpid(), number), first=2)
-    history = fit(model, [interrupt, once, at_end], epochs=7, validation_data=(IDS, IDS))
-    assert interrupt.interrupted
-    assert int(model.optimizer.iterations) in (3, 4)
+    once = AtBatch(lambda: state.end_reason or os.kill(os.getpid(), number), first=2)
+    with GracefulInterrupt(state) as interrupt:
+        history = fit(model, [interrupt, once, at_end], epochs=7, validation_data=(IDS, IDS))
+        assert sigterm == []  # not before all is done
+    assert state.end_reason == "interrupted"
+    assert int(model.optimizer.iterations) == 3
     assert len(history["val_token_loss"]) == len(ended) == 1
-    assert signal.getsignal(number) is former
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == former
+    # Who sends SIGTERM wants the process to end, which it does where nobody says otherwise.
+    assert sigterm == ([number] if number == signal.SIGTERM else [])
+    assert "kformer: stopping after this step, and a last validation. A second" in capfd.readouterr().err
+
+
+def test_a_signal_during_validation_ends_the_run_after_it(capfd):
+    model, state = tiny_model(), TrainingState()
+    late = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: os.kill(os.getpid(), signal.SIGINT))
+    with GracefulInterrupt(state) as interrupt:
+        history = fit(model, [interrupt, late], epochs=7, validation_data=(IDS, IDS))
+    assert state.end_reason == "interrupted"
+    assert int(model.optimizer.iterations) == 5  # no further batch,
+    assert len(history["val_token_loss"]) == 1  # and no further validation
+    assert "kformer: stopping after this validation." in capfd.readouterr().err
+
+
+def test_a_signal_before_the_first_batch_is_not_lost():
+    model, state = tiny_model(), TrainingState()
+    with GracefulInterrupt(state) as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        fit(model, [interrupt], epochs=7)
+    assert (int(model.optimizer.iterations), state.end_reason) == (1, "interrupted")
 
 
 def test_signal_in_the_middle_of_a_step_harms_nothing():
     # On JAX the step has used up the weights by then, and Keras has not taken the new ones yet.
-    model, interrupt = tiny_model(), GracefulInterrupt()
+    model, state = tiny_model(), TrainingState()
     fit(model, [], steps=1)
     train_step = model.train_function
 
     def interrupted_step(*arguments):
         result = train_step(*arguments)
-        if not interrupt.interrupted and next(batches) == 2:
+        if next(batches) == 2:
             os.kill(os.getpid(), signal.SIGINT)
         return result
 
     batches, model.train_function = itertools.count(), interrupted_step
-    fit(model, [interrupt], epochs=7)
-    assert int(model.optimizer.iterations) == 1 + 4
+    with GracefulInterrupt(state) as interrupt:
+        fit(model, [interrupt], epochs=7)
+    assert int(model.optimizer.iterations) == 1 + 3
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
-def test_second_signal_raises():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_stops_at_once(number, sigterm):
     former = signal.getsignal(signal.SIGINT)
-    model, interrupt = tiny_model(), GracefulInterrupt()
+    model, state = tiny_model(), TrainingState()
 
     def twice():
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), GracefulInterrupt(state) as interrupt:
         fit(model, [interrupt, AtBatch(twice, first=2)], epochs=7)
     assert signal.getsignal(signal.SIGINT) is former
+    assert sigterm == ([number] if number == signal.SIGTERM else [])
+
+
+def test_sigterm_ends_a_process_that_trains_in_pytest(tmp_path):
+    """In a process of its own, which must not outlive the signal that it gets while a test trains."""
+    (tmp_path / "test_training.py").write_text(
+        "import os, signal\n"
+        "from kformer.training.callbacks import GracefulInterrupt\n"
+        "from kformer.training.checkpoints import TrainingState\n\n"
+        "def test_that_trains():\n"
+        "    with GracefulInterrupt(TrainingState()):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(tmp_path)]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == -signal.SIGTERM
 
 
 def test_interrupt_does_nothing_outside_the_main_thread():
     former, seen = signal.getsignal(signal.SIGINT), []
-    interrupt = GracefulInterrupt()
 
     def in_thread():
-        interrupt.on_train_begin()
-        seen.append(signal.getsignal(signal.SIGINT))
-        interrupt.close()
+        with GracefulInterrupt(TrainingState()):
+            seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=in_thread)
     thread.start()
     thread.join()
     assert seen == [former]
+
+
+class StopsTraining(keras.callbacks.Callback):
+    """Does what Keras's own callbacks do to end `fit`, in one of their hooks."""
+
+    def __init__(self, hook):
+        super().__init__()
+        setattr(self, hook, self.stop)
+
+    def stop(self, *position, logs=None):
+        self.model.stop_training = True
+
+
+@pytest.mark.parametrize(
+    ("hook", "updates"),
+    [("on_train_batch_begin", 1), ("on_train_batch_end", 1), ("on_test_end", 5), ("on_epoch_end", 5)],
+)
+def test_a_callback_that_knows_nothing_of_runs_gives_a_reason_too(hook, updates):
+    model, state, callback = tiny_model(), TrainingState(), StopsTraining(hook)
+    fit(model, [callback, NoticeStop(state, callback)], epochs=7, validation_data=(IDS, IDS))
+    assert state.end_reason == "the callback StopsTraining stopped the training"
+    assert int(model.optimizer.iterations) == updates
+
+
+def test_keras_runs_ahead_unless_a_callback_looks_at_the_ends_of_batches():
+    state = TrainingState()
+    assert NoticeStop(state, keras.callbacks.EarlyStopping()).async_safe
+    assert not NoticeStop(state, keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)).async_safe
 
 
 def keep_best(losses, path, state, patience):
@@ -192,6 +276,7 @@ def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
     state, path = TrainingState(), tmp_path / "best.weights.h5"
     assert keep_best([5.0, 6.0, 3.0, 4.0, float("nan"), 1.0], path, state, patience=2) == 4
     assert (state.best, state.waited) == (3.0, 2)
+    assert state.end_reason == "2 validations brought no better loss"
     model = tiny_model()  # compiled, which Keras's own load_weights would refuse
     load_weights(path, model)
     assert {float(value) for weights in model.get_weights() for value in weights.flat} == {2.0}
@@ -199,13 +284,26 @@ def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
 
 def test_keep_best_takes_the_highest_where_higher_is_better(tmp_path):
     state, path, model = TrainingState(), tmp_path / "best.weights.h5", tiny_model()
-    keep = KeepBest(path, state, patience=2, monitor="val_bleu", mode="max")
+    keep = KeepBest(path, state, patience=2, monitor=MONITORS["bleu"])
     keep.set_model(model)
     best = []
     for bleu in (3.0, 5.0, 4.0, float("nan")):
         keep.on_epoch_end(0, {"val_bleu": bleu})
         best.append(state.best)
     assert (best, state.waited) == ([3.0, 5.0, 5.0, 5.0], 2)
+
+
+@pytest.mark.parametrize("name", ["bleu", "loss"])
+def test_an_equal_figure_is_no_better_one(tmp_path, name):
+    state, path, model, monitor = TrainingState(), tmp_path / "best.weights.h5", tiny_model(), MONITORS[name]
+    keep = KeepBest(path, state, patience=1, monitor=monitor)
+    keep.set_model(model)
+    keep.on_epoch_end(0, {monitor.log_key: 5.0})
+    before = path.read_bytes()
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    keep.on_epoch_end(1, {monitor.log_key: 5.0})
+    assert (state.waited, state.end_reason) == (1, f"1 validation brought no better {monitor.label}")
+    assert path.read_bytes() == before
 
 
 def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):
@@ -344,8 +442,11 @@ def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
 @pytest.mark.parametrize(
     ("scores", "shown"),
     [
-        ({"val_bleu": 31.416, "val_chrf": 53.8}, "BLEU 31.4"),
-        ({"val_word_error_rate": 0.2895, "val_phoneme_error_rate": 0.07}, "word error rate 0.289"),
+        ({"val_bleu": 31.416, "val_chrf": 53.8}, "BLEU 31.4  chrF 53.8"),
+        (
+            {"val_word_error_rate": 0.2895, "val_phoneme_error_rate": 0.07},
+            "word error rate 0.289  phoneme error rate 0.070",
+        ),
     ],
 )
 def test_the_line_of_a_validation_shows_what_translations_scored(scores, shown):

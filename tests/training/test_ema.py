@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from test_callbacks import IDS, fit, tiny_model
 
-from kformer.training.callbacks import UseEMA, UseTrained
+from kformer.training.callbacks import AverageWeights, UseEMA, UseTrained
 
 
 def flat(model):
@@ -59,3 +59,40 @@ def test_a_run_with_an_average_trains_the_same_weights_as_one_without():
         fit(model, callbacks, epochs=2, validation_data=(IDS, IDS))
         weights.append(flat(model))
     np.testing.assert_array_equal(*weights)
+
+
+def test_a_plain_fit_validates_and_leaves_the_averaged_weights():
+    model = tiny_model(ema_decay=0.3)
+    seen, kept = SeeWeights(), SeeWeights()
+    history = fit(model, [seen, AverageWeights(), kept], epochs=2, steps=4, validation_data=(IDS, IDS))
+    averages = [average_of(seen.after_batches[:4], 0.3), average_of(seen.after_batches, 0.3)]
+    np.testing.assert_allclose(kept.at_ends, averages, atol=1e-6)
+    np.testing.assert_allclose(flat(model), averages[1], atol=1e-6)
+    assert model.evaluate(IDS, IDS, verbose=0, return_dict=True)["token_loss"] == history["val_token_loss"][1]
+
+
+def test_averages_at_the_end_of_an_epoch_do_not_change_the_training_of_the_next():
+    after_batches = []
+    for decay, callbacks in ((0.0, []), (0.3, [AverageWeights()])):
+        keras.utils.set_random_seed(1)
+        model, seen = tiny_model(ema_decay=decay), SeeWeights()
+        fit(model, [seen, *callbacks], epochs=2, steps=4, validation_data=(IDS, IDS))
+        after_batches.append(seen.after_batches)
+    np.testing.assert_array_equal(*after_batches)
+
+
+def test_a_plain_fit_without_validation_leaves_the_averaged_weights_too():
+    model, seen = tiny_model(ema_decay=0.3), SeeWeights()
+    fit(model, [seen, AverageWeights()], epochs=2, steps=4)
+    np.testing.assert_allclose(flat(model), average_of(seen.after_batches, 0.3), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "told"), [("sgd", "Received: SGD, ema_decay=0.0"), (None, r"Received: Adam, ema_decay=0.0")]
+)
+def test_an_optimizer_without_averages_is_refused(optimizer, told):
+    model = tiny_model()
+    if optimizer:
+        model.compile(optimizer, model.loss)
+    with pytest.raises(ValueError, match=told + ". Compile the model with build_adam"):
+        fit(model, [AverageWeights()])

@@ -6,7 +6,14 @@ import signal
 import keras
 import pytest
 
-from kformer.training.callbacks import GracefulInterrupt, StopOnNaN, StopTogether
+from kformer.training.callbacks import (
+    CompareLast,
+    EndsRun,
+    GracefulInterrupt,
+    NoticeStop,
+    StopOnNaN,
+    StopTogether,
+)
 from kformer.training.checkpoints import TrainingState
 
 
@@ -25,15 +32,33 @@ class Network:
         return ask
 
 
-class StopAt(keras.callbacks.Callback):
+class StopAt(EndsRun):
     """Wants to stop when a batch begins."""
 
-    def __init__(self, batch):
-        super().__init__()
+    reason = "its batch came"
+
+    def __init__(self, state, batch):
+        super().__init__(state)
         self.batch = batch
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch == self.batch:
+            self.request_stop()
+
+
+class StopsTraining(keras.callbacks.Callback):
+    """A user's callback at the end of a batch or of the epoch: it knows nothing of other processes."""
+
+    def __init__(self, batch=None):
+        super().__init__()
+        self.batch = batch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == self.batch:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.batch is None:
             self.model.stop_training = True
 
 
@@ -41,24 +66,50 @@ class Model:
     stop_training = False
 
 
-def process(network, number, *callbacks):
-    together = StopTogether(callbacks, network.all_reduce_max(number))
-    together.set_model(Model())
-    together.on_train_begin()
-    together.on_epoch_begin(0)
-    return together
+class Process:
+    """The callbacks of one of several processes, in the order of `kformer.training.callbacks`."""
+
+    def __init__(self, all_reduce_max, make_ending, user_callback=None):
+        self.state, self.model = TrainingState(batch=2), Model()
+        ending, loss_check = make_ending(self.state), StopOnNaN(self.state)
+        of_user = [] if user_callback is None else [user_callback, NoticeStop(self.state, user_callback)]
+        together = StopTogether([ending], loss_check, of_user[1:], self.state, all_reduce_max)
+        self.callbacks = [loss_check, ending, together, *of_user, CompareLast(together)]
+        for callback in self.callbacks:
+            callback.set_model(self.model)
+            callback.on_train_begin()
+            callback.on_epoch_begin(0)
+
+    def begin(self, batch):
+        for callback in self.callbacks:
+            callback.on_train_batch_begin(batch)
+
+    def end(self, batch, loss=1.0):
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, {"loss": loss})
+
+    def end_epoch(self):
+        for callback in self.callbacks:
+            callback.on_epoch_end(0, {})
 
 
-def stopped_at(processes, batches=40, losses=((), ())):
-    """The batch after which each process leaves `fit`; `losses` are read at the ends of the batches."""
+def two_processes(batches, users=(None, None)):
+    network = Network()
+    return [
+        Process(network.all_reduce_max(number), lambda state, batch=batch: StopAt(state, batch), user)
+        for number, (batch, user) in enumerate(zip(batches, users, strict=True))
+    ]
+
+
+def stopped_at(processes, batches=40):
+    """The batch after which each process leaves `fit`."""
     found = [None, None]
     for batch in range(batches):
-        for together in processes:
-            together.on_train_batch_begin(batch)
-        for number, together in enumerate(processes):
-            loss = dict(losses[number]).get(batch, 1.0)
-            together.on_train_batch_end(batch, {"loss": loss})
-            if together.model.stop_training and found[number] is None:
+        for process in processes:
+            process.begin(batch)
+        for number, process in enumerate(processes):
+            process.end(batch)
+            if process.model.stop_training and found[number] is None:
                 found[number] = batch
     return found
 
@@ -66,65 +117,83 @@ def stopped_at(processes, batches=40, losses=((), ())):
 @pytest.mark.parametrize("wants", [0, 1])
 @pytest.mark.parametrize("batch", [0, 3, 4, 5, 17])
 def test_all_stop_at_the_same_batch_soon_after_one_wants_to(wants, batch):
-    network = Network()
-    callbacks = [StopAt(None), StopAt(None)]
-    callbacks[wants] = StopAt(batch)
-    processes = [process(network, number, callback) for number, callback in enumerate(callbacks)]
+    batches = [None, None]
+    batches[wants] = batch
+    processes = two_processes(batches)
     first, second = stopped_at(processes)
     assert first == second
     assert batch < first <= batch + 8
-    assert [together.followed for together in processes] == callbacks
+    assert [process.state.end_reason for process in processes] == ["its batch came"] * 2
 
 
 def test_nobody_stops_while_nobody_wants_to():
-    network = Network()
-    processes = [process(network, number, StopAt(None)) for number in range(2)]
+    processes = two_processes([None, None])
     assert stopped_at(processes) == [None, None]
+    assert [process.state.end_reason for process in processes] == [""] * 2
 
 
-def test_a_signal_to_one_process_is_followed_by_all():
+@pytest.mark.parametrize("batch", [0, 3, 4, 5, 17])
+def test_all_stop_when_a_callback_of_a_user_in_the_main_process_wants_to(batch):
+    processes = two_processes([None, None], [StopsTraining(batch), None])
+    first, second = stopped_at(processes)
+    assert first == second
+    assert batch < first <= batch + 8
+    assert [process.state.end_reason for process in processes] == [
+        "the callback StopsTraining stopped the training",
+        "a callback of process 0 stopped the training",
+    ]
+
+
+def test_a_signal_to_one_process_is_heard_by_all():
     network = Network()
-    interrupts = [GracefulInterrupt(), GracefulInterrupt()]
-    processes = [process(network, number, interrupt) for number, interrupt in enumerate(interrupts)]
-    interrupts[0].close()
-    interrupts[1].on_train_begin()  # the signals of this process go to the second one
-    try:
+    processes = [Process(network.all_reduce_max(number), GracefulInterrupt) for number in range(2)]
+    interrupt = processes[1].callbacks[1]
+    with interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        assert not processes[1].model.stop_training  # it would leave the first one waiting
-        assert stopped_at(processes) == [4, 4]
-    finally:
-        interrupts[1].close()
-    assert processes[0].followed is interrupts[0]
+    assert not processes[1].model.stop_training  # it would leave the first one waiting
+    assert stopped_at(processes) == [4, 4]
+    assert [process.state.end_reason for process in processes] == ["interrupted"] * 2
 
 
-def test_a_wish_of_the_last_batches_is_heard_at_the_end_of_the_epoch():
+def only_process(*arguments):
+    """A process that is asked alone, and the values that it gave."""
     heard = []
 
     def all_reduce_max(value):
         heard.append(value)
         return lambda: value
 
-    together = StopTogether([StopAt(2)], all_reduce_max)
-    together.set_model(Model())
-    together.on_epoch_begin(0)
+    return Process(all_reduce_max, *arguments), heard
+
+
+def test_a_wish_of_the_last_batches_is_heard_when_the_epoch_ends():
+    process, heard = only_process(lambda state: StopAt(state, 2))
     for batch in range(3):
-        together.on_train_batch_begin(batch)
-    assert not together.model.stop_training
-    together.on_epoch_end(0, {})
-    assert together.model.stop_training
-    assert heard == [0, 1]
+        process.begin(batch)
+    assert not process.model.stop_training
+    process.end_epoch()
+    assert process.model.stop_training
+    assert heard[:2] == [0, 1]  # the second one before anything is saved
+
+
+def test_a_wish_while_the_epoch_ends_is_heard_before_the_next_one():
+    process, heard = only_process(lambda state: StopAt(state, None), StopsTraining())
+    process.begin(0)
+    process.end_epoch()
+    assert process.model.stop_training
+    assert process.state.end_reason == "the callback StopsTraining stopped the training"
+    assert heard == [0, 0, 2]
 
 
 def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():
-    network = Network()
-    state = TrainingState(batch=2)
-    processes = [process(network, number, StopOnNaN(state)) for number in range(2)]
+    processes = two_processes([None, None])
     # The second process reads the loss later than the first.
     for batch in range(8):
-        for number, together in enumerate(processes):
-            together.on_train_batch_begin(batch)
-            together.on_train_batch_end(batch, {"loss": float("nan") if batch >= 2 + 100 * number else 1.0})
+        for process in processes:
+            process.begin(batch)
+        for number, process in enumerate(processes):
+            process.end(batch, float("nan") if batch >= 2 + 100 * number else 1.0)
     with pytest.raises(FloatingPointError, match="The loss is nan after batch 5"):
-        processes[0].on_train_batch_begin(8)
+        processes[0].begin(8)
     with pytest.raises(FloatingPointError, match="Another process says since when"):
-        processes[1].on_train_batch_begin(8)
+        processes[1].begin(8)

@@ -5,43 +5,54 @@ them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
    `minutes` to the logs;
-2. `StopOnNaN`, `Budget`, `GracefulInterrupt`, in any order: they end the run; where several processes train, what one
-   process alone decides goes into a `StopTogether`;
-3. `UseEMA`, those that see the averaged weights, such as `KeepBest` (the best figure and the patience counter) and
-   `KeepLast`, then `UseTrained`;
-4. `ProgressBar`, `TensorBoardLog`, `CSVLog` and a user's own, in any order;
-5. `Checkpoint`: writes where the run stands when all the others have done their part.
+2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and say why in
+   `TrainingState.end_reason`; where several processes train, `StopTogether` comes behind those of them that decide by
+   what one process alone sees;
+3. `UseEMA`, then those that see the averaged weights at the end of an epoch: what scores translations, `KeepBest` (the
+   best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own callbacks, each
+   followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left out;
+4. `CSVLog`;
+5. `Checkpoint`: writes where the run stands when all the others have done their part; where several processes train,
+   `CompareLast` comes behind it.
+
+`kformer.train` makes this list. `AverageWeights` is for a `model.fit` of one's own.
 
 On JAX, Keras runs ahead of the device as long as every callback with a hook at the end of a training batch says
 `async_safe = True`, as these do; one that does not makes every step wait for its figures. On TensorFlow Keras
 reads the figures at every step whatever the callbacks are.
 
-`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `GracefulInterrupt` and
-`ProgressBar` in a `finally:`; a second call does nothing.
+`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `ProgressBar` and `CSVLog` in a
+`finally:`; a second call does nothing.
 """
 
-from kformer.training.callbacks.budget import Budget
+from kformer.training.callbacks.budget import StepBudget, TimeBudget
 from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast
 from kformer.training.callbacks.csv_log import CSVLog
-from kformer.training.callbacks.ema import UseEMA, UseTrained
+from kformer.training.callbacks.ema import AverageWeights, UseEMA, UseTrained
+from kformer.training.callbacks.ends_run import EndsRun, NoticeStop
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
-from kformer.training.callbacks.stop_together import StopTogether
+from kformer.training.callbacks.stop_together import CompareLast, StopTogether
 from kformer.training.callbacks.tensorboard_log import TensorBoardLog
 from kformer.training.callbacks.track_state import TrackState
 
 __all__ = [
-    "Budget",
+    "AverageWeights",
     "CSVLog",
     "Checkpoint",
+    "CompareLast",
+    "EndsRun",
     "GracefulInterrupt",
     "KeepBest",
     "KeepLast",
+    "NoticeStop",
     "ProgressBar",
+    "StepBudget",
     "StopOnNaN",
     "StopTogether",
     "TensorBoardLog",
+    "TimeBudget",
     "TrackState",
     "UseEMA",
     "UseTrained",

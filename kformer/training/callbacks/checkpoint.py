@@ -9,12 +9,14 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from kformer.monitors import MONITORS, Monitor
 from kformer.runs.weights import save_weights
+from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.checkpoints import TrainingState, save_checkpoint
 from kformer.training.optimizers import update_count
 
 
-class KeepBest(keras.callbacks.Callback):
+class KeepBest(EndsRun):
     """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without.
 
     The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter live in
@@ -24,11 +26,10 @@ class KeepBest(keras.callbacks.Callback):
         path: Ends in ".weights.h5". None: nothing is written, where another process does it.
         state: Shared with the other callbacks.
         patience: Validations without a better figure before the run stops.
-        monitor: Key in the logs.
-        mode: "min" if lower is better, "max" if higher is.
+        monitor: The figure, by default the validation loss.
 
     Raises:
-        ValueError: `path` does not end in ".weights.h5", or the logs do not have `monitor`.
+        ValueError: `path` does not end in ".weights.h5", or the logs do not have the figure.
     """
 
     def __init__(
@@ -36,26 +37,25 @@ class KeepBest(keras.callbacks.Callback):
         path: str | pathlib.Path | None,
         state: TrainingState,
         patience: int = 10,
-        monitor: str = "val_token_loss",
-        mode: str = "min",
+        monitor: Monitor = MONITORS["loss"],
     ) -> None:
-        super().__init__()
+        super().__init__(state)
         if path is not None and not str(path).endswith(".weights.h5"):
             raise ValueError(f"The path of the best weights must end in .weights.h5. Received: {path}.")
         self.path = path
-        self.state = state
         self.patience = patience
         self.monitor = monitor
-        self.mode = mode
+        validations = "1 validation" if patience == 1 else f"{patience} validations"
+        self.reason = f"{validations} brought no better {monitor.label}"
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
-        if self.monitor not in logs:
+        if self.monitor.log_key not in logs:
             raise ValueError(
-                f"KeepBest found no {self.monitor!r} in the logs, which have: {', '.join(sorted(logs))}. "
+                f"KeepBest found no {self.monitor.log_key!r} in the logs, which have: {', '.join(sorted(logs))}. "
                 "Give fit validation data and compile the metric, or choose another monitor."
             )
-        value = float(logs[self.monitor])
+        value = float(logs[self.monitor.log_key])
         if self._is_better(value):
             if self.path is not None:
                 save_weights(self.path, self.model)
@@ -64,13 +64,13 @@ class KeepBest(keras.callbacks.Callback):
             return
         self.state.waited += 1
         if self.state.waited >= self.patience:
-            self.model.stop_training = True
+            self.request_stop()
 
     def _is_better(self, value: float) -> bool:
         best = self.state.best
         if best is None or not math.isfinite(value):
             return math.isfinite(value)
-        return value > best if self.mode == "max" else value < best
+        return value > best if self.monitor.mode == "max" else value < best
 
 
 class KeepLast(keras.callbacks.Callback):

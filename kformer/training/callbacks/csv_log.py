@@ -30,6 +30,11 @@ class CSVLog(keras.callbacks.CSVLogger):
             drop_later_rows(self.path, self.state.step)
         super().on_train_begin(logs)
 
+    def close(self) -> None:
+        """Closes the file, which Keras does only where `fit` ends without an error."""
+        if self.csv_file is not None:
+            self.csv_file.close()
+
 
 def drop_later_rows(path: pathlib.Path, step: int) -> None:
     """Takes rows of a later `step` out of a CSV file, and a row that was not written to its end."""

@@ -2,7 +2,55 @@
 
 import keras
 
-from kformer.training.optimizers import inner_adam
+from kformer.training.optimizers import Adam, inner_adam
+
+
+class AverageWeights(keras.callbacks.Callback):
+    """Gives a plain `model.fit` the averaged weights: validations see them, and they are the model's when `fit` ends.
+
+    The optimizer is from `build_adam`, with an `ema_decay` above 0:
+
+        model.compile(build_adam(d_model, training), ...)
+        model.fit(..., callbacks=[AverageWeights()])
+
+    At the end of an epoch the callbacks behind it in the list see the averaged weights, too. Training goes on with the
+    trained ones; after the last epoch those are dropped, so a further `fit` goes on from the averaged ones.
+    (`kformer.train` does without it: it keeps both, as it can go on where it stopped.)
+
+    Raises:
+        ValueError: The optimizer keeps no averages.
+    """
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        optimizer = inner_adam(self.model.optimizer)
+        if not isinstance(optimizer, Adam) or not optimizer.ema_decay:
+            raise ValueError(
+                "AverageWeights needs an optimizer that averages the weights. "
+                f"Received: {type(optimizer).__name__}, ema_decay={getattr(optimizer, 'ema_decay', 0.0)}. "
+                "Compile the model with build_adam(d_model, training) and an ema_decay above 0 in training."
+            )
+        self._in_model = False  # whether the averages have changed places with the weights
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        if self._in_model:
+            self._swap()
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        if not self._in_model:
+            self._swap()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if not self._in_model:  # there was no validation
+            self._swap()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        if self._in_model:
+            self._swap()
+        inner_adam(self.model.optimizer).assign_averages()
+
+    def _swap(self) -> None:
+        inner_adam(self.model.optimizer).swap_averages()
+        self._in_model = not self._in_model
 
 
 class UseEMA(keras.callbacks.Callback):

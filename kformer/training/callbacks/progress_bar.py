@@ -2,15 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import keras
 import rich.console
 import rich.progress
 
+from kformer.monitors import MONITORS
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5
+_OF_TRAINING = ("loss", "accuracy")  # shown of the batches so far
 
 
 class ProgressBar(keras.callbacks.Callback):
@@ -79,9 +81,10 @@ class ProgressBar(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
-        parts = [f"step {self.state.step}", *_figures(logs, "")]
-        if any(name.startswith("val_") for name in logs):
-            parts += ["validation:", *_figures(logs, "val_")]
+        parts = [f"step {self.state.step}", *_figures(logs, _OF_TRAINING)]
+        of_validation = _figures(logs, MONITORS, "val_")
+        if of_validation:
+            parts += ["validation:", *of_validation]
         if "tokens_per_second" in logs:
             parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
         self._print("  ".join(parts))
@@ -100,7 +103,7 @@ class ProgressBar(keras.callbacks.Callback):
 
     def _text(self, now: float, logs: dict) -> str:
         total = f"/{self.total_steps}" if self.total_steps else ""
-        parts = [f"step {self.state.step}{total}", *_figures(logs, "")]
+        parts = [f"step {self.state.step}{total}", *_figures(logs, _OF_TRAINING)]
         if "tokens" in logs and now > self._tokens_at:
             rate = max(0.0, logs["tokens"] - self._tokens_shown) / (now - self._tokens_at)
             self._tokens_shown, self._tokens_at = logs["tokens"], now
@@ -129,18 +132,15 @@ class ProgressBar(keras.callbacks.Callback):
         return min(1.0, max(shares))
 
 
-def _figures(logs: dict, prefix: str) -> list[str]:
-    loss = logs.get(f"{prefix}token_loss", logs.get(f"{prefix}loss"))
-    parts = [] if loss is None else [f"loss {loss:.3f}"]
-    if f"{prefix}perplexity" in logs and prefix:
-        parts.append(f"perplexity {logs[f'{prefix}perplexity']:.2f}")
-    if f"{prefix}accuracy" in logs:
-        parts.append(f"accuracy {logs[f'{prefix}accuracy']:.3f}")
-    if f"{prefix}bleu" in logs:
-        parts.append(f"BLEU {logs[f'{prefix}bleu']:.1f}")
-    if f"{prefix}word_error_rate" in logs:
-        parts.append(f"word error rate {logs[f'{prefix}word_error_rate']:.3f}")
-    return parts
+def _figures(logs: dict, names: Iterable[str], prefix: str = "") -> list[str]:
+    """Those of the figures that the logs have; where there is no `TokenLoss`, Keras's own mean of the loss."""
+    found = []
+    for name in names:
+        monitor = MONITORS[name]
+        value = logs.get(prefix + monitor.metric, logs.get(prefix + name))
+        if value is not None:
+            found.append(f"{monitor.label} {value:.{monitor.decimals}f}")
+    return found
 
 
 def _duration(seconds: float) -> str:

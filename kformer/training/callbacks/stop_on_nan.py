@@ -1,6 +1,7 @@
 """Ends a run whose loss is no number any more."""
 
 import math
+from collections.abc import Callable
 
 import keras
 
@@ -14,6 +15,10 @@ class StopOnNaN(keras.callbacks.Callback):
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
+
+    Attributes:
+        report: Takes the error and raises it. Where several processes train, `StopTogether` puts a function here by
+            which all of them raise it after the same batch.
     """
 
     async_safe = True
@@ -21,6 +26,7 @@ class StopOnNaN(keras.callbacks.Callback):
     def __init__(self, state: TrainingState) -> None:
         super().__init__()
         self.state = state
+        self.report: Callable[[FloatingPointError], None] = _raise
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._before = self.state.batch
@@ -28,8 +34,13 @@ class StopOnNaN(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         loss = float((logs or {}).get("loss", 0.0))  # Keras's mean since the epoch began: once NaN, always NaN
         if not math.isfinite(loss):
-            raise FloatingPointError(
+            error = FloatingPointError(
                 f"The loss is {loss} after batch {self._before + batch + 1}, update {self.state.step}. The best "
                 "weights and the last checkpoint are from before. Start again with a lower learning_rate_scale or "
                 "more warmup_steps, or look for broken pairs in the corpus."
             )
+            self.report(error)
+
+
+def _raise(error: FloatingPointError) -> None:
+    raise error

@@ -1,101 +1,99 @@
 """Ends a run of several processes at the same batch everywhere."""
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
+
+from kformer.training.callbacks.ends_run import EndsRun, NoticeStop, end_run
+from kformer.training.callbacks.stop_on_nan import StopOnNaN
+from kformer.training.checkpoints import TrainingState
 
 # Batches between two questions whether a process wants to stop; its answer is read when the next is asked.
 _EVERY = 4
 
 
 class StopTogether(keras.callbacks.Callback):
-    """What one of several callbacks wants in one process, to stop or to raise an error, happens in all processes.
+    """Makes all processes stop, or raise an error, after the same batch when one of them wants to.
 
     Each decides by what its own process alone sees: a clock, a signal, a loss that it may read sooner or later. A
-    process that stopped by itself would leave the others waiting for it in their next step. So this callback runs the
-    others, but keeps to itself what they want. Every few batches the processes compare that, without waiting for it,
-    and do at the next comparison what the last one said. At the end of an epoch they compare once more.
+    process that stopped by itself would leave the others waiting for it in their next step. So the callbacks that
+    decide only tell this one. Every few batches the processes compare what they were told, without waiting for the
+    answer, and act on it at the next comparison. They compare once more when an epoch ends.
+
+    It stands behind `endings` in the list of callbacks, in every process.
 
     Args:
-        callbacks: They may set `model.stop_training`, and raise `FloatingPointError` at the end of a batch. If several
-            want to stop, the last one is followed.
+        endings: Callbacks that may end the run: the same ones in every process. Of several that want to, the last one
+            gives the reason.
+        loss_check: The callback that may find a loss that is not finite.
+        noticed: `NoticeStop` callbacks, which may stand anywhere in the list, of the main process alone.
+        state: Shared with the other callbacks.
         all_reduce_max: `kformer.training.distributed.ProcessGroup.all_reduce_max`.
-
-    Attributes:
-        followed: The callback by whose wish, in whichever process, the run ends; None while it goes on.
     """
 
-    async_safe = True
-
     def __init__(
-        self, callbacks: Sequence[keras.callbacks.Callback], all_reduce_max: Callable[[int], Callable[[], int]]
+        self,
+        endings: Sequence[EndsRun],
+        loss_check: StopOnNaN,
+        noticed: Sequence[NoticeStop],
+        state: TrainingState,
+        all_reduce_max: Callable[[int], Callable[[], int]],
     ) -> None:
         super().__init__()
-        self.callbacks = list(callbacks)
+        self.state = state
         self.all_reduce_max = all_reduce_max
-        self.followed: keras.callbacks.Callback | None = None
+        self._reasons = [*(ending.reason for ending in endings), "a callback of process 0 stopped the training"]
+        self._wish = 0  # number of a reason, from 1 up; above all of them: an error
         self._error: FloatingPointError | None = None
-
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._stand_ins = [_StandIn(model) for _ in self.callbacks]
-        for callback, stand_in in zip(self.callbacks, self._stand_ins, strict=True):
-            callback.set_model(stand_in)
-
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        for callback in self.callbacks:
-            callback.on_train_begin(logs)
-
-    def on_train_end(self, logs: dict | None = None) -> None:
-        for callback in self.callbacks:
-            callback.on_train_end(logs)
+        for number, ending in enumerate(endings, start=1):
+            ending.request_stop = functools.partial(self._request, number)
+        for notice in noticed:
+            notice.request_stop = functools.partial(self._request, len(self._reasons), notice.reason)
+        loss_check.report = self._keep_error
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._asked: Callable[[], int] | None = None
-        for callback in self.callbacks:
-            callback.on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        for callback in self.callbacks:
-            callback.on_train_batch_begin(batch, logs)
         if batch % _EVERY == 0:
             if self._asked is not None:
-                self._follow(self._asked())
-            self._asked = self.all_reduce_max(self._wish())
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        try:
-            for callback in self.callbacks:
-                callback.on_train_batch_end(batch, logs)
-        except FloatingPointError as error:
-            self._error = self._error or error
+                self._act(self._asked())
+            self._asked = self.all_reduce_max(self._wish)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        for callback in self.callbacks:
-            callback.on_epoch_end(epoch, logs)
-        self._follow(self.all_reduce_max(self._wish())())
+        self.compare()
 
-    def _wish(self) -> int:
-        """0: to go on; from 1 up: to stop, with the number of the last callback that wants to; above: to raise."""
-        if self._error is not None:
-            return len(self.callbacks) + 1
-        return max((number for number, one in enumerate(self._stand_ins, start=1) if one.stop_training), default=0)
+    def compare(self) -> None:
+        """Asks all processes and acts on the answer. All must call it at the same place."""
+        self._act(self.all_reduce_max(self._wish)())
 
-    def _follow(self, wish: int) -> None:
-        if wish > len(self.callbacks):
+    def _request(self, number: int, reason: str | None = None) -> None:
+        if reason is not None:
+            self._reasons[number - 1] = reason
+        self._wish = max(self._wish, number)
+
+    def _keep_error(self, error: FloatingPointError) -> None:
+        self._error = self._error or error
+        self._wish = len(self._reasons) + 1
+
+    def _act(self, wish: int) -> None:
+        if wish > len(self._reasons):
             raise self._error or FloatingPointError("The loss is not finite any more. Another process says since when.")
         if wish:
-            self.followed = self.callbacks[wish - 1]
-            self.model.stop_training = True
+            end_run(self.model, self.state, self._reasons[wish - 1])
 
 
-class _StandIn:
-    """A model for a callback: all of it but the switch that stops training."""
+class CompareLast(keras.callbacks.Callback):
+    """Lets all processes compare once more behind all other callbacks of an epoch's end, for a stop wanted meanwhile.
 
-    def __init__(self, model: keras.Model) -> None:
-        self.stop_training = False
-        self._model = model
+    Args:
+        together: The callback that compares.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+    def __init__(self, together: StopTogether) -> None:
+        super().__init__()
+        self.together = together
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self.together.compare()

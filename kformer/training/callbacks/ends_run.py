@@ -1,0 +1,91 @@
+"""How callbacks end a run, and say why."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from kformer.training.checkpoints import TrainingState
+
+
+def end_run(model: keras.Model, state: TrainingState, reason: str) -> None:
+    """Lets `fit` end after the batch or the validation in hand. The first reason is kept."""
+    state.end_reason = state.end_reason or reason
+    model.stop_training = True
+
+
+class EndsRun(keras.callbacks.Callback):
+    """Base class of the callbacks that may end a run, which they do by `request_stop()`.
+
+    Args:
+        state: Shared with the other callbacks; its `end_reason` tells why the run ends.
+
+    Attributes:
+        reason: What `end_reason` becomes if this callback ends the run.
+        request_stop: Ends the run. Where several processes train, `StopTogether` puts a function here that asks all of
+            them first.
+    """
+
+    reason: str
+
+    def __init__(self, state: TrainingState) -> None:
+        super().__init__()
+        self.state = state
+        self.request_stop: Callable[[], None] = self._end_run
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        # On JAX, whoever reads `self.model` makes Keras copy the weights to it. This is the model as it is.
+        self._model_in_fit = model
+
+    def _end_run(self) -> None:
+        end_run(self._model_in_fit, self.state, self.reason)
+
+
+class NoticeStop(EndsRun):
+    """Gives the run a reason to end when the callback before it, which knows nothing of runs, stops the training.
+
+    Such a callback sets `model.stop_training`. Where several processes train, the others must stop at the same batch:
+    so this one takes the mark back, and requests the stop of all.
+
+    Args:
+        state: Shared with the other callbacks.
+        callback: The callback that stands before this one in the list.
+    """
+
+    def __init__(self, state: TrainingState, callback: keras.callbacks.Callback) -> None:
+        super().__init__(state)
+        self.reason = f"the callback {type(callback).__name__} stopped the training"
+        # While Keras runs ahead on JAX it might see the mark before it is taken back.
+        self.async_safe = not any(_overrides(callback, hook) for hook in ("on_train_batch_end", "on_batch_end"))
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_test_end(self, logs: dict | None = None) -> None:
+        self._notice()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._notice()
+
+    def _notice(self) -> None:
+        if self._model_in_fit.stop_training and not self.state.end_reason:
+            self._model_in_fit.stop_training = False
+            self.request_stop()
+
+
+def _overrides(callback: keras.callbacks.Callback, hook: str) -> bool:
+    default: Any = getattr(keras.callbacks.Callback, hook)
+    return getattr(callback, hook) != default.__get__(callback)

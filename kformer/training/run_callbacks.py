@@ -1,0 +1,130 @@
+"""The callbacks of a training run, in the order that `kformer.training.callbacks` asks for."""
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Sequence
+
+import keras
+import rich.console
+
+from kformer.data import Corpus, references
+from kformer.monitors import MONITORS
+from kformer.runs.folder import RunFolder
+from kformer.training import callbacks
+from kformer.training.checkpoints import TrainingState
+from kformer.training.distributed import ProcessGroup
+from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
+from kformer.training.run_setup import RunSetup
+
+SAMPLES = 3  # translations shown where sources are translated anyway
+
+
+@dataclasses.dataclass(frozen=True)
+class ActiveRun:
+    """A run that is being trained.
+
+    Attributes:
+        folder: The run folder; one of its own in every process but the main one.
+        setup: What the run trains with.
+        group: The devices and processes that train together.
+        model: Compiled, with the weights of `state`.
+        state: Where the run stands.
+        console: Where to print.
+    """
+
+    folder: RunFolder
+    setup: RunSetup
+    group: ProcessGroup
+    model: keras.Model
+    state: TrainingState
+    console: rich.console.Console
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """Callbacks that do more than the model's own figures at a validation.
+
+    Attributes:
+        scores: Add figures to the logs, in every process.
+        shows: Show translations or export the model, in the main process.
+    """
+
+    scores: list[keras.callbacks.Callback]
+    shows: list[keras.callbacks.Callback]
+
+
+def translate_at_validations(
+    run: ActiveRun, corpus: Corpus, samples: Sequence[str], export_to: str | pathlib.Path | None
+) -> Validation:
+    """What a run's options ask for; arguments as in `kformer.train`."""
+    tensorboard = callbacks.TensorBoardLog(run.folder.tensorboard_folder, run.state)
+    scores: list[keras.callbacks.Callback] = []
+    shows: list[keras.callbacks.Callback] = []
+    scored_sources = run.setup.training.scored_sources
+    if samples or scored_sources:
+        translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers)
+        if scored_sources:
+            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources))
+        samples = samples or list(references(corpus.valid))[:SAMPLES]
+        shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
+    if export_to is not None:
+        shows.append(ExportBest(run.folder, export_to, run.state, run.console))
+    return Validation(scores, [*shows, tensorboard])
+
+
+def list_callbacks(
+    run: ActiveRun,
+    max_steps: int | None,
+    interrupt: callbacks.GracefulInterrupt,
+    validation: Validation,
+    user_callbacks: Sequence[keras.callbacks.Callback],
+) -> list[keras.callbacks.Callback]:
+    """All callbacks of a run."""
+    training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
+    user_callbacks = user_callbacks if is_main else ()
+    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks]
+    keep_best = callbacks.KeepBest(
+        folder.best_weights_file if is_main else None, state, training.patience, MONITORS[training.monitor]
+    )
+    at_validations = [*validation.scores, keep_best]
+    if is_main:
+        at_validations += [
+            callbacks.KeepLast(folder.weights_folder, state, training.keep_weights),
+            callbacks.ProgressBar(state, max_steps, training.max_minutes, run.console),
+            *validation.shows,
+        ]
+    for callback, notice in zip(user_callbacks, notices, strict=True):
+        at_validations += [callback, notice]
+    if training.ema_decay:
+        at_validations = [callbacks.UseEMA(), *at_validations, callbacks.UseTrained()]
+    endings, last = _endings(run, max_steps, interrupt, notices)
+    return [
+        callbacks.TrackState(state),
+        *endings,
+        *at_validations,
+        *([callbacks.CSVLog(folder.log_file, state)] if is_main else []),
+        callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes),
+        *last,
+    ]
+
+
+def _endings(
+    run: ActiveRun,
+    max_steps: int | None,
+    interrupt: callbacks.GracefulInterrupt,
+    notices: Sequence[callbacks.NoticeStop],
+) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
+    """What ends the run, and what must stand last in the list for it."""
+    state, max_minutes = run.state, run.setup.training.max_minutes
+    loss_check = callbacks.StopOnNaN(state)
+    of_this_process: list[callbacks.EndsRun] = [interrupt]
+    if max_minutes is not None:
+        of_this_process.insert(0, callbacks.TimeBudget(state, max_minutes, started=time.monotonic()))
+    endings = [loss_check, *of_this_process]
+    if max_steps is not None:
+        endings.insert(0, callbacks.StepBudget(state, max_steps))
+    if run.group.world_size == 1:
+        return endings, []
+    together = callbacks.StopTogether(of_this_process, loss_check, notices, state, run.group.all_reduce_max)
+    return [*endings, together], [callbacks.CompareLast(together)]
