@@ -1,0 +1,48 @@
+"""Weights of a model on disk: the one place where they are saved and loaded.
+
+A run keeps them as Keras's `.weights.h5`; a preset keeps them in a quarter of the size (`packed_weights`).
+"""
+
+import pathlib
+
+import keras
+
+from kformer import files
+from kformer.runs.folder import RunFolder
+from kformer.runs.packed_weights import load_packed_weights
+
+
+def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
+    """Writes the weights of a functional model to `path`, a `.weights.h5`, whole or not at all, without the optimizer.
+
+    An uncompiled model reads them by `model.load_weights(path)`, any model by `load_weights_file(path, model)`.
+    """
+    with files.replacing(path) as partial:
+        _uncompiled(model).save_weights(partial)
+
+
+def load_weights_file(path: str | pathlib.Path, model: keras.Model) -> None:
+    """Reads a file of `save_weights` into a functional model, compiled or not; its optimizer stays as it is."""
+    _uncompiled(model).load_weights(path)
+
+
+def load_weights(run: RunFolder, model: keras.Model) -> None:
+    """Reads a run's best weights, packed or not, into a model of its configuration, on any backend.
+
+    Args:
+        run: A run folder that has weights, such as `kformer.presets.find_preset` gives.
+        model: From `build_transformer(run.transformer_config())`, compiled or not; its optimizer stays as it is.
+
+    Raises:
+        ValueError: The file is damaged, or the model is of another configuration.
+    """
+    file = run.weights_file()
+    if file == run.packed_weights_file:
+        load_packed_weights(file, model)
+    else:
+        load_weights_file(file, model)
+
+
+def _uncompiled(model: keras.Model) -> keras.Model:
+    """The same layers in a model never compiled: Keras keeps a compiled model's optimizer in `.weights.h5`."""
+    return keras.Model(model.inputs, model.outputs)
