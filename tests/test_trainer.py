@@ -17,7 +17,7 @@ from kformer import hardware
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import corpus_from_pairs
 from kformer.evaluation.evaluate import score
-from kformer.inference.batches import load_model
+from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.training.train import train
 from kformer.translation.translator import Translator

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
-from kformer.export.kernels import MATRICES, freeze_products
+from kformer.export.kernels import freeze_products
 from kformer.export.variables import FrozenScope, Weights
+from kformer.export.versions import check_kind
 from kformer.models import build_transformer
 from kformer.translation.translator import TEXT, Translator
 
-VARIANTS = ("portable", "xla")
 LENGTH_STEP = 16  # tokens
 
 
@@ -28,14 +28,9 @@ def served_function(
     Raises:
         ValueError: There is no such precision or variant, or not together.
     """
-    if precision not in MATRICES:
-        raise ValueError(f"precision must be one of {', '.join(MATRICES)}. Received: {precision!r}.")
-    if variant not in VARIANTS:
-        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    check_kind(precision, variant)
     if variant == "portable":
         return _portable(translator, weights, precision, Translator.search)
-    if precision != "float32":
-        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
     return _compiled(translator, weights)
 
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs, encode_pairs
+from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 
+SAMPLES = 16  # validation sources that are kept for the trial of an export
 SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
 # Fields that say when a run ends and is saved. They alone may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
@@ -57,10 +59,7 @@ def begin(
     The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. What is wrong with
     the corpus or with the configurations is found before anything is written.
     """
-    if run.exists():
-        raise FileExistsError(
-            f"{run.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
-        )
+    run.check_new()
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     training = _settled(training, corpus, origin)
@@ -81,6 +80,7 @@ def begin(
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus({**_describe(corpus), **note})
+    run.write_samples(sample_sources(corpus.valid, SAMPLES))
     run.write_environment(describe_environment())
     transformer.save(run.transformer_file)  # last: a folder with this file is a run
     return Opened(transformer, training, tokenizers, *pairs)
@@ -165,8 +165,7 @@ def reopen(
     initialize_from: str | pathlib.Path | None = None,
 ) -> Opened:
     """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
-    if not run.exists():
-        raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
+    run.check_begun()
     known, given = run.corpus(), _describe(corpus)
     made = "a packed model" if run.packed_weights_file.is_file() else "a mean of weights" if "mean_of" in known else ""
     if made:

@@ -37,6 +37,7 @@ class Translator(tf.Module):
         source_tokenizer: Makes the ids that the model was trained on.
         target_tokenizer: Makes text of the ids that the model gives.
         decoding: How to search; the paper's beam search by default.
+        samples: Some texts like those that the model is made for: an export of this translator is tried on them.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Translator(tf.Module):
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
+        samples: Sequence[str] = (),
     ) -> None:
         super().__init__(name="translator")
         self.model = model
@@ -53,6 +55,7 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
+        self.samples = tuple(samples)
         self.coder = TextCoder(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
         _check(config, source_tokenizer, target_tokenizer)
@@ -64,7 +67,7 @@ class Translator(tf.Module):
         Args:
             preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
                 `kformer.presets.pack_run` makes.
-            decoding: How to search; the paper's beam search by default.
+            decoding: How to search; by default as the preset says, which is how its scores were reached.
 
         Raises:
             ValueError: There is no such model.
@@ -75,6 +78,10 @@ class Translator(tf.Module):
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
         """The translator with the best weights of a training run, in float32.
 
+        Args:
+            run: The run folder.
+            decoding: How to search; by default as the folder says, which is the paper's beam search if it says nothing.
+
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
         """
@@ -82,7 +89,8 @@ class Translator(tf.Module):
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)
-        return cls(model, config, *load_tokenizers(folder.tokenizer_folder), decoding)
+        tokenizers = load_tokenizers(folder.tokenizer_folder)
+        return cls(model, config, *tokenizers, decoding or folder.decoding_config(), folder.samples())
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """Translates one text, or a list of texts in one batch."""
