@@ -19,7 +19,8 @@ import time
 from kformer.cli.startup import quiet_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
-from kformer.inference.batches import Hypothesis, TranslateBatch, load_model
+from kformer.inference.batches import Hypothesis, TranslateBatch
+from kformer.inference.load import load_model
 
 TIE = 1e-4  # nats, of scores that float32 sums of some fifty tokens give
 

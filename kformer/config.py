@@ -6,10 +6,11 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """
 
 import dataclasses
+import difflib
 import math
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
@@ -55,6 +56,17 @@ LABEL_SMOOTHING_FORMS = ("all", "others")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
+def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """The end of an error message about unknown names: which known ones resemble them.
+
+    Returns:
+        Such as " Did you mean 'dropout_rate'?", with a blank in front; empty where nothing is alike.
+    """
+    names = list(known)
+    alike = [match for name in unknown for match in difflib.get_close_matches(name, names, n=1)]
+    return f" Did you mean {', '.join(map(repr, dict.fromkeys(alike)))}?" if alike else ""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Config:
     """Checks and files shared by the configurations."""
@@ -71,7 +83,7 @@ class _Config:
         if unknown:
             raise ValueError(
                 f"{cls.__name__} has no field {', '.join(map(repr, unknown))}. "
-                f"Its fields are: {', '.join(known)}. Remove or rename the unknown ones."
+                f"Its fields are: {', '.join(known)}. Remove or rename the unknown ones.{did_you_mean(unknown, known)}"
             )
         return cls(**values)
 
@@ -131,7 +143,7 @@ class _Config:
 
 def _values_of_size(sizes: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
     if name not in sizes:
-        raise ValueError(f"There is no size {name!r}. Choose one of {', '.join(sizes)}.")
+        raise ValueError(f"There is no size {name!r}. Choose one of {', '.join(sizes)}.{did_you_mean([name], sizes)}")
     return sizes[name]
 
 
@@ -158,6 +170,7 @@ def read_parts(path: str | pathlib.Path, parts: Sequence[str], others: Sequence[
     if unknown:
         raise ValueError(
             f"{path} has the unknown part {', '.join(unknown)}. Put every field under one of: {', '.join(parts)}."
+            f"{did_you_mean(unknown, (*parts, *others))}"
         )
     for part in parts:
         values[part] = values.get(part) or {}
@@ -173,13 +186,23 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     """The mapping in a JSON or YAML file.
 
     Raises:
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
         ValueError: The file does not parse, or holds something else than a mapping.
     """
     path = pathlib.Path(path)
     if path.suffix not in (".json", ".yaml", ".yml"):
         raise ValueError(f"A configuration file ends in .json, .yaml or .yml. Received: {path}.")
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}. Name a JSON or YAML file that exists.")
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # JSON is a subset of YAML
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be read: {error.strerror}. Name a JSON or YAML file that you may read."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}. Convert the file.") from error
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Mend the file.") from error
     if not isinstance(values, dict):

@@ -21,9 +21,56 @@ from typing import Any
 # What the readers of zip, NumPy and JSON raise for a file in which any byte may be wrong.
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
-    *(RuntimeError, OverflowError, OSError),
+    *(RuntimeError, OverflowError, IndexError, OSError),
 )
 _STALE_SECONDS = 60.0  # A folder without an owner that is younger may just have been made.
+
+
+def check_file_path(path: str | pathlib.Path) -> None:
+    """Refuses a path to which `replacing` could not write, before any work is done for it.
+
+    Raises:
+        OSError: There is something else than a regular file, or no file can be made in its folder.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder. Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no regular file, so it cannot be replaced. Name another file.")
+    check_folder_path(path.parent)
+
+
+def check_new_folder(path: str | pathlib.Path) -> None:
+    """Refuses a path at which `new_folder` could not make a folder, before any work is done for it.
+
+    Raises:
+        FileExistsError: `path` exists.
+        OSError: No folder can be made there.
+    """
+    path = pathlib.Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists already. Name another folder.")
+    check_folder_path(path)
+
+
+def check_folder_path(path: str | pathlib.Path) -> None:
+    """Refuses a folder that cannot be made or written to, before any work is done for it.
+
+    Raises:
+        NotADirectoryError: There is a file in its place or above it.
+        PermissionError: The folder, or the nearest one above it that exists, cannot be written to.
+    """
+    path = pathlib.Path(path)
+    nearest = path
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        reason = "it is a file" if nearest == path else f"{nearest} is a file"
+        raise NotADirectoryError(f"{path} cannot be a folder: {reason}. Name another folder.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"{path} cannot be written to: {nearest} does not allow it. Name another folder, or change its permissions."
+        )
 
 
 @contextlib.contextmanager
@@ -64,11 +111,11 @@ def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
         FileExistsError: `path` exists, before or after the block.
     """
     path = pathlib.Path(path)
-    _refuse_existing(path)
+    check_new_folder(path)
     with staging_folder(path.parent, path.name) as fresh:
         yield fresh
         sync_tree(fresh)
-        _refuse_existing(path)
+        check_new_folder(path)
         fresh.rename(path)
         _sync(path.parent)
 
@@ -118,11 +165,6 @@ def sync_tree(folder: pathlib.Path) -> None:
     """Forces every file and folder below `folder` to the disk."""
     for path in (*folder.rglob("*"), folder):
         _sync(path)
-
-
-def _refuse_existing(path: pathlib.Path) -> None:
-    if path.exists():
-        raise FileExistsError(f"{path} exists already. Name another folder.")
 
 
 def _remove_abandoned(parent: pathlib.Path, prefix: str) -> None:

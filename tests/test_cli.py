@@ -1,26 +1,44 @@
-"""The command line as a person uses it: in processes of its own."""
+"""The command line as a person uses it, mostly in processes of its own; and that its options arrive."""
 
+import contextlib
+import io
 import json
 import lzma
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+import rich.console
 import toy
 import yaml
 from typer.testing import CliRunner
 
-from kformer.__main__ import main
-from kformer.cli.main import app
-from kformer.config import TransformerConfig
-from kformer.inference.batches import Hypothesis, load_model
+from kformer import __version__
+from kformer.cli.main import app, main
+from kformer.cli.progress import status
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.data import Corpus
+from kformer.export.versions import DESCRIPTION_FILE, description
+from kformer.inference.batches import Hypothesis
+from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
+from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.training.train import TrainingReport
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
+
+
+def invoke(*arguments):
+    """Runs a command in this process."""
+    answer = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer
 
 
 def kformer(*arguments, stdin=b"", cwd=None, **variables):
@@ -126,40 +144,212 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
     assert "9 steps: the budget of 9 steps is spent." in again.stdout.decode()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "--output", "run"], "train needs exactly one of --corpus NAME, --train PAIRS.tsv"),
-        (["train", "--output", "run", "--corpus", "nowhere"], "There is no corpus 'nowhere'. Known corpora:"),
-        (["train", "--output", "run", "--train-source", "a"], "--train-source and --train-target go together"),
-        (["train", "--output", "run", "--train", "no.tsv"], "no.tsv"),
-        (["train", "--output", "run", "--corpus", "cmudict", "--valid", "v.tsv"], "Received: --valid without --train."),
-        (
-            ["train", "--output", "run", "--train", "a.tsv", "--valid-source", "v.de", "--valid-target", "v.en"],
-            "Received: --valid-source without --train-source.",
-        ),
-        (["train", "--output", "run", "--corpus", "cmudict", "--size", "huge"], "There is no size 'huge'"),
-        (["translate", "nowhere"], "nowhere does not exist. Name a run folder or a SavedModel."),
-        (
-            ["translate", "nowhere", "--input", "none.txt"],
-            "none.txt is no regular file. Name a text file, or leave out --in",
-        ),
-        (["evaluate", "nowhere"], "evaluate needs exactly one of --corpus, --test and --recipe."),
-        (["export", "nowhere", "out"], "nowhere is not a run folder"),
-        (["demo", "--corpus", "nowhere"], "There is no demo for 'nowhere'. Choose one of bible-en-es, cmudict."),
-    ],
-)
-def test_a_mistake_is_one_line_with_a_remedy(arguments, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["kformer", *arguments])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 1
-    written = capsys.readouterr()
-    assert written.err.startswith("kformer: ")
-    assert message in written.err
-    assert written.out == ""
-    assert list(tmp_path.iterdir()) == []
+# What a person gets wrong, and what is said. {run} is a run folder, {model} a SavedModel, {corpus} a file of two pairs.
+MISTAKES = {
+    "train without a corpus": ("train --output new", "train needs exactly one of --corpus NAME, --train PAIRS.tsv"),
+    "train, unknown corpus": ("train --output new --corpus cmudic", "Known corpora: bible-en-es, cmudict, tfds:NAME"),
+    "train, corpus alike": ("train --output new --corpus cmudic", "Did you mean 'cmudict'?"),
+    "train, one of two files": ("train --output new --train-source a", "--train-source and --train-target go together"),
+    "train, missing file": ("train --output new --train no.tsv", "no.tsv does not exist. Pass the name of a file."),
+    "train, pairs to validate on": (
+        "train --output new --corpus cmudict --valid v.tsv",
+        "Received: --valid without --train.",
+    ),
+    "train, parallel files to validate on": (
+        "train --output new --train a.tsv --valid-source v.de --valid-target v.en",
+        "Received: --valid-source without --train-source.",
+    ),
+    "train, columns of a corpus": (
+        "train --output new --corpus cmudict --columns id,source,target",
+        "--columns names the columns of tab-separated files. Give it together with --train.",
+    ),
+    "train, columns without a source": (
+        "train --output new --train {corpus} --columns left,target",
+        'columns must name "source" and "target" once each',
+    ),
+    "train, unknown size": ("train --output new --corpus cmudict --size smal", "There is no size 'smal'."),
+    "train, size alike": ("train --output new --corpus cmudict --size smal", "Did you mean 'small'?"),
+    "train, unknown recipe": ("train --output new --recipe cmudic", "There is no recipe 'cmudic'."),
+    "train, recipe alike": ("train --output new --recipe cmudic", "Did you mean 'cmudict'?"),
+    "train, size and recipe": ("train --output new --recipe cmudict --size tiny", "A recipe has its own sizes"),
+    "train, unknown monitor": (
+        "train --output new --corpus cmudict --monitor blue",
+        "monitor must be one of loss, bleu, word_error_rate. Received: monitor='blue'.",
+    ),
+    "train, no budget": ("train --output new --corpus cmudict --max-steps 0", "max_steps must be greater than 0"),
+    "train, missing configuration": (
+        "train --output new --corpus cmudict --config no.yaml",
+        "There is no file no.yaml. Name a JSON or YAML file that exists.",
+    ),
+    "train, folder as configuration": (
+        "train --output new --corpus cmudict --config {run}.yaml",
+        "run.yaml cannot be read: Is a directory. Name a JSON or YAML file that you may read.",
+    ),
+    "train, unknown key": (
+        "train --output new --corpus cmudict --config {keys}",
+        "TransformerConfig has no field 'dropout'.",
+    ),
+    "train, key alike": ("train --output new --corpus cmudict --config {keys}", "Did you mean 'dropout_rate'?"),
+    "train, unknown beginning": (
+        "train --output new --corpus cmudict --initialize-from bible",
+        "There is no preset 'bible'.",
+    ),
+    "train, run there already": ("train --output {run} --corpus cmudict", "run holds a run already. Go on with it by"),
+    "train, nothing to resume": ("train --output new --corpus cmudict --resume", "there is nothing to resume"),
+    "train, file in the way": (
+        "train --output {corpus}/new --corpus cmudict",
+        "cannot be a folder: {corpus} is a file. Name another folder.",
+    ),
+    "train, file in the way of exports": (
+        "train --output new --corpus cmudict --export {corpus}",
+        "{corpus} cannot be a folder: it is a file. Name another folder.",
+    ),
+    "translate without a model": ("translate", "Name one model: a folder, or a model that comes with kformer by"),
+    "translate, missing model": ("translate nowhere", "nowhere does not exist. Name a run folder or a SavedModel."),
+    "translate, no model there": ("translate {empty}", "empty is not a run folder: it has no transformer.json."),
+    "translate, two models": ("translate {run} --preset cmudict", "Name one model"),
+    "translate, unknown preset": ("translate --preset cmudic", "There is no preset 'cmudic'."),
+    "translate, preset alike": ("translate --preset cmudic", "Did you mean 'cmudict'?"),
+    "translate, missing input": (
+        "translate {run} --input no.txt",
+        "no.txt is no regular file. Name a text file, or leave out --input to read a pipe.",
+    ),
+    "translate into a folder": ("translate {run} --output {empty}", "empty is a folder. Name a file in it."),
+    "translate into a file": (
+        "translate {run} --output {corpus}/out",
+        "{corpus} cannot be a folder: it is a file. Name another folder.",
+    ),
+    "translate into a device": ("translate {run} --output /dev/null", "/dev/null is no regular file"),
+    "translate, search of a SavedModel": (
+        "translate {model} --beam-size 2",
+        "its search was fixed when it was exported",
+    ),
+    "translate, recipe and SavedModel": ("translate {model} --recipe cmudict", "its search was fixed when it was ex"),
+    "translate, n-best of a SavedModel": ("translate {model} --n-best 2", "its search was fixed when it was exported"),
+    "translate, more hypotheses than beams": ("translate {run} --n-best 5", "Received: n_best=5, beam_size=4. Widen"),
+    "translate, greedy with a penalty": (
+        "translate {run} --beam-size 1 --length-penalty 1",
+        "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam",
+    ),
+    "evaluate without a test set": ("evaluate {run}", "evaluate needs one test set. Give --corpus or --test"),
+    "evaluate, two test sets": ("evaluate {run} --corpus cmudict --test {corpus}", "evaluate needs one test set."),
+    "evaluate, missing file": ("evaluate {run} --test no.tsv", "no.tsv does not exist. Pass the name of a file."),
+    "evaluate, unknown split": (
+        "evaluate {run} --corpus cmudict --split vald",
+        "--split must be one of train, valid, test. Received: vald. Did you mean 'valid'?",
+    ),
+    "evaluate, split of a file": ("evaluate {run} --test {corpus} --split test", "a file has no parts. Leave out"),
+    "evaluate, columns of a corpus": (
+        "evaluate {run} --corpus cmudict --columns source,target",
+        "Give it together with --test.",
+    ),
+    "evaluate, search of a SavedModel": (
+        "evaluate {model} --test {corpus} --length-penalty 1",
+        "its search was fixed when it was exported",
+    ),
+    "export without a model": (
+        "export out",
+        "export needs two folders, RUN and DIR, or --preset NAME and DIR. Received: only out. For example: kformer ex",
+    ),
+    "export without a folder": ("export {run}", "Received: only {run}. For example: kformer export runs/mine exported"),
+    "export, three folders": ("export {run} out more", "export needs RUN and DIR. Received: 3 folders."),
+    "export, missing model": ("export nowhere out", "nowhere is not a run folder"),
+    "export into a run folder": ("export --preset cmudict {run}", "run is a run folder. Name another folder for the"),
+    "export into a file": ("export {run} {corpus}", "{corpus} cannot be a folder: it is a file. Name another folder."),
+    "export, unknown precision": (
+        "export {run} out --precision int4",
+        "precision must be one of float32, bfloat16, int8. Received: 'int4'.",
+    ),
+    "export, unknown variant": ("export {run} out --variant gpu", "variant must be one of portable, xla."),
+    "export, xla in bytes": ("export {run} out --variant xla --precision int8", "The variant xla computes in float32."),
+    "export, unknown recipe": ("export {run} out --recipe no", "There is no recipe 'no'."),
+    "average, missing run": ("average nowhere new", "nowhere is not a run folder"),
+    "average, too many": ("average {run} new --last 2", "has kept the weights of 1 validations. Received: last=2."),
+    "average into a folder": ("average {run} {empty}", "empty exists already. Name another folder."),
+    "pack, missing run": ("pack nowhere new", "nowhere is not a run folder"),
+    "pack into a folder": ("pack {run} {empty}", "empty exists already. Name another folder."),
+    "pack, missing words": ("pack {run} new --about no.yaml", "There is no file no.yaml."),
+    "pack, unknown words": (
+        "pack {run} new --about {about}",
+        "Received: license. Rename or remove the unknown. Did you",
+    ),
+    "pack, missing samples": ("pack {run} new --samples no.txt", "There is no file no.txt. Name a text file"),
+    "demo, unknown corpus": (
+        "demo --corpus bible",
+        "There is no demo for 'bible'. Choose one of bible-en-es, cmudict.",
+    ),
+    "demo into a full folder": ("demo --output {run}", "run is not empty. Remove it, or name another folder with"),
+    "demo into a file": ("demo --output {corpus}", "{corpus} cannot be a folder: it is a file. Name another folder."),
+    "demo, no time": ("demo --minutes 0", "max_minutes must be greater than 0 and finite. Received: max_minutes=0"),
+}
+
+# Runs each command of a list; tells how it ended, what it wrote, and whether it has loaded what takes seconds.
+RUN_COMMANDS = """
+import contextlib, io, json, sys
+from kformer.cli.main import main
+answers = []
+for arguments in json.load(sys.stdin):
+    sys.argv, code = ["kformer", *arguments], None
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    slow = sorted({"jax", "keras", "tensorflow", "tensorflow_datasets", "tensorflow_text"} & set(sys.modules))
+    answers.append([code, out.getvalue(), err.getvalue(), slow])
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """The folders and files that MISTAKES name: they have what a command looks at before it starts TensorFlow."""
+    folder = tmp_path_factory.mktemp("places")
+    run = RunFolder(folder / "run")
+    run.path.mkdir()
+    TransformerConfig().save(run.transformer_file)
+    toy.TRAINING.save(run.training_file)
+    run.write_corpus({"symbols": False})
+    run.weights_folder.mkdir()
+    for file in (run.best_weights_file, run.weights_folder / "step-000000001.weights.h5"):
+        file.touch()
+    (folder / "run.yaml").mkdir()
+    (folder / "empty").mkdir()
+    (folder / "model").mkdir()
+    (folder / "model" / "saved_model.pb").touch()
+    (folder / "corpus").write_text("one\tuno\ntwo\tdos\n")
+    (folder / "keys.yaml").write_text("transformer: {dropout: 0.1}\n")
+    (folder / "about.yaml").write_text("license: MIT\n")
+    names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus")}
+    return {**names, "keys": str(folder / "keys.yaml"), "about": str(folder / "about.yaml")}
+
+
+@pytest.fixture(scope="module")
+def answers(places, tmp_path_factory):
+    """What is said to each of MISTAKES, in one process, in an empty folder; and what is in that folder afterwards."""
+    folder = tmp_path_factory.mktemp("here")
+    commands = [command.format(**places).split() for command, _ in MISTAKES.values()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.getenv("PYTHONPATH")]))}
+    answer = subprocess.run(
+        [sys.executable, "-c", RUN_COMMANDS],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env=environment,
+    )
+    return dict(zip(MISTAKES, json.loads(answer.stdout), strict=True)), list(folder.iterdir())
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_with_a_remedy_said_before_tensorflow_starts(mistake, answers, places):
+    code, out, err, slow = answers[0][mistake]
+    assert MISTAKES[mistake][1].format(**places) in err
+    assert err.startswith("kformer: ")
+    assert err.count("\n") == 1
+    assert (code, out, slow) == (1, "", [])
+    assert answers[1] == []
 
 
 def test_a_mistake_is_all_that_a_process_says(tmp_path):
@@ -168,35 +358,261 @@ def test_a_mistake_is_all_that_a_process_says(tmp_path):
     assert answer.stderr == b"kformer: nowhere does not exist. Name a run folder or a SavedModel.\n"
 
 
-def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numbers_run, pairs_file, monkeypatch):
+def test_the_version_is_told():
+    assert invoke("--version").stdout == f"kformer {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("kformer ev", {"evaluate"}),
+        ("kformer translate --preset c", {"cmudict"}),
+        ("kformer train --size ", {"tiny", "small", "base", "big"}),
+        ("kformer export --precision b", {"bfloat16"}),
+    ],
+)
+def test_a_shell_completes_commands_and_names(words, expected, monkeypatch, capsys):
+    variables = {"_KFORMER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["kformer"])
+    with pytest.raises(SystemExit):
+        main()
+    assert set(capsys.readouterr().out.split()) == expected
+
+
+def trained_with(monkeypatch):
+    """Puts a function in the place of training; the list gets its arguments, each time by name."""
+    calls = []
+
     def trained(corpus, output, transformer, training, **options):
-        assert transformer == RunFolder(numbers_run).transformer_config()
-        assert training == RunFolder(numbers_run).training_config().replace(max_steps=7)
-        assert options["resume"]
+        calls.append({"corpus": corpus, "transformer": transformer, "training": training, **options})
         return TrainingReport(RunFolder(output), 7, None, "trained")
 
     monkeypatch.setattr("kformer.training.train.train", trained)
-    command = ["train", "--train", pairs_file, "--output", numbers_run, "--initialize-from", "gone"]
-    monkeypatch.setattr(sys, "argv", ["kformer", *map(str, command), "--max-steps", "7", "--resume"])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 0
+    monkeypatch.setattr(RunFolder, "training_config", lambda run: TrainingConfig())
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "value"),
+    [
+        ("--max-minutes", "max_minutes", 2.5),
+        ("--max-epochs", "max_epochs", 3),
+        ("--max-steps", "max_steps", 7),
+        ("--monitor", "monitor", "bleu"),
+    ],
+)
+def test_train_hands_its_options_on(option, field, value, pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "run", option, value)
+    assert calls[0]["training"] == TrainingConfig.of_size("small", **{field: value})
+    assert calls[0]["transformer"] == TransformerConfig.of_size("small")
+
+
+def test_train_hands_on_where_to_begin_to_export_and_on_what_to_run(pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    options = ["--initialize-from", "cmudict", "--export", tmp_path / "exported", "--devices", 2]
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "run", *options)
+    names = ("initialize_from", "export_to", "devices", "resume")
+    assert {name: calls[0][name] for name in names} == {
+        "initialize_from": "cmudict", "export_to": tmp_path / "exported", "devices": 2, "resume": False,
+    }  # fmt: skip
+
+
+def test_a_few_pairs_are_told_to_be_too_few(pairs_file, tmp_path, monkeypatch):
+    trained_with(monkeypatch)
+    (tmp_path / "few.tsv").write_text("one\tuno\ntwo\tdos\n")
+    few = invoke("train", "--train", tmp_path / "few.tsv", "--valid", pairs_file, "--output", tmp_path / "run")
+    assert "kformer: warning: 2 pairs are too few to learn a translation from." in few.stderr
+    enough = invoke("train", "--train", pairs_file, "--valid", pairs_file, "--output", tmp_path / "other")
+    assert "too few" not in enough.stderr  # there are 100
+
+
+def test_columns_choose_what_is_read(tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    lines = {"train": "uno\tTatoeba\tone\n" * 2, "valid": "dos\tTatoeba\ttwo\n"}
+    for part, text in lines.items():
+        (tmp_path / f"{part}.tsv").write_text(text)
+    files = ["--train", tmp_path / "train.tsv", "--valid", tmp_path / "valid.tsv"]
+    invoke("train", *files, "--columns", "target,attribution,source", "--output", tmp_path / "run")
+    assert calls[0]["corpus"].train == [("one", "uno")] * 2
+    assert calls[0]["corpus"].valid == [("two", "dos")]
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """Puts a translator that answers with the source in the place of a model; gives how models were loaded."""
+    calls = []
+
+    def load_model(path, decoding=None, n_best=1):
+        calls.append({"path": path, "decoding": decoding, "n_best": n_best, "texts": []})
+
+        def translate(texts):
+            calls[-1]["texts"] += texts
+            return [[Hypothesis(text.decode(), 0.0)] * n_best for text in texts]
+
+        return translate
+
+    monkeypatch.setattr("kformer.inference.load.load_model", load_model)
+    return calls
+
+
+@pytest.fixture
+def three_parts(monkeypatch):
+    """A corpus by the name "letters" whose parts tell their names."""
+    parts = {part: [(f"{part} {number}", "x") for number in range(3)] for part in ("train", "valid", "test")}
+    monkeypatch.setattr("kformer.cli.options.load_corpus", lambda name: Corpus(name=name, **parts))
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_evaluate_translates_the_part_that_split_names(split, three_parts, loaded, places):
+    invoke("evaluate", places["run"], "--corpus", "letters", "--split", split)
+    assert set(loaded[0]["texts"]) == {f"{split} {number}".encode() for number in range(3)}
+
+
+def test_evaluate_translates_the_test_part_by_default_and_no_more_than_the_limit(three_parts, loaded, places):
+    scores = json.loads(invoke("evaluate", places["run"], "--corpus", "letters", "--limit", 2).stdout)
+    assert set(loaded[0]["texts"]) == {b"test 0", b"test 1"}
+    assert scores["sentences"] == 2
+
+
+def test_evaluate_reads_the_columns_of_a_file(loaded, places, tmp_path):
+    (tmp_path / "test.tsv").write_text("7\tone\tuno\n")
+    invoke("evaluate", places["run"], "--test", tmp_path / "test.tsv", "--columns", "id,source,target")
+    assert loaded[0]["texts"] == [b"one"]
+
+
+@pytest.mark.parametrize(("tokenizer", "symbols"), [("bpe", True), ("symbols", False)])
+def test_a_corpus_of_another_kind_than_the_model_is_told(tokenizer, symbols, loaded, places, tmp_path, monkeypatch):
+    shutil.copytree(places["run"], tmp_path / "run")
+    toy.TRAINING.replace(tokenizer=tokenizer).save(RunFolder(tmp_path / "run").training_file)
+    for of_corpus in (symbols, not symbols):
+        corpus = Corpus("letters", [], [], [("a", "b")], of_corpus)
+        monkeypatch.setattr("kformer.cli.options.load_corpus", lambda name, corpus=corpus: corpus)
+        said = invoke("evaluate", tmp_path / "run", "--corpus", "letters").stderr
+        assert ("kformer: warning: the corpus letters consists of" in said) == (of_corpus == symbols)
+
+
+def test_an_export_tells_what_it_reads(tmp_path):
+    assert reads_symbols(tmp_path) is None
+    (tmp_path / DESCRIPTION_FILE).parent.mkdir()
+    (tmp_path / DESCRIPTION_FILE).write_text('{"symbols": true}')
+    assert reads_symbols(tmp_path) is True
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], None),
+        (["--beam-size", 2], DecodingConfig(beam_size=2)),
+        (["--length-penalty", 1.1], DecodingConfig(length_penalty=1.1)),
+        (["--recipe", "bible-en-es"], DecodingConfig(length_penalty=1.4)),
+        (["--recipe", "bible-en-es", "--beam-size", 1], DecodingConfig(beam_size=1, length_penalty=1.4)),
+    ],
+)
+@pytest.mark.parametrize("command", ["translate", "evaluate", "export"])
+def test_the_search_is_chosen_by_options(command, options, expected, loaded, places, monkeypatch, tmp_path):
+    more = {
+        "translate": ["--input", places["corpus"], "--output", tmp_path / "out"],
+        "evaluate": ["--test", places["corpus"]],
+        "export": [tmp_path / "exported"],
+    }
+
+    def from_run(run, decoding):
+        loaded.append({"path": run, "decoding": decoding})
+
+    monkeypatch.setattr("kformer.translation.translator.Translator.from_run", from_run)
+    monkeypatch.setattr("kformer.export.saved_model.export_saved_model", lambda *arguments, **options: None)
+    invoke(command, places["run"], *more[command], *options)
+    assert [str(loaded[0]["path"]), loaded[0]["decoding"]] == [places["run"], expected]
+
+
+def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_path):
+    invoke("translate", places["run"], "--input", places["corpus"], "--output", tmp_path / "out", "--n-best", 3)
+    assert loaded[0]["n_best"] == 3
+    assert len((tmp_path / "out").read_text().splitlines()) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {"precision": "float32", "variant": "portable"}),
+        (["--precision", "int8"], {"precision": "int8", "variant": "portable"}),
+        (["--variant", "xla"], {"precision": "float32", "variant": "xla"}),
+    ],
+)
+def test_export_hands_on_precision_and_variant(options, expected, places, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("kformer.translation.translator.Translator.from_run", lambda run, decoding: "translator")
+    monkeypatch.setattr(
+        "kformer.export.saved_model.export_saved_model",
+        lambda *arguments, **options: calls.append((arguments, options)),
+    )
+    invoke("export", places["run"], tmp_path, *options)
+    assert calls == [(("translator", tmp_path), expected)]
+
+
+def test_export_makes_what_its_options_ask_for(numbers_run, tmp_path):
+    options = ["--precision", "int8", "--beam-size", 2, "--length-penalty", 1.1]
+    path = invoke("export", numbers_run, tmp_path, *options).stdout.strip()
+    made = description(path)
+    assert {name: made[name] for name in ("precision", "beam_size", "length_penalty")} == {
+        "precision": "int8", "beam_size": 2, "length_penalty": 1.1,
+    }  # fmt: skip
+    size = sum(file.stat().st_size for file in pathlib.Path(path, "variables").iterdir())
+    assert size < 2 * Translator.from_run(numbers_run).model.count_params()  # float32 takes four bytes a weight
+
+
+def test_average_takes_as_many_as_it_is_told(numbers_run, tmp_path):
+    assert len(RunFolder(numbers_run).kept_weights()) == 3
+    for last in (2, None):
+        invoke("average", numbers_run, tmp_path / f"mean-{last}", *(["--last", last] if last else []))
+    means = [RunFolder(tmp_path / f"mean-{last}") for last in (2, None)]
+    assert [mean.corpus()["mean_of"] for mean in means] == [2, 3]
+    assert means[0].best_weights_file.read_bytes() != means[1].best_weights_file.read_bytes()
+    assert means[0].samples() == RunFolder(numbers_run).samples()
+
+
+def test_work_of_unknown_size_is_shown_on_a_terminal_only():
+    for terminal in (True, False):
+        console = rich.console.Console(file=io.StringIO(), force_terminal=terminal, width=80)
+        with status("loading [bold]", console):
+            pass
+        assert ("loading [bold]" in console.file.getvalue()) == terminal
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_waiting_is_explained_on_the_terminal_and_not_in_the_results(numbers_run):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "kformer", "translate", str(numbers_run)]
+    answer = subprocess.run(command, input=b"one two\n", stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # OSError: nothing more to read
+        while part := terminal.read(4096):
+            shown += part
+    assert answer.stdout == b"dos uno\n"
+    assert b"starting TensorFlow" in shown
+    assert b"loading " in shown
+
+
+def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numbers_run, pairs_file, monkeypatch):
+    stored = RunFolder(numbers_run)
+    transformer, training = stored.transformer_config(), stored.training_config()
+    calls = trained_with(monkeypatch)
+    monkeypatch.setattr(RunFolder, "training_config", lambda run: training)
+    options = ["--initialize-from", "gone", "--max-steps", 7, "--resume"]
+    invoke("train", "--train", pairs_file, "--output", numbers_run, *options)
+    assert calls[0]["transformer"] == transformer
+    assert calls[0]["training"] == training.replace(max_steps=7)
+    assert calls[0]["resume"]
 
 
 def test_a_size_beside_resume_is_compared_with_the_run(numbers_run, pairs_file, monkeypatch):
-    def trained(corpus, output, transformer, training, **options):
-        assert transformer == TransformerConfig.of_size("tiny")
-        raise ValueError("compared")
-
-    monkeypatch.setattr("kformer.training.train.train", trained)
-    command = ["train", "--train", pairs_file, "--output", numbers_run, "--size", "tiny", "--resume"]
-    answer = CliRunner().invoke(app, list(map(str, command)))
-    assert str(answer.exception) == "compared"
-
-
-def test_a_search_cannot_be_changed_in_a_saved_model(exported):
-    answer = kformer("translate", exported, "--beam-size", 2)
-    assert "its search was fixed when it was exported" in answer.stderr.decode()
+    calls = trained_with(monkeypatch)
+    invoke("train", "--train", pairs_file, "--output", numbers_run, "--size", "tiny", "--resume")
+    assert calls[0]["transformer"] == TransformerConfig.of_size("tiny")
 
 
 def test_more_hypotheses_than_beams_are_refused(numbers_run):

@@ -228,6 +228,12 @@ class TestDictionariesAndFiles:
         with pytest.raises(ValueError, match=expected):
             config_class.from_dict({"foo": 1, "max_length": 128, "bar": 2})
 
+    def test_a_field_that_resembles_the_unknown_one_is_named(self):
+        with pytest.raises(ValueError, match=r"unknown ones. Did you mean 'max_minutes', 'warmup_steps'\?$"):
+            TrainingConfig.from_dict({"warmup_step": 1, "max_minute": 2})
+        with pytest.raises(ValueError, match=r"Remove or rename the unknown ones.$"):
+            TrainingConfig.from_dict({"xyz": 1})
+
     def test_replace_checks_the_copy(self):
         config = TransformerConfig()
         assert config.replace(d_ff=7).d_ff == 7
@@ -287,6 +293,18 @@ class TestDictionariesAndFiles:
         with pytest.raises(ValueError, match=rf"{name} is not valid {name[7:]}: (.|\n)*Mend the file"):
             TransformerConfig.load(tmp_path / name)
 
+    def test_a_file_that_cannot_be_read(self, tmp_path):
+        with pytest.raises(
+            FileNotFoundError, match=r"There is no file .*none.yaml. Name a JSON or YAML file that exists"
+        ):
+            read_mapping(tmp_path / "none.yaml")
+        (tmp_path / "folder.json").mkdir()
+        with pytest.raises(OSError, match=r"folder.json cannot be read: Is a directory. Name a JSON or YAML file that"):
+            read_mapping(tmp_path / "folder.json")
+        (tmp_path / "latin.yaml").write_bytes("größe: 1".encode("latin-1"))
+        with pytest.raises(ValueError, match=r"latin.yaml is not UTF-8: .* Convert the file."):
+            read_mapping(tmp_path / "latin.yaml")
+
     def test_a_list_is_no_configuration(self, tmp_path):
         (tmp_path / "config.yaml").write_text("- d_model\n")
         with pytest.raises(ValueError, match=r"must hold a mapping of names to values. Received: list"):
@@ -300,6 +318,8 @@ def test_parts_are_mappings(tmp_path):
     assert parts == {"training": {"max_steps": 7}, "transformer": {}, "corpus": "cmudict"}
     with pytest.raises(ValueError, match="has the unknown part corpus. Put every field under one of: training, transf"):
         read_parts(file, ["training", "transformer"])
+    with pytest.raises(ValueError, match="under one of: trainings, transformer. Did you mean 'trainings'?"):
+        read_parts(file, ["trainings", "transformer"], ["corpus"])
     file.write_text("training:\n  - max_steps: 7\n")
     with pytest.raises(ValueError, match=r"mapping of fields to values under training. Received: \[{'max_steps': 7}\]"):
         read_parts(file, ["training"])

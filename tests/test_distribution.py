@@ -15,7 +15,7 @@ import pytest
 import toy
 
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.batches import load_model
+from kformer.inference.load import load_model
 from kformer.training.distributed import ProcessGroup, initialize, lost_processes_explained, process_group
 from kformer.training.train import train
 from kformer.translation.translator import Translator

@@ -3,8 +3,9 @@ import math
 
 import pytest
 
-from kformer.evaluation.evaluate import sentences
+from kformer.evaluation.evaluate import score, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
+from kformer.inference.batches import Hypothesis
 
 # PROJECT and READ have two pronunciations each, LEAD one.
 PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]
@@ -104,6 +105,27 @@ def test_edit_distance(first, second, distance):
 def test_input_that_cannot_be_scored_is_refused(score, hypotheses, references, message):
     with pytest.raises(ValueError, match=message):
         score(hypotheses, references)
+
+
+def test_the_limit_counts_words_and_not_pronunciations():
+    """Two words of three: "a", which has two pronunciations, and "b"."""
+    pairs = [("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")]
+    asked, done = [], []
+
+    def translate(texts):
+        asked.extend(texts)
+        return [[Hypothesis({b"a": "y", b"b": "z"}[text], 0.0)] for text in texts]
+
+    scores = score(translate, pairs, symbols=True, limit=2, on_batch=done.append)
+    assert (sorted(asked), done) == ([b"a", b"b"], [2])
+    assert (scores["words"], scores["wrong_words"]) == (2, 0)
+
+
+def test_of_sentences_every_pair_counts_also_with_the_same_source():
+    pairs = [("a", "one two three four"), ("a", "five six seven eight"), ("b", "x")]
+    scores = score(lambda texts: [[Hypothesis("one two three four", 0.0)] for _ in texts], pairs, limit=2)
+    assert scores["sentences"] == 2
+    assert scores["bleu"] == pytest.approx(50)  # 4 of 8 words are right, 3 of 6 pairs of words, and so on
 
 
 def test_an_empty_pronunciation_is_no_reference():

@@ -1,19 +1,31 @@
 """The exported SavedModel: without kformer, without Python, and the same strings."""
 
 import base64
+import concurrent.futures
+import errno
 import json
+import os
 import pathlib
+import resource
+import shutil
 import subprocess
 import sys
+import threading
+import time
+from unittest import mock
 
 import hostile
 import keras
 import pytest
 import tensorflow as tf
+import toy
 
 from kformer.config import DecodingConfig
 from kformer.export.graph import served_function
-from kformer.export.saved_model import check_operations, description, export_saved_model, operations
+from kformer.export.kernels import MATRICES
+from kformer.export.saved_model import check_operations, export_saved_model, operations
+from kformer.export.versions import PRECISIONS, description, find_saved_model, next_version
+from kformer.inference.load import load_model
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -127,6 +139,7 @@ def test_a_smaller_precision_is_a_smaller_export(numbers_translator, exported, t
 def test_the_description_says_how_far_the_export_is_from_the_translator(exported):
     found = description(exported)
     assert (found["precision"], found["variant"], found["beam_size"]) == ("float32", "portable", 4)
+    assert (found["samples"], found["symbols"]) == (16, False)
     assert found["identical_translations"] == 1.0
     assert found["score_difference"] < 1e-3
 
@@ -144,7 +157,45 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
     assert list((tmp_path / "model").iterdir()) == []
 
 
+@pytest.fixture
+def tried(monkeypatch):
+    """Leaves out what takes time in an export; gives the texts that each export is tried on."""
+    texts = []
+
+    def check_agreement(saved_model, translator, samples, precision):
+        texts.append(list(samples))
+        return {}
+
+    monkeypatch.setattr("kformer.export.saved_model.check_agreement", check_agreement)
+    monkeypatch.setattr("kformer.export.saved_model._Served", mock.MagicMock())
+    monkeypatch.setattr("kformer.export.saved_model.check_operations", lambda path: None)
+    monkeypatch.setattr(tf.saved_model, "save", lambda served, path, signatures: pathlib.Path(path, "graph").touch())
+    return texts
+
+
+def test_an_export_is_tried_on_validation_sources_of_its_run(numbers_translator, tried, tmp_path):
+    sources = [source for source, _ in toy.corpus().valid]
+    export_saved_model(numbers_translator, tmp_path)
+    assert tried == [sources[::6][:16]]  # 16 of 100, spread evenly
+
+
+def test_an_export_is_tried_on_the_texts_that_it_is_given(numbers_translator, tried, tmp_path):
+    export_saved_model(numbers_translator, tmp_path, samples=["six one"])
+    assert tried == [["six one"]]
+
+
+def test_an_export_is_tried_on_random_pieces_where_there_are_no_texts(numbers_translator, tried, tmp_path):
+    tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
+    bare = Translator(numbers_translator.model, numbers_translator.config, *tokenizers)
+    export_saved_model(bare, tmp_path)
+    assert len(tried[0]) == 16
+    assert not set(tried[0]) & {source for source, _ in toy.corpus().valid}
+
+
 def test_unknown_variants_are_refused(numbers_translator, tmp_path):
+    assert set(PRECISIONS) == set(MATRICES)
+    with pytest.raises(ValueError, match="precision must be one of float32, bfloat16, int8. Received: 'int4'"):
+        export_saved_model(numbers_translator, tmp_path, precision="int4")
     with pytest.raises(ValueError, match="variant must be one of portable, xla. Received: 'gpu'"):
         export_saved_model(numbers_translator, tmp_path, variant="gpu")
 
@@ -156,6 +207,140 @@ def test_versions_count_up_and_are_never_overwritten(numbers_translator, tmp_pat
         export_saved_model(numbers_translator, tmp_path, version=7)
     with pytest.raises(ValueError, match="version must be at least 0. Received: version=-1"):
         export_saved_model(numbers_translator, tmp_path, version=-1)
+
+
+def test_exports_at_once_into_one_folder_get_a_number_each(numbers_translator, tried, tmp_path, monkeypatch):
+    """Two exports that have both found the folder empty when they take their names."""
+    meeting = threading.Barrier(2, timeout=60)
+    thread = threading.local()
+
+    def next_version_of_both(directory):
+        number = next_version(directory)
+        if not hasattr(thread, "first"):
+            thread.first = number
+            meeting.wait()
+        return number
+
+    monkeypatch.setattr("kformer.export.saved_model.next_version", next_version_of_both)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        exports = [pool.submit(export_saved_model, numbers_translator, tmp_path) for _ in range(2)]
+        paths = {export.result() for export in exports}
+    assert paths == {tmp_path / "1", tmp_path / "2"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2"}
+    assert all((path / "graph").is_file() for path in paths)
+
+
+@pytest.mark.slow
+def test_processes_that_export_at_once_into_one_folder_both_succeed(numbers_run, tmp_path):
+    command = [sys.executable, "-m", "kformer", "export", str(numbers_run), str(tmp_path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) for _ in range(2)]
+    said = {process.communicate(timeout=600)[0].decode().strip() for process in processes}
+    assert [process.returncode for process in processes] == [0, 0]
+    assert said == {str(tmp_path / "1"), str(tmp_path / "2")}
+    for path in said:
+        served = tf.saved_model.load(path).signatures["serving_default"]
+        assert served(text=tf.constant(["six one"]))["translation"].numpy()[0] == b"uno seis"
+
+
+def test_a_version_that_another_export_has_taken_meanwhile_is_told(numbers_translator, tried, tmp_path, monkeypatch):
+    def take_the_version(path):
+        (tmp_path / "7" / "assets").mkdir(parents=True)
+
+    monkeypatch.setattr("kformer.export.saved_model.check_operations", take_the_version)
+    with pytest.raises(FileExistsError, match="7 exists already. Choose another version, or leave it out"):
+        export_saved_model(numbers_translator, tmp_path, version=7)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["7"]
+
+
+# A process that begins an export like any other, and is killed before it ends.
+BEGINS_AN_EXPORT = """
+import pathlib, sys, time
+from kformer import files
+with files.staging_folder(pathlib.Path(sys.argv[1]), "export") as fresh:
+    (fresh / "saved_model.pb").write_bytes(b"half")
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_export_leaves_is_removed_by_the_next_one(numbers_translator, tried, tmp_path):
+    command = [sys.executable, "-c", BEGINS_AN_EXPORT, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) as process:
+        assert process.stdout.readline() == b"begun\n"
+        (left,) = tmp_path.iterdir()
+        ten_minutes_ago = time.time() - 600
+        os.utime(left, (ten_minutes_ago, ten_minutes_ago))
+        export_saved_model(numbers_translator, tmp_path)
+        assert (left / "new" / "saved_model.pb").is_file()  # the process is alive, and may go on with it
+        process.kill()
+    export_saved_model(numbers_translator, tmp_path)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2"}
+
+
+def test_a_disk_without_room_is_one_line_and_leaves_nothing(numbers_translator, tmp_path):
+    """Files may have 20,000 bytes at most: TensorFlow cannot write the weights."""
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, former[1]))
+    try:
+        with pytest.raises(
+            OSError, match="The export could not be written to .*model: File too large. Nothing of"
+        ) as told:
+            export_saved_model(numbers_translator, tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert str(told.value).endswith("Make room on that disk, or name a folder on another one.")
+    assert "\n" not in str(told.value)
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.ResourceExhaustedError(None, None, "/x/.export-1/new/variables; No space left on device"),
+        tf.errors.UnknownError(None, None, "/x/.export-1/new/variables; No space left on device\n\t [[SaveV2]]"),
+        tf.errors.InternalError(None, None, "No space left on device"),
+        OSError(errno.ENOSPC, "No space left on device", "/x/.export-1/new/saved_model.pb"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("place", ["tensorflow.saved_model.save", "kformer.files.sync_tree"])
+def test_whatever_writing_raises_is_told_in_the_same_words(error, place, numbers_translator, tried, tmp_path):
+    with (
+        mock.patch(place, side_effect=error),
+        pytest.raises(
+            OSError, match=f"^The export could not be written to {tmp_path}: No space left on device. Nothing"
+        ),
+    ):
+        export_saved_model(numbers_translator, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_is_told_before_the_work(numbers_translator, tmp_path, monkeypatch):
+    monkeypatch.setattr("kformer.export.saved_model._Served", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        NotADirectoryError, match="file/model cannot be a folder: .*file is a file. Name another folder."
+    ):
+        export_saved_model(numbers_translator, tmp_path / "file" / "model")
+
+
+def test_the_last_version_is_the_one_with_the_largest_number(tmp_path):
+    assert find_saved_model(tmp_path) is None
+    for name in ("9", "10", "11", "latest"):
+        (tmp_path / name).mkdir()
+    for name in ("9", "10", "latest"):  # and 11 is not finished
+        (tmp_path / name / "saved_model.pb").touch()
+    assert find_saved_model(tmp_path) == tmp_path / "10"
+    assert find_saved_model(tmp_path / "9") == tmp_path / "9"
+    assert next_version(tmp_path) == 12
+
+
+def test_a_damaged_export_is_told(exported, tmp_path):
+    damaged = pathlib.Path(shutil.copytree(exported, tmp_path / "1"))
+    (weights,) = (damaged / "variables").glob("variables.data*")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="1 cannot be loaded: .*. Export the model again."):
+        load_model(tmp_path)
 
 
 def test_a_failed_export_leaves_nothing_behind(numbers_translator, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": {"config", "models", "runs"},
     "translation": {"config", "decoding", "models", "presets", "runs", "tokenizers"},
     "export": {"decoding", "files", "layers", "models", "tokenizers", "translation"},
-    "inference": {"config", "export", "hardware", "runs", "translation"},
+    "inference": {"config", "export", "files", "hardware", "runs", "translation"},
     "evaluation": {"data", "inference"},
 }
 MAY_IMPORT["training"] = {*MAY_IMPORT} - {"recipes"}

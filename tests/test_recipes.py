@@ -164,13 +164,18 @@ def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, mon
         searches.append(decoding)
         return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 
-    monkeypatch.setattr("kformer.inference.batches.load_model", load_model)
+    monkeypatch.setattr("kformer.inference.load.load_model", load_model)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(f"corpus: {trained.corpus}\ndecoding: {{beam_size: 2, length_penalty: 1.5}}\n")
     scores = json.loads(kformer("evaluate", trained.run.path, "--recipe", recipe))
     assert scores["sentences"] == 12  # in the test part
     kformer("evaluate", trained.run.path, "--recipe", recipe, "--beam-size", 3)
     assert searches == [DecodingConfig(beam_size=width, length_penalty=1.5) for width in (2, 3)]
+    test = tmp_path / "test.tsv"
+    test.write_text("one two\teins zwei\n")
+    scores = json.loads(kformer("evaluate", trained.run.path, "--recipe", recipe, "--test", test))
+    assert scores["sentences"] == 1  # the test set of your own, and still the search of the recipe
+    assert searches[2] == searches[0]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from kformer import hardware
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, corpus_from_pairs, encode_pairs
 from kformer.evaluation.evaluate import score
-from kformer.inference.batches import load_model
+from kformer.inference.load import load_model
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file

@@ -1,35 +1,14 @@
-"""The whole path in a quarter of an hour: train, evaluate, export, and use the export without kformer."""
+"""`kformer demo`: what each demo trains and shows; `demo_steps` does it."""
 
 import dataclasses
-import json
-import pathlib
-import subprocess
-import sys
-import time
+from typing import Annotated
 
-import rich.console
+import typer
 
-from kformer.cli.progress import progress_bar
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.data import Corpus, load_corpus, references
-from kformer.evaluation.evaluate import score, sentences
-from kformer.export.saved_model import export_saved_model
-from kformer.inference.batches import load_model
-from kformer.runs.folder import RunFolder
-from kformer.training.train import TrainingReport, train
-from kformer.translation.translator import Translator
-
-# What a server does, in a process of its own: TensorFlow, its text operations, and nothing of kformer.
-FRESH_PROCESS = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-translate = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-found = translate(text=tf.constant(json.load(sys.stdin)))
-if any(name.split(".")[0] == "kformer" for name in sys.modules):
-    sys.exit("The SavedModel has loaded kformer, which a server does not have.")
-json.dump([text.decode("utf-8") for text in found["translation"].numpy()], sys.stdout)
-"""
+from kformer import files
+from kformer.cli.options import SHIPPED_CORPORA, Path
+from kformer.cli.startup import start_tensorflow
+from kformer.config import TrainingConfig, TransformerConfig, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,92 +44,44 @@ DEMOS = {
 }
 
 
-def run_demo(corpus_name: str, output: pathlib.Path, minutes: float | None = None) -> dict:
-    """Runs the demo and prints what happens.
+def demo(
+    corpus: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="bible-en-es (translation) or cmudict (pronunciation).",
+            autocompletion=lambda: list(SHIPPED_CORPORA),
+        ),
+    ] = "bible-en-es",
+    output: Annotated[
+        Path | None, typer.Option(help="The folder for the run and the export; by default demo-CORPUS.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes of training; by default 10, or 5 for cmudict.")] = None,
+) -> None:
+    """Train, evaluate, export and use a small translator, in under fifteen minutes on two cores."""
+    settings = choose_settings(corpus, minutes)
+    folder = output or Path(f"demo-{corpus}")
+    files.check_folder_path(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty. Remove it, or name another folder with --output.")
 
-    Args:
-        corpus_name: A key of `DEMOS`.
-        output: Folder for the run and the export; a new one.
-        minutes: Training time; the demo's own by default.
+    start_tensorflow()
+    from kformer.cli.demo_steps import run_demo
 
-    Returns:
-        The scores on the test set.
+    run_demo(corpus, settings, folder)
+
+
+def choose_settings(corpus: str, minutes: float | None) -> DemoSettings:
+    """The settings of the demo on this corpus, with another training time if one is given.
 
     Raises:
-        ValueError: There is no demo for this corpus.
-        FileExistsError: `output` holds something already.
+        ValueError: There is no demo for this corpus, or it cannot be trained for this time.
     """
-    if corpus_name not in DEMOS:
-        raise ValueError(f"There is no demo for {corpus_name!r}. Choose one of {', '.join(DEMOS)}.")
-    if output.exists() and any(output.iterdir()):
-        raise FileExistsError(f"{output} is not empty. Remove it, or name another folder with --output.")
-    began = time.monotonic()
-    settings = DEMOS[corpus_name]
-    if minutes is not None:
-        settings = dataclasses.replace(settings, training=settings.training.replace(max_minutes=minutes))
-    console = rich.console.Console(soft_wrap=True, highlight=False)
-    corpus = load_corpus(corpus_name)
-    report = _train(settings, corpus, output / "run", console)
-    scores = _evaluate(report.run, corpus, console)
-    saved_model = _export(report.run, output / "export", console)
-    _use(saved_model, settings, corpus, console)
-    console.print(f"\n[bold]Done[/] in {(time.monotonic() - began) / 60:.1f} minutes. What next:")
-    console.print(_next_steps(corpus_name, report.run, output), markup=False)
-    return scores
-
-
-def _train(settings: DemoSettings, corpus: Corpus, run: pathlib.Path, console: rich.console.Console) -> TrainingReport:
-    console.print(f"[bold]1. Training[/] a Transformer for {settings.training.max_minutes:g} minutes: {settings.task}")
-    step = len(corpus.valid) // (settings.samples + 1)
-    samples = [source for source, _ in corpus.valid[step::step][: settings.samples]]
-    report = train(corpus, run, settings.transformer, settings.training, samples=samples, console=console)
-    console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {report.best:.3f}.")
-    return report
-
-
-def _evaluate(run: RunFolder, corpus: Corpus, console: rich.console.Console) -> dict:
-    total = len(sentences(corpus.test, corpus.symbols))
-    console.print(f"\n[bold]2. Evaluating[/] on {total:,} test items that nobody trained on")
-    translate = load_model(run.path, DecodingConfig())
-    with progress_bar("translating", total, console) as advance:
-        scores = score(translate, corpus.test, corpus.symbols, on_batch=advance)
-    console.print(json.dumps(scores, ensure_ascii=False), markup=False)
-    return scores
-
-
-def _export(run: RunFolder, directory: pathlib.Path, console: rich.console.Console) -> pathlib.Path:
-    console.print("\n[bold]3. Exporting[/] tokenizer, model and beam search as one SavedModel")
-    saved_model = export_saved_model(Translator.from_run(run.path), directory)
-    size = sum(file.stat().st_size for file in saved_model.rglob("*") if file.is_file())
-    console.print(f"{saved_model}, {size / 1e6:.0f} MB", markup=False)
-    return saved_model
-
-
-def _use(saved_model: pathlib.Path, settings: DemoSettings, corpus: Corpus, console: rich.console.Console) -> None:
-    console.print("\n[bold]4. Using[/] the SavedModel in a fresh process without kformer")
-    grouped = references(corpus.test)
-    sources = list(grouped)[:: max(1, len(grouped) // settings.shown)][: settings.shown]
-    process = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(saved_model)],
-        input=json.dumps(sources),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if process.returncode:
-        raise ValueError(f"The exported model failed in a process of its own:\n{process.stderr}")
-    for source, translation in zip(sources, json.loads(process.stdout), strict=True):
-        console.print(f"  source     {source}\n  kformer    {translation}", markup=False)
-        console.print(f"  reference  {' | '.join(grouped[source])}\n", markup=False)
-
-
-def _next_steps(corpus_name: str, run: RunFolder, output: pathlib.Path) -> str:
-    example = "c h e e s e" if corpus_name == "cmudict" else "In the beginning God created the heavens."
-    train = f"kformer train --corpus {corpus_name} --output runs/{corpus_name} --max-minutes 60"
-    return (
-        f'  translate your own lines:  echo "{example}" | kformer translate {run.path}\n'
-        f"  train longer:              {train}\n"
-        "  train on your own pairs:   kformer train --train pairs.tsv --output runs/mine\n"
-        f"  serve {output / 'export'}: see export/README.md"
-    )
+    if corpus not in DEMOS:
+        raise ValueError(
+            f"There is no demo for {corpus!r}. Choose one of {', '.join(DEMOS)}.{did_you_mean([corpus], DEMOS)}"
+        )
+    settings = DEMOS[corpus]
+    if minutes is None:
+        return settings
+    return dataclasses.replace(settings, training=settings.training.replace(max_minutes=minutes))

@@ -1,38 +1,143 @@
-"""What the options of the command line choose: a model, a corpus, configurations."""
+"""Options that several commands have, and what they choose: a model, a search, a corpus, the start of a run.
+
+Nothing here needs TensorFlow, but for the corpora of TensorFlow Datasets, which start it.
+"""
 
 import pathlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, read_parts
+import typer
+
+from kformer.cli.startup import start_tensorflow
+from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, read_parts
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_tsv
-from kformer.presets import find_preset
-from kformer.recipes import load_recipe
+from kformer.data.corpus import Pair
+from kformer.presets import find_preset, preset_names
+from kformer.recipes import Recipe, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
 
+Path = pathlib.Path
+Files = tuple[Path | None, Path | None]
 
-def choose_model(model: pathlib.Path | None, preset: str | None) -> pathlib.Path:
+SHIPPED_CORPORA = ("bible-en-es", "cmudict")
+PARTS = ("train", "valid", "test")
+
+ModelArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="MODEL", help="A run folder, or a SavedModel. In a folder of numbered versions the last one is taken."
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"A trained model that comes with kformer, instead of MODEL: {', '.join(preset_names())}.",
+        autocompletion=preset_names,
+    ),
+]
+BeamSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Width of the beam; 1 is greedy search. By default the model's own, mostly 4."),
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="Exponent of the length penalty; more makes longer translations. By default the model's own."
+    ),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A whole experiment, such as wmt14-en-de-base, or a YAML file of the same form.",
+        autocompletion=recipe_names,
+    ),
+]
+CorpusName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A corpus by its name: bible-en-es, cmudict, or tfds:NAME for a translation data set of TensorFlow "
+        "Datasets; tfds:NAME@en-de chooses the direction.",
+        autocompletion=lambda: list(SHIPPED_CORPORA),
+    ),
+]
+SizeName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Sizes and settings of a new run: {', '.join(SIZES)}. The default is small.",
+        autocompletion=lambda: list(SIZES),
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Names of the columns of a tab-separated file, split by commas, such as source,target,attribution. "
+        "The columns source and target are read. The default is source,target.",
+    ),
+]
+
+
+def choose_model(model: Path | None, preset: str | None) -> Path:
     """The model that is named in one of two ways."""
-    if (model is None) == (preset is None):
-        raise ValueError("Name one model: a folder, or a model that kformer brings by --preset NAME.")
-    return model if preset is None else find_preset(preset).path
+    if model is not None and preset is None:
+        return model
+    if preset is not None and model is None:
+        return find_preset(preset).path
+    raise ValueError("Name one model: a folder, or a model that comes with kformer by --preset NAME.")
 
 
-def choose_decoding(beam_size: int | None, start: DecodingConfig | None = None) -> DecodingConfig | None:
-    """Where a search begins, with the beam that is asked for; None where nothing is asked for."""
-    return start if beam_size is None else (start or DecodingConfig()).replace(beam_size=beam_size)
+def choose_decoding(
+    model: RunFolder | Path, recipe: Recipe | None, beam_size: int | None, length_penalty: float | None
+) -> DecodingConfig | None:
+    """The search that the options ask for; None where they ask for none, so that the model searches in its own way.
+
+    A single option changes the search of the recipe, where there is one, or else that of the model.
+    """
+    options = {"beam_size": beam_size, "length_penalty": length_penalty}
+    changes = {name: value for name, value in options.items() if value is not None}
+    if recipe is None and not changes:
+        return None
+    if recipe is not None:
+        start = recipe.decoding
+    else:  # a SavedModel refuses any search but its own: see `check_search`
+        start = model.decoding_config() if isinstance(model, RunFolder) else DecodingConfig()
+    decoding = start.replace(**changes)
+    if decoding.beam_size == 1 and length_penalty is not None:
+        raise ValueError(
+            "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam "
+            "by --beam-size."
+        )
+    return decoding
 
 
-def corpus_part(corpus: Corpus, split: str) -> list[tuple[str, str]]:
-    """The pairs of one part of a corpus."""
-    if split not in ("train", "valid", "test"):
-        raise ValueError(f"--split must be train, valid or test. Received: {split}.")
-    return getattr(corpus, split)
+def read_corpus(name: str) -> Corpus:
+    """A corpus by its name; TensorFlow Datasets start TensorFlow."""
+    if name.startswith("tfds:"):
+        start_tensorflow()
+    return load_corpus(name)
+
+
+def choose_part(split: str | None) -> str:
+    """The part of a corpus that `--split` names: the test part where it is not given."""
+    if split is not None and split not in PARTS:
+        raise ValueError(f"--split must be one of {', '.join(PARTS)}. Received: {split}.{did_you_mean([split], PARTS)}")
+    return split or "test"
+
+
+def read_pairs(file: Path, columns: str | None) -> list[Pair]:
+    """The pairs of a tab-separated file with the columns that `--columns` names."""
+    return read_tsv(file) if columns is None else read_tsv(file, columns=tuple(columns.split(",")))
 
 
 def start_of_new_run(
     size: str | None, recipe: str | None, initialize_from: str | None
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """What a new run begins with: that of the recipe or of the size, and the sizes of the weights it begins with."""
+    """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights."""
     if recipe is not None and size is not None:
         raise ValueError("A recipe has its own sizes and settings. Leave out --size; --config changes single fields.")
     if recipe is not None:
@@ -46,16 +151,16 @@ def start_of_new_run(
     return transformer, training
 
 
-def start_of_resumed_run(path: pathlib.Path) -> tuple[TransformerConfig, TrainingConfig] | None:
-    """What a run that goes on has; None where there is none, which `train` says."""
+def start_of_resumed_run(path: Path) -> tuple[TransformerConfig, TrainingConfig] | None:
+    """The configurations of a run that goes on; None where there is none, as in a process that is not the main one."""
     run = RunFolder(path)
     return (run.transformer_config(), run.training_config()) if run.exists() else None
 
 
 def change(
-    start: tuple[TransformerConfig, TrainingConfig] | None, file: pathlib.Path | None, options: dict[str, Any]
+    start: tuple[TransformerConfig, TrainingConfig] | None, file: Path | None, options: dict[str, Any]
 ) -> tuple[TransformerConfig | None, TrainingConfig | None]:
-    """Where a run begins or goes on, changed by the file, changed by the options."""
+    """The configurations that a run begins or goes on with, changed by the file, and then changed by the options."""
     parts = ("transformer", "training")
     changes: dict[str, Any] = read_parts(file, parts) if file is not None else {part: {} for part in parts}
     if start is None:
@@ -65,32 +170,50 @@ def change(
 
 
 def choose_corpus(
-    name: str | None,
-    tsv: tuple[pathlib.Path | None, pathlib.Path | None],
-    train_files: tuple[pathlib.Path | None, pathlib.Path | None],
-    valid_files: tuple[pathlib.Path | None, pathlib.Path | None],
+    name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None = None
 ) -> Corpus:
-    """The corpus that one of the three ways of naming it means."""
-    ways = [name is not None, tsv[0] is not None, train_files != (None, None)]
-    if sum(ways) != 1:
+    """The corpus that is named in one of three ways.
+
+    Args:
+        name: Of `--corpus`.
+        tsv: Files of pairs, to train and to validate on.
+        train_files: Two parallel files, source and target, to train on.
+        valid_files: The same, to validate on.
+        columns: Of the files of pairs.
+    """
+    _check_ways(name, tsv, train_files, valid_files, columns)
+    if name is not None:
+        return read_corpus(name)
+    train = _named(tsv[:1]) or _named(train_files)
+    valid = _named(tsv[1:]) or _named(valid_files)
+    return corpus_from_pairs(str(train[0]), _read_part(train, columns), _read_part(valid, columns) if valid else None)
+
+
+def _read_part(files: list[Path], columns: str | None) -> list[Pair]:
+    """The pairs of one file of pairs, or of two parallel files."""
+    return read_pairs(files[0], columns) if len(files) == 1 else read_parallel(*files)
+
+
+def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None) -> None:
+    """Refuses no corpus, two corpora, and files that do not go together; arguments as in `choose_corpus`."""
+    ways = [way for way in (name, tsv[0], *_named(train_files)[:1]) if way is not None]
+    if len(ways) != 1:
         raise ValueError(
             "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-            "(a recipe has a corpus of its own). "
-            f"Received: {sum(ways)} of them."
+            f"(a recipe has a corpus of its own). Received: {len(ways)} of them."
         )
     for form, train, valid in (("", tsv[0], tsv[1:]), ("-source", train_files[0], valid_files)):
-        if train is None and any(valid):
+        if train is None and _named(valid):
             raise ValueError(
                 f"Validation files are of the form of the training data. Received: --valid{form} without "
                 f"--train{form}. Give both parts as pairs or both as parallel files; a corpus by name has its own."
             )
-    if name is not None:
-        return load_corpus(name)
-    if tsv[0] is not None:
-        valid = read_tsv(tsv[1]) if tsv[1] is not None else None
-        return corpus_from_pairs(str(tsv[0]), read_tsv(tsv[0]), valid)
-    for side, files in (("train", train_files), ("valid", valid_files)):
-        if (files[0] is None) != (files[1] is None):
-            raise ValueError(f"--{side}-source and --{side}-target go together. Give both.")
-    valid = read_parallel(*valid_files) if valid_files[0] is not None else None
-    return corpus_from_pairs(str(train_files[0]), read_parallel(*train_files), valid)
+    for part, files in (("train", train_files), ("valid", valid_files)):
+        if len(_named(files)) == 1:
+            raise ValueError(f"--{part}-source and --{part}-target go together. Give both.")
+    if columns is not None and tsv[0] is None:
+        raise ValueError("--columns names the columns of tab-separated files. Give it together with --train.")
+
+
+def _named(files: Sequence[Path | None]) -> list[Path]:
+    return [file for file in files if file is not None]

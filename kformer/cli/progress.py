@@ -1,6 +1,10 @@
-"""A bar for work of known size; the one of training is in `kformer.training.callbacks`."""
+"""What a person sees while a command works; the progress of training is in `kformer.training.callbacks`.
+
+It is shown on a terminal only, and on standard error, so that results may go to standard output.
+"""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 
 import rich.console
@@ -11,15 +15,45 @@ import rich.progress
 def progress_bar(
     description: str, total: int, console: rich.console.Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Shows a bar while the block runs, on a terminal only; gives a function that takes how many more are done.
+    """Shows a bar while the block runs; gives a function that takes how many more are done.
 
     Args:
         description: What is done.
         total: Number of items.
-        console: Where to show it; None: standard error, so that results may go to standard output.
+        console: Where to show it; standard error by default.
     """
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.MofNCompleteColumn())
-    console = console or rich.console.Console(stderr=True)
-    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with _shown(columns, console) as progress:
         task = progress.add_task(description, total=total)
         yield lambda done: progress.advance(task, done)
+
+
+@contextlib.contextmanager
+def status(description: str, console: rich.console.Console | None = None) -> Iterator[None]:
+    """Shows what is done and the time that it has taken so far while the block runs, for work of unknown size.
+
+    Args:
+        description: What is done.
+        console: Where to show it; standard error by default.
+    """
+    columns = (
+        rich.progress.SpinnerColumn(),
+        rich.progress.TextColumn("{task.description}", markup=False),
+        rich.progress.TimeElapsedColumn(),
+    )
+    with _shown(columns, console) as progress:
+        progress.add_task(description, total=None)
+        yield
+
+
+@contextlib.contextmanager
+def _shown(
+    columns: tuple[rich.progress.ProgressColumn, ...], console: rich.console.Console | None
+) -> Iterator[rich.progress.Progress]:
+    # A descriptor of its own stays the terminal while `start_tensorflow` holds back what others write to number 2.
+    with os.fdopen(os.dup(2), "w", encoding="utf-8") as standard_error:
+        console = console or rich.console.Console(file=standard_error)
+        with rich.progress.Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as progress:
+            yield progress

@@ -1,4 +1,4 @@
-"""Keeps TensorFlow's start-up noise out of the terminal."""
+"""Starts TensorFlow without the lines that it prints meanwhile."""
 
 import contextlib
 import os
@@ -6,15 +6,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from kformer.cli.progress import status
 
-def quiet_tensorflow() -> None:
+
+def start_tensorflow() -> None:
     """Imports TensorFlow and looks for devices once, with what its C++ side prints meanwhile held back.
 
     The lines about CPU instructions, missing GPU drivers and logging before initialisation go straight to
     file descriptor 2, past Python. If the import fails they are shown, since they may say why.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _held_back_stderr():
+    with status("starting TensorFlow"), _held_back_stderr():
         import tensorflow as tf
 
         tf.config.list_physical_devices()

@@ -1,12 +1,29 @@
-"""Corpora, and the `tf.data` pipeline from pairs of texts to batches of ids."""
+"""Corpora, and the `tf.data` pipeline from pairs of texts to batches of ids.
 
-from kformer.data.batching import BatchPlan
+Corpora are read without TensorFlow; the pipeline needs it, so `make_dataset` and what goes with it load when they are
+first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
-from kformer.data.dataset import make_dataset
-from kformer.data.encoding import EncodedPairs, encode_pairs
 from kformer.data.files import read_parallel, read_tsv
 from kformer.data.loading import load_corpus
 from kformer.data.tfds_corpus import load_tfds
+
+if TYPE_CHECKING:
+    from kformer.data.batching import BatchPlan
+    from kformer.data.dataset import make_dataset
+    from kformer.data.encoding import EncodedPairs, encode_pairs
+
+# Name of an object: the module it lives in.
+_PIPELINE = {
+    "BatchPlan": "kformer.data.batching",
+    "EncodedPairs": "kformer.data.encoding",
+    "encode_pairs": "kformer.data.encoding",
+    "make_dataset": "kformer.data.dataset",
+}
 
 __all__ = [
     "BatchPlan",
@@ -23,3 +40,9 @@ __all__ = [
     "read_tsv",
     "references",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PIPELINE:
+        raise AttributeError(f"module 'kformer.data' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    return getattr(importlib.import_module(_PIPELINE[name]), name)

@@ -34,6 +34,12 @@ def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     return grouped
 
 
+def sample_sources(pairs: Iterable[Pair], number: int) -> list[str]:
+    """At most `number` different sources that are not blank, spread evenly over the pairs."""
+    sources = [source for source in references(pairs) if source.strip()]
+    return sources[:: max(1, len(sources) // number)][:number]
+
+
 def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = None) -> Corpus:
     """A corpus of a user's own pairs, without a test part.
 

@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Callable
 
+from kformer.config import did_you_mean
 from kformer.data.cmudict_corpus import load_cmudict
 from kformer.data.corpus import Corpus
 from kformer.data.files import read_tsv
@@ -48,5 +49,6 @@ def load_corpus(name: str) -> Corpus:
         raise ValueError(
             f"There is no corpus {name!r}. Known corpora: {', '.join(_LOADERS)}, tfds:NAME (a data set of "
             "TensorFlow Datasets), tfds:NAME@SOURCE-TARGET. Read files with kformer.data.read_tsv or read_parallel."
+            f"{did_you_mean([name], _LOADERS)}"
         )
     return _LOADERS[name]()

@@ -9,9 +9,12 @@ from kformer.inference.batches import TranslateBatch, translate_all
 
 
 def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
-    """Each source with its references: of symbols all targets of a source, otherwise every pair is by itself.
+    """Each source with its references. Pairs of two blank texts, such as blank lines of a file, are left out.
 
-    Pairs of two blank texts, such as blank lines of a file, are left out.
+    Args:
+        pairs: Test pairs.
+        symbols: Whether all targets of a source are its references, as with the pronunciations of a word. Otherwise
+            every pair stands by itself, also where two have the same source.
     """
     filled = [(source, target) for source, target in pairs if source.strip() or target.strip()]
     return list(references(filled).items()) if symbols else [(source, [target]) for source, target in filled]
@@ -27,10 +30,10 @@ def score(
     """Translates the sources and compares with their targets.
 
     Args:
-        translate: From `kformer.inference.batches.load_model`.
+        translate: From `kformer.inference.load.load_model`.
         pairs: Test pairs.
         symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF; see `sentences`.
-        limit: Only the first so many sentences.
+        limit: Only the first so many of what `sentences` gives.
         on_batch: Called after each batch with the number of sources in it.
 
     Returns:

@@ -4,14 +4,14 @@ import tensorflow as tf
 
 from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
-from kformer.export.kernels import MATRICES, ServedArithmetic
+from kformer.export.kernels import ServedArithmetic
 from kformer.export.variables import FrozenScope, Weights
+from kformer.export.versions import check_kind
 from kformer.models import build_transformer
 from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
 from kformer.translation.translator import TEXT, Translator
 
-VARIANTS = ("portable", "xla")
 LENGTH_STEP = 16  # tokens
 
 
@@ -29,10 +29,7 @@ def served_function(
     Raises:
         ValueError: There is no such precision or variant, or not together.
     """
-    if precision not in MATRICES:
-        raise ValueError(f"precision must be one of {', '.join(MATRICES)}. Received: {precision!r}.")
-    if variant not in VARIANTS:
-        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    check_kind(precision, variant)
     if variant == "portable":
         return _portable(translator, weights, precision)
     if precision != "float32":

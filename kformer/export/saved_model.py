@@ -1,8 +1,9 @@
 """The translator as a SavedModel for TensorFlow Serving, or for anything else that loads SavedModels."""
 
+import contextlib
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,10 @@ from tensorflow.core.protobuf import saved_model_pb2
 from kformer import files
 from kformer.export.graph import served_function
 from kformer.export.variables import Weights
-from kformer.tokenizers import Tokenizer
+from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
+from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.translator import Translator
-
-# Beside the graph: TensorFlow Serving leaves this folder alone.
-DESCRIPTION_FILE = "assets.extra/kformer.json"
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
@@ -33,7 +32,7 @@ def export_saved_model(
     version: int | None = None,
     precision: str = "float32",
     variant: str = "portable",
-    probes: Sequence[str] = (),
+    samples: Sequence[str] = (),
 ) -> pathlib.Path:
     """Writes `directory/<version>/`, a SavedModel with the signature `serving_default`, and tries it out.
 
@@ -44,38 +43,62 @@ def export_saved_model(
     The weights are variables of the export's own: Keras's, saved as such, reach a Python loader but not
     TensorFlow's C API.
 
-    Before it gets its name, the export translates some texts beside `translator` itself. `DESCRIPTION_FILE` in it says
-    how it was made and how far the two were apart.
+    Before it gets its name, the export translates some texts beside `translator` itself. `versions.DESCRIPTION_FILE` in
+    it says how it was made and how far the two were apart.
 
     Args:
         translator: What to export.
         directory: The model's base folder; made if missing.
-        version: Number of the new version; by default one more than the last one in `directory`.
+        version: Number of the new version; by default one more than the last one in `directory`. Of several exports at
+            once into one folder each gets a number of its own.
         precision: Of the matrix products: "float32"; "bfloat16", half the size, and faster where the CPU multiplies it
             (AVX512-BF16 or AMX), but slow elsewhere; "int8", a quarter of the size, on x86 alone.
         variant: "portable": core operations, runs everywhere; "xla": the search is compiled for each shape that it
             meets, in float32 only, which TensorFlow Serving does only with `--xla_cpu_compilation_enabled`.
-        probes: The texts to try it out on; by default random ones, which say little of how a trained model behaves.
+        samples: The texts to try it out on; by default `translator.samples`, which for a run folder are validation
+            sources. Where there are none, they are texts of random pieces, which say little of how a trained model
+            behaves.
 
     Returns:
         The path of the new version.
 
     Raises:
         FileExistsError: The version exists already.
+        OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
             cannot be served, or the export scores its translations otherwise than the translator does.
     """
     directory = pathlib.Path(directory)
+    check_kind(precision, variant)
+    files.check_folder_path(directory)
     if version is not None:
-        _check_version(directory, version)
+        check_version(directory, version)
+    texts = samples or translator.samples or random_texts(translator.source_tokenizer)
     with files.staging_folder(directory, "export") as fresh:
         served = _Served(translator, precision, variant)
-        tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
+        with _told_where(directory):
+            tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
         check_operations(fresh)
-        agreement = check_agreement(fresh, translator, probes or random_texts(translator.source_tokenizer), precision)
-        _describe(fresh, {"precision": precision, "variant": variant, **translator.decoding.to_dict(), **agreement})
-        files.sync_tree(fresh)
+        agreement = check_agreement(fresh, translator, texts, precision)
+        with _told_where(directory):
+            _describe(fresh, translator, {"precision": precision, "variant": variant, **agreement})
+            files.sync_tree(fresh)
         return _named(fresh, directory, version)
+
+
+@contextlib.contextmanager
+def _told_where(directory: pathlib.Path) -> Iterator[None]:
+    """Turns what is raised when a file cannot be written, TensorFlow's errors too, into one OSError in plain words."""
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        said = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
+        # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
+        reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
+        raise OSError(
+            f"The export could not be written to {directory}: {reason}. Nothing of it is left there. Make room on that "
+            "disk, or name a folder on another one."
+        ) from error
 
 
 class _Served(tf.Module):
@@ -134,7 +157,7 @@ def check_agreement(
             f"{share:.2%} of their mean; {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
             "Export in float32."
         )
-    return {"probes": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
+    return {"samples": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
 
 
 def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
@@ -144,41 +167,23 @@ def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
     return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]
 
 
-def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
-    """How an export was made; empty for a SavedModel that kformer did not write."""
-    path = pathlib.Path(saved_model, DESCRIPTION_FILE)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def _describe(saved_model: pathlib.Path, description: dict[str, Any]) -> None:
+def _describe(saved_model: pathlib.Path, translator: Translator, facts: dict[str, Any]) -> None:
+    symbols = isinstance(translator.source_tokenizer, SymbolTokenizer)
     path = saved_model / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)
+    description = {**facts, **translator.decoding.to_dict(), "symbols": symbols}
     path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
-def _next_version(directory: pathlib.Path) -> int:
-    if not directory.is_dir():
-        return 1
-    versions = [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
-    return max(versions, default=0) + 1
-
-
-def _check_version(directory: pathlib.Path, version: int) -> None:
-    if version < 0:
-        raise ValueError(f"version must be at least 0. Received: version={version}.")
-    if (directory / str(version)).exists():
-        raise FileExistsError(
-            f"{directory / str(version)} exists already. Choose another version, or leave it out to get the next one."
-        )
-
-
 def _named(fresh: pathlib.Path, directory: pathlib.Path, version: int | None) -> pathlib.Path:
-    """Gives a finished export its name: the next version, also where another export has just taken one."""
+    """Gives a finished export its name: the version asked for, or the next one that no other export has taken."""
     while True:
-        target = directory / str(_next_version(directory) if version is None else version)
+        target = directory / str(next_version(directory) if version is None else version)
         try:
-            fresh.rename(target)  # Refused by the system where the version exists, as it is not empty.
-            return target
+            # The system refuses it where the version exists, since a folder that is not empty cannot be replaced.
+            return fresh.rename(target)
         except OSError:
-            if version is not None or not target.exists():
+            if version is not None:
+                check_version(directory, version)
+            if not target.exists():
                 raise

@@ -1,1 +1,1 @@
-"""Many texts through one model, whether it is a run folder or an exported SavedModel."""
+"""Finds a model, whether a run folder or an exported SavedModel, loads it, and translates many texts with it."""

@@ -24,7 +24,7 @@ def translate_lines(
     `number ||| translation ||| score`, numbers counted from 0, as Moses and Marian write them.
 
     Args:
-        translate: From `kformer.inference.batches.load_model`.
+        translate: From `kformer.inference.load.load_model`.
         source: UTF-8 lines; both LF and CRLF end one.
         target: Where the translations go, UTF-8 lines ended by LF.
         n_best: Hypotheses a line.

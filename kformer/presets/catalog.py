@@ -2,6 +2,7 @@
 
 import pathlib
 
+from kformer.config import did_you_mean
 from kformer.runs.folder import RunFolder
 
 _SHIPPED = pathlib.Path(__file__).parent
@@ -29,6 +30,6 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
     if not pathlib.Path(preset).is_dir():
         raise ValueError(
             f"There is no preset {str(preset)!r}. Choose one of {', '.join(names)}; or name a run folder, such as "
-            "`kformer pack` writes."
+            f"`kformer pack` writes.{did_you_mean([str(preset)], names)}"
         )
     return RunFolder(preset).check()

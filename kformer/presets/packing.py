@@ -2,17 +2,16 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kformer import __version__
+from kformer.config import DecodingConfig
 from kformer.models import build_transformer
+from kformer.presets.about import check_about
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.runs.packed_weights import MOST_STEPS, save_packed_weights
 from kformer.runs.weights import load_weights
-
-# What a person may say of a model. Nothing else in the folder tells it.
-ABOUT = ("description", "command", "scores", "licence", "provenance")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +37,8 @@ def pack_run(
     output: str | pathlib.Path,
     about: Mapping[str, Any] | None = None,
     steps: int = MOST_STEPS,
+    decoding: DecodingConfig | None = None,
+    samples: Sequence[str] = (),
 ) -> PackingReport:
     """Makes a small run folder: configurations, tokenizers, and the best weights in bytes (see `packed_weights`).
 
@@ -47,22 +48,21 @@ def pack_run(
     Args:
         run: A run folder.
         output: The folder to make.
-        about: What is to be said of the model in `preset.json`, plain values under any of the names in `ABOUT`: what it
-            is, the command that trained it, its scores with their signatures, under which licence it is passed on, and
-            where the text came from.
+        about: What is to be said of the model in `preset.json`, plain values under any of the names in
+            `kformer.presets.about.ABOUT`: what it is, the command that trained it, its scores with their signatures,
+            under which licence it is passed on, and where the text came from.
         steps: Of the packed weights, see `save_packed_weights`: fewer make a smaller file, and a larger error.
+        decoding: How the packed model searches unless it is told otherwise; by default as the run's model does.
+        samples: Texts that an export of the packed model is tried on. They are passed on with the model, so the run's
+            own, which are validation sources, are taken only if they are given here: `RunFolder(run).samples()`.
 
     Raises:
         FileNotFoundError: `run` is no run folder, or has no weights yet.
         FileExistsError: `output` exists.
         ValueError: `about` has an unknown name, a weight is not finite, or `steps` is not from 1 to 127.
     """
-    about = dict(about or {})
-    unknown = sorted(set(about) - set(ABOUT))
-    if unknown:
-        raise ValueError(
-            f"Of a preset is said: {', '.join(ABOUT)}. Received: {', '.join(unknown)}. Rename or remove the unknown."
-        )
+    about = about or {}
+    check_about(about)
     source = RunFolder(run).check()
     with derived_run(source, output) as fresh:
         model = build_transformer(source.transformer_config(), dtype="float32")
@@ -71,6 +71,9 @@ def pack_run(
         parameters = model.count_params()
         facts = {"parameters": parameters, "relative_error": error, "packed_by": f"kformer {__version__}"}
         fresh.write_preset({**about, **facts})
+        (decoding or source.decoding_config()).save(fresh.decoding_file)
+        if samples:
+            fresh.write_samples(samples)
     packed = RunFolder(output)
     size = sum(file.stat().st_size for file in packed.path.rglob("*") if file.is_file())
     return PackingReport(packed, size, parameters, error)

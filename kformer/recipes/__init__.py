@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, read_parts
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, read_parts
 
 FOLDER = pathlib.Path(__file__).parent
 _PARTS: dict[str, Any] = {"transformer": TransformerConfig, "training": TrainingConfig, "decoding": DecodingConfig}
@@ -52,7 +52,7 @@ def load_recipe(name: str | pathlib.Path) -> Recipe:
         if str(name) not in recipe_names():
             raise ValueError(
                 f"There is no recipe {str(name)!r}. Choose one of {', '.join(recipe_names())}, or name a file of your "
-                "own that ends in .yaml."
+                f"own that ends in .yaml.{did_you_mean([str(name)], recipe_names())}"
             )
         path = FOLDER / f"{name}.yaml"
     elif not path.is_file():

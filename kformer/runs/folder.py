@@ -3,6 +3,8 @@
 RUN/
   transformer.json, training.json   the configurations, with every default written out
   corpus.json                       what it is trained on
+  samples.json                      some validation sources: an export is tried on them
+  decoding.json                     how its model searches, where that is not the paper's search
   environment.json                  versions of what it is trained with
   tokenizer/                        both tokenizers
   initial/                          the run whose weights it began with, if any: a small run folder
@@ -13,18 +15,18 @@ RUN/
   log.csv, tensorboard/             the course of the run
 
 A run folder made to be passed on (`kformer.presets.pack_run`) has `packed-weights.npz` in place of `best.weights.h5`,
-`preset.json` with what is to be said of it, and nothing of the run's course.
+`preset.json` with what is to be said of it, always `decoding.json`, and nothing of the run's course.
 """
 
 import contextlib
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kformer import files
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 
 
 class RunFolder:
@@ -39,7 +41,9 @@ class RunFolder:
 
     transformer_file = property(lambda self: self.path / "transformer.json")
     training_file = property(lambda self: self.path / "training.json")
+    decoding_file = property(lambda self: self.path / "decoding.json")
     corpus_file = property(lambda self: self.path / "corpus.json")
+    samples_file = property(lambda self: self.path / "samples.json")
     environment_file = property(lambda self: self.path / "environment.json")
     preset_file = property(lambda self: self.path / "preset.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
@@ -54,6 +58,28 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether a run has begun here."""
         return self.transformer_file.is_file()
+
+    def check_new(self) -> None:
+        """Refuses to begin a run here.
+
+        Raises:
+            FileExistsError: A run has begun here already.
+        """
+        if self.exists():
+            raise FileExistsError(
+                f"{self.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
+            )
+
+    def check_begun(self) -> None:
+        """Refuses to go on with a run here.
+
+        Raises:
+            FileNotFoundError: No run has begun here.
+        """
+        if not self.exists():
+            raise FileNotFoundError(
+                f"{self.path} holds no run, so there is nothing to resume. Start without resume (`--resume`)."
+            )
 
     def check(self) -> "RunFolder":
         """This folder, if a translator can be made from it.
@@ -81,11 +107,31 @@ class RunFolder:
         """The weights of the last validations, oldest first."""
         return sorted(self.weights_folder.glob("step-*.weights.h5"))
 
+    def last_weights(self, last: int | None = None) -> list[pathlib.Path]:
+        """The weights of the `last` validations, or of all that the run has kept, oldest first.
+
+        Raises:
+            ValueError: The run has kept fewer, or none.
+        """
+        kept = self.kept_weights()
+        count = len(kept) if last is None else last
+        if not 1 <= count <= len(kept):
+            asked = "" if last is None else f" Received: last={last}."
+            raise ValueError(
+                f"{self.path} has kept the weights of {len(kept)} validations.{asked} Ask for at most as many; a run "
+                "keeps more with a larger keep_weights in its configuration."
+            )
+        return kept[-count:]
+
     def transformer_config(self) -> TransformerConfig:
         return TransformerConfig.load(self.transformer_file)
 
     def training_config(self) -> TrainingConfig:
         return TrainingConfig.load(self.training_file)
+
+    def decoding_config(self) -> DecodingConfig:
+        """How the model searches unless it is told otherwise: the paper's search where the folder does not say."""
+        return DecodingConfig.load(self.decoding_file) if self.decoding_file.is_file() else DecodingConfig()
 
     def corpus(self) -> dict[str, Any]:
         """What `write_corpus` wrote."""
@@ -94,6 +140,14 @@ class RunFolder:
     def write_corpus(self, description: dict[str, Any]) -> None:
         """Notes what the run trains on: plain values, such as the corpus name and the number of pairs."""
         files.write_json(self.corpus_file, description)
+
+    def samples(self) -> list[str]:
+        """What `write_samples` wrote; empty where there is no such file."""
+        return json.loads(self.samples_file.read_text(encoding="utf-8")) if self.samples_file.is_file() else []
+
+    def write_samples(self, texts: Sequence[str]) -> None:
+        """Keeps some source texts like those that the model is made for: an export is tried on them."""
+        files.write_json(self.samples_file, list(texts))
 
     def environment(self) -> dict[str, str]:
         """What `write_environment` wrote; empty where nothing is known."""
@@ -114,7 +168,7 @@ class RunFolder:
 
 @contextlib.contextmanager
 def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFolder]:
-    """Makes a run folder with what tells of `source` and with its tokenizers; the block adds the weights.
+    """Makes a run folder with what tells of `source`, its search and its tokenizers; the block adds the weights.
 
     The folder given lies beside `output` and gets that name if the block ends well: it appears whole or not at all.
 
@@ -123,7 +177,8 @@ def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFo
     """
     with files.new_folder(output) as folder:
         fresh = RunFolder(folder)
-        for file in (source.transformer_file, source.training_file, source.corpus_file, source.environment_file):
+        told = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
+        for file in (*told, source.decoding_file):
             if file.is_file():
                 shutil.copy(file, fresh.path)
         shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)

@@ -28,18 +28,12 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
         ValueError: The run has kept fewer weights than that.
     """
     source = RunFolder(run).check()
-    kept = source.kept_weights()
-    count = len(kept) if last is None else last
-    if not 1 <= count <= len(kept):
-        asked = "" if last is None else f" Received: last={last}."
-        raise ValueError(
-            f"{source.path} has kept the weights of {len(kept)} validations.{asked} Ask for at most as many; a run "
-            "keeps more with a larger keep_weights in its configuration."
-        )
+    weights = source.last_weights(last)
     with derived_run(source, output) as fresh:
-        fresh.write_corpus({**source.corpus(), "mean_of": count})
+        fresh.write_corpus({**source.corpus(), "mean_of": len(weights)})
+        fresh.write_samples(source.samples())
         model = build_transformer(source.transformer_config(), dtype="float32")
-        _assign_mean(model, kept[-count:])
+        _assign_mean(model, weights)
         save_weights(fresh.best_weights_file, model)
     return RunFolder(output)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs, encode_pairs
+from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
 from kformer.monitors import MONITORS
 from kformer.presets import find_preset
@@ -17,6 +18,7 @@ from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 
+SAMPLES = 16  # validation sources that are kept for the trial of an export
 SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
 # Fields that say when a run ends and is saved. They alone may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
@@ -58,10 +60,7 @@ def start_run(
     The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. What is wrong with
     the corpus or with the configurations is found before anything is written.
     """
-    if run.exists():
-        raise FileExistsError(
-            f"{run.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
-        )
+    run.check_new()
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     training = _complete_training_config(training, corpus, origin)
@@ -82,6 +81,7 @@ def start_run(
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus(description)
+    run.write_samples(sample_sources(corpus.valid, SAMPLES))
     run.write_environment(describe_environment())
     # This file comes last, as a folder that has it is a run.
     transformer.save(run.transformer_file)
@@ -122,8 +122,7 @@ def resume_run(
 
 
 def _check_resumable(run: RunFolder) -> None:
-    if not run.exists():
-        raise FileNotFoundError(f"{run.path} holds no run, so there is nothing to resume. Start without resume.")
+    run.check_begun()
     if run.packed_weights_file.is_file():
         content = "a packed model"
     elif "mean_of" in run.corpus():

@@ -36,6 +36,7 @@ class Translator(tf.Module):
         source_tokenizer: Tokenizer of the source texts that the model was trained on.
         target_tokenizer: Tokenizer of the target texts that the model was trained on.
         decoding: How to search; by default with the beam search of the paper.
+        samples: Some texts like those that the model is made for: an export of this translator is tried on them.
 
     Raises:
         ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
@@ -48,6 +49,7 @@ class Translator(tf.Module):
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
+        samples: Sequence[str] = (),
     ) -> None:
         _check(config, source_tokenizer, target_tokenizer)
         super().__init__(name="translator")
@@ -56,6 +58,7 @@ class Translator(tf.Module):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
+        self.samples = tuple(samples)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
 
@@ -66,7 +69,7 @@ class Translator(tf.Module):
         Args:
             preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
                 `kformer.presets.pack_run` writes.
-            decoding: How to search; by default with the beam search of the paper.
+            decoding: How to search; by default as the preset says, which is how its scores were reached.
 
         Raises:
             ValueError: There is no such model.
@@ -79,7 +82,7 @@ class Translator(tf.Module):
 
         Args:
             run: The path of the run folder.
-            decoding: How to search; by default with the beam search of the paper.
+            decoding: How to search; by default as the folder says, which is the paper's beam search if it says nothing.
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
@@ -88,7 +91,8 @@ class Translator(tf.Module):
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)
-        return cls(model, config, *load_tokenizers(folder.tokenizer_folder), decoding)
+        tokenizers = load_tokenizers(folder.tokenizer_folder)
+        return cls(model, config, *tokenizers, decoding or folder.decoding_config(), folder.samples())
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """Translates one text, or a list of texts in one batch.

@@ -1,18 +1,28 @@
 """Models that are passed on: packed from a run, found by name or path, used like a run."""
 
 import configparser
+import contextlib
+import io
 import json
 import pathlib
+import re
+import shutil
 
+import numpy as np
 import pytest
 import toy
 from typer.testing import CliRunner
 
 import kformer
 from kformer.cli.main import app
+from kformer.config import DecodingConfig
+from kformer.data import load_corpus
+from kformer.inference.load import load_model
 from kformer.presets import catalog, find_preset, pack_run, preset_names
-from kformer.presets.packing import ABOUT
+from kformer.presets.about import ABOUT
+from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
+from kformer.training.averaging import average_weights
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -47,8 +57,8 @@ def test_a_packed_model_translates_as_the_run_does(packed, numbers_translator):
 def test_the_folder_holds_the_model_and_what_is_said_of_it(packed, numbers_run):
     assert files(packed.run.path) == {
         *("transformer.json", "training.json", "corpus.json", "environment.json", "preset.json"),
-        *("tokenizer/shared/model.spm", "tokenizer/shared/tokenizer.json", "packed-weights.npz"),
-    }
+        *("tokenizer/shared/model.spm", "tokenizer/shared/tokenizer.json", "packed-weights.npz", "decoding.json"),
+    }  # and no samples: the run's own are validation sources, which nobody has asked to pass on
     said = packed.run.preset()
     assert {name: said[name] for name in SAID} == SAID
     assert said["parameters"] == packed.parameters
@@ -114,7 +124,7 @@ def test_commands_take_a_shipped_model_in_place_of_a_folder(shipped, tmp_path):
         (["translate", "run", "--preset", "numbers"], "Name one model"),
         (["evaluate", "--corpus", "cmudict"], "Name one model"),
         (["export", "run", "out", "--preset", "numbers"], "Name one model"),
-        (["export", "out"], "Name one model"),
+        (["export", "out"], "export needs two folders, RUN and DIR, or --preset NAME and DIR. Received: only out."),
         (["export", "run", "out", "more"], "export needs RUN and DIR. Received: 3 folders."),
         (["export", "out", "--preset", "letters"], "There is no preset 'letters'"),
     ],
@@ -127,15 +137,56 @@ def test_commands_want_one_model(arguments, message, shipped):
 
 def test_the_command_packs(numbers_run, tmp_path):
     (tmp_path / "about.yaml").write_text("description: numbers\nscores: {bleu: 99.0}\n")
-    arguments = ["pack", str(numbers_run), str(tmp_path / "new"), "--about", str(tmp_path / "about.yaml")]
-    answer = CliRunner().invoke(app, arguments)
+    (tmp_path / "samples.txt").write_text("one two\n\nsix\n")
+    arguments = ["pack", numbers_run, tmp_path / "new", "--about", tmp_path / "about.yaml", "--steps", 31]
+    arguments += ["--recipe", "bible-en-es", "--samples", tmp_path / "samples.txt"]
+    answer = CliRunner().invoke(app, list(map(str, arguments)))
     assert answer.exception is None, answer.output
-    assert "MB in all; the packed weights are 0." in answer.stdout
-    assert RunFolder(tmp_path / "new").preset()["scores"] == {"bleu": 99.0}
+    assert re.search(r"MB in all; the packed weights are \d\.\d\d% from the run's\.", answer.stdout)
+    packed = RunFolder(tmp_path / "new")
+    assert packed.preset()["scores"] == {"bleu": 99.0}
+    assert packed.decoding_config() == load_recipe("bible-en-es").decoding != DecodingConfig()
+    assert packed.samples() == ["one two", "six"]
+    with np.load(packed.packed_weights_file) as weights:  # every matrix has a row or column that reaches the last step
+        largest = {
+            np.abs(weights[name].astype("int32")).max() for name in weights.files if weights[name].dtype == "int8"
+        }
+    assert largest == {31}
 
 
-KNOWN = {  # one sentence of each shipped model
-    "bible-en-es": ("And God said to them:", "Y díjoles Dios:"),
+def test_a_packed_model_keeps_the_search_of_its_run_unless_it_gets_another(numbers_run, tmp_path):
+    run = RunFolder(shutil.copytree(numbers_run, tmp_path / "run"))
+    assert pack_run(run.path, tmp_path / "of-the-paper").run.decoding_config() == DecodingConfig()
+    greedy = DecodingConfig(beam_size=1)
+    greedy.save(run.decoding_file)
+    assert pack_run(run.path, tmp_path / "of-the-run").run.decoding_config() == greedy
+    wide = DecodingConfig(beam_size=6)
+    assert pack_run(run.path, tmp_path / "another", decoding=wide).run.decoding_config() == wide
+    assert average_weights(run.path, tmp_path / "mean").decoding_config() == greedy
+
+
+def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed, tmp_path, monkeypatch):
+    searches = []
+    monkeypatch.setattr(
+        "kformer.inference.load.n_best_function", lambda translator, *rest: searches.append(translator.decoding)
+    )
+    run = RunFolder(shutil.copytree(packed.run.path, tmp_path / "run"))
+    kept, given = DecodingConfig(beam_size=2, length_penalty=1.4), DecodingConfig(beam_size=3)
+    kept.save(run.decoding_file)
+    for translator in (Translator.from_run, Translator.from_preset):
+        assert [translator(run.path).decoding, translator(run.path, given).decoding] == [kept, given]
+    for decoding in (None, given):
+        load_model(run.path, decoding)
+    assert searches == [kept, given]
+    with pytest.raises(ValueError, match="Received: n_best=3, beam_size=2. Widen the beam."):
+        load_model(run.path, n_best=3)
+
+
+KNOWN = {  # one sentence of each shipped model; with the paper's length penalty the first would come out shorter
+    "bible-en-es": (
+        "The sons of Joseph after their families: Manasseh and Ephraim.",
+        "Los hijos de José, conforme á sus familias: Manasés y Ephraim.",
+    ),
     "cmudict": ("h e l l o", "HH EH L OW"),
 }
 
@@ -149,6 +200,24 @@ def test_every_shipped_model_is_known_and_says_where_it_comes_from():
 def test_every_shipped_model_translates(name):
     source, translation = KNOWN[name]
     assert Translator.from_preset(name)(source) == translation
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_shipped_model_searches_as_its_recipe_and_is_tried_on_sentences_of_its_corpus(name):
+    translator = Translator.from_preset(name)
+    assert translator.decoding == load_recipe(name).decoding
+    assert len(translator.samples) == 16
+    assert set(translator.samples) <= {source for source, _ in load_corpus(name).valid}
+
+
+def test_the_documentation_shows_what_the_preset_says():
+    text = (ROOT / "docs" / "presets.md").read_text("utf-8")
+    example, shown = re.search(r"```python\n(import kformer\n.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(compile(example, "docs/presets.md", "exec"), {})
+    assert said.getvalue() == shown
+    sources = {source for source, _ in load_corpus("bible-en-es").test}
+    assert set(re.findall(r'^    "(.*)",$', example, re.MULTILINE)) <= sources  # nobody trained on them
 
 
 def test_the_shipped_models_are_small():

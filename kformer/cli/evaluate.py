@@ -1,0 +1,108 @@
+"""`kformer evaluate`."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from kformer.cli.options import (
+    BeamSize,
+    Columns,
+    CorpusName,
+    LengthPenalty,
+    ModelArgument,
+    Path,
+    PresetName,
+    RecipeName,
+    choose_decoding,
+    choose_model,
+    choose_part,
+    read_corpus,
+    read_pairs,
+)
+from kformer.cli.progress import progress_bar, status
+from kformer.cli.startup import start_tensorflow
+from kformer.data import Corpus, Pair
+from kformer.inference.find import check_search, find_model, reads_symbols
+from kformer.recipes import load_recipe
+from kformer.runs.folder import RunFolder
+
+
+def evaluate(
+    model: ModelArgument = None,
+    preset: PresetName = None,
+    corpus: CorpusName = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="PART", help="Part of the corpus: train, valid, or test, the default.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Pairs in place of a corpus: a source, a tab and a target a line.")
+    ] = None,
+    columns: Columns = None,
+    recipe: RecipeName = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
+) -> None:
+    """Print one JSON line: BLEU and chrF by sacreBLEU, or word and phoneme error rate for cmudict.
+
+    A recipe gives its corpus and, to a run folder, its search; a SavedModel has a search of its own.
+    """
+    chosen = load_recipe(recipe) if recipe is not None else None
+    if corpus is None and test is None and chosen is not None:
+        corpus = chosen.corpus
+    path = choose_model(model, preset)
+    found = find_model(path)
+    searching = chosen if isinstance(found, RunFolder) else None
+    decoding = choose_decoding(found, searching, beam_size, length_penalty)
+    check_search(found, decoding)
+    if corpus is not None and test is None:
+        pairs, symbols = _read_part(found, corpus, columns, split)
+    elif test is not None and corpus is None:
+        pairs, symbols = _read_file(found, test, columns, split)
+    else:
+        raise ValueError(
+            "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
+        )
+
+    start_tensorflow()
+    from kformer.evaluation.evaluate import score, sentences
+    from kformer.inference.load import load_model
+
+    total = len(sentences(pairs, symbols))
+    with status(f"loading {path}"):
+        translate = load_model(path, decoding)
+    with progress_bar("translating", min(total, limit or total)) as advance:
+        scores = score(translate, pairs, symbols, limit, advance)
+    print(json.dumps(scores, ensure_ascii=False))
+
+
+def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[list[Pair], bool]:
+    """The pairs of a part of a corpus, and whether they are symbols."""
+    if columns is not None:
+        raise ValueError("--columns names the columns of a tab-separated file. Give it together with --test.")
+    part = choose_part(split)
+    loaded = read_corpus(corpus)
+    _warn_of_another_kind(model, loaded)
+    return getattr(loaded, part), loaded.symbols
+
+
+def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: str | None) -> tuple[list[Pair], bool]:
+    """The pairs of a file, and whether they are symbols, which only the model can tell."""
+    if split is not None:
+        raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
+    symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
+    return read_pairs(file, columns), bool(symbols)
+
+
+def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:
+    """Warns where a corpus of symbols meets a model of sentences, or the other way round."""
+    reads = reads_symbols(model)
+    if reads is None or reads == corpus.symbols:
+        return
+    kinds = {True: "symbols split by blanks", False: "sentences"}
+    typer.echo(
+        f"kformer: warning: the corpus {corpus.name} consists of {kinds[corpus.symbols]}, but the model reads "
+        f"{kinds[reads]}. The scores say nothing of how good it is.",
+        err=True,
+    )

@@ -1,0 +1,84 @@
+"""`kformer export`."""
+
+from typing import Annotated
+
+import typer
+
+from kformer import files
+from kformer.cli.options import (
+    BeamSize,
+    LengthPenalty,
+    Path,
+    PresetName,
+    RecipeName,
+    choose_decoding,
+    choose_model,
+)
+from kformer.cli.progress import status
+from kformer.cli.startup import start_tensorflow
+from kformer.export.versions import PRECISIONS, VARIANTS, check_kind
+from kformer.recipes import load_recipe
+from kformer.runs.folder import RunFolder
+
+
+def export(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[RUN] DIR",
+            help="A run folder, if there is no --preset; and the model's base folder, which gets a new version.",
+        ),
+    ],
+    preset: PresetName = None,
+    recipe: RecipeName = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI.",
+            autocompletion=lambda: list(PRECISIONS),
+        ),
+    ] = "float32",
+    variant: Annotated[
+        str,
+        typer.Option(
+            help="portable runs everywhere. xla, in float32 only, is compiled where it runs: a server must allow it.",
+            autocompletion=lambda: list(VARIANTS),
+        ),
+    ] = "portable",
+) -> None:
+    """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out.
+
+    The search is fixed in it: that of the options, of the recipe, or else of the run folder or preset.
+    """
+    run, directory = _choose_folders(folders, preset)
+    run.check()
+    files.check_folder_path(directory)
+    check_kind(precision, variant)
+    decoding = choose_decoding(run, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
+
+    start_tensorflow()
+    from kformer.export.saved_model import export_saved_model
+    from kformer.translation.translator import Translator
+
+    with status(f"loading {run.path}"):
+        translator = Translator.from_run(run.path, decoding)
+    with status(f"exporting to {directory}"):
+        version = export_saved_model(translator, directory, precision=precision, variant=variant)
+    print(version)
+
+
+def _choose_folders(folders: list[Path], preset: str | None) -> tuple[RunFolder, Path]:
+    """The model's folder, and the base folder of its versions."""
+    *run, directory = folders
+    if len(run) > 1:
+        raise ValueError(f"export needs RUN and DIR. Received: {len(folders)} folders.")
+    if not run and preset is None:
+        raise ValueError(
+            f"export needs two folders, RUN and DIR, or --preset NAME and DIR. Received: only {directory}. "
+            "For example: kformer export runs/mine exported/mine"
+        )
+    if RunFolder(directory).exists():
+        raise ValueError(f"{directory} is a run folder. Name another folder for the exported versions.")
+    return RunFolder(choose_model(run[0] if run else None, preset)), directory

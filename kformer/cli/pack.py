@@ -1,0 +1,64 @@
+"""`kformer pack`."""
+
+from typing import Annotated
+
+import typer
+
+from kformer import files
+from kformer.cli.options import Path, RecipeName
+from kformer.cli.progress import status
+from kformer.cli.startup import start_tensorflow
+from kformer.config import read_mapping
+from kformer.presets.about import check_about
+from kformer.recipes import load_recipe
+from kformer.runs.folder import RunFolder
+
+
+def pack(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    output: Annotated[Path, typer.Argument(metavar="NEW", help="The folder to make.")],
+    about: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON or YAML with what is said of the model: description, command, scores, licence, provenance."
+        ),
+    ] = None,
+    recipe: RecipeName = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(help="Lines of text that are passed on with the model, so that an export of it is tried on them."),
+    ] = None,
+    steps: Annotated[
+        int,
+        typer.Option(
+            min=1, max=127, help="Steps from zero to the largest weight of a row; fewer make a smaller, coarser file."
+        ),
+    ] = 127,
+) -> None:
+    """Make a run folder small enough to be passed on: its best weights in bytes, without the course of the run.
+
+    The packed model searches as the recipe says, or else as the run folder says.
+    """
+    RunFolder(run).check()
+    files.check_new_folder(output)
+    said = read_mapping(about) if about is not None else {}
+    check_about(said)
+    decoding = load_recipe(recipe).decoding if recipe is not None else None
+    lines = _read_lines(samples) if samples is not None else []
+
+    start_tensorflow()
+    from kformer.presets import pack_run
+
+    with status(f"packing {run}"):
+        report = pack_run(run, output, said, steps, decoding, lines)
+    print(
+        f"{report.run.path}: {report.parameters:,} parameters, {report.size / 1e6:.2f} MB in all; the packed weights "
+        f"are {report.relative_error:.2%} from the run's."
+    )
+
+
+def _read_lines(file: Path) -> list[str]:
+    """The lines of a text file that are not blank."""
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no file {file}. Name a text file with a sample a line.")
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -1,0 +1,70 @@
+"""What lies in a model's base folder: the numbered versions that TensorFlow Serving looks for.
+
+Nothing here needs TensorFlow, so a command can refuse a wrong folder or option before it starts TensorFlow.
+"""
+
+import json
+import pathlib
+from typing import Any
+
+PRECISIONS = ("float32", "bfloat16", "int8")
+VARIANTS = ("portable", "xla")
+# Beside the graph: TensorFlow Serving leaves this folder alone.
+DESCRIPTION_FILE = "assets.extra/kformer.json"
+
+
+def check_kind(precision: str, variant: str) -> None:
+    """Refuses a precision or a variant that no export has.
+
+    Raises:
+        ValueError: There is no such precision or variant, or the two do not go together.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}.")
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    if variant == "xla" and precision != "float32":
+        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
+
+
+def check_version(directory: pathlib.Path, version: int) -> None:
+    """Refuses a version that cannot be written.
+
+    Raises:
+        ValueError: It is negative.
+        FileExistsError: It exists.
+    """
+    if version < 0:
+        raise ValueError(f"version must be at least 0. Received: version={version}.")
+    if (directory / str(version)).exists():
+        raise FileExistsError(
+            f"{directory / str(version)} exists already. Choose another version, or leave it out to get the next one."
+        )
+
+
+def next_version(directory: pathlib.Path) -> int:
+    """One more than the last version in a base folder; 1 where there is none."""
+    return max(_versions(directory), default=0) + 1
+
+
+def find_saved_model(path: str | pathlib.Path) -> pathlib.Path | None:
+    """`path` if it is a SavedModel, else its last numbered version that is one, else None."""
+    path = pathlib.Path(path)
+    versions = _versions(path)
+    for candidate in (path, *(versions[number] for number in sorted(versions, reverse=True))):
+        if (candidate / "saved_model.pb").is_file():
+            return candidate
+    return None
+
+
+def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
+    """How an export was made; empty for a SavedModel that kformer did not write."""
+    path = pathlib.Path(saved_model, DESCRIPTION_FILE)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
+    """What has a number for its name."""
+    if not directory.is_dir():
+        return {}
+    return {int(entry.name): entry for entry in directory.iterdir() if entry.name.isdecimal()}

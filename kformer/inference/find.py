@@ -1,0 +1,59 @@
+"""Which model is meant, and whether it can search as asked: everything that is known before TensorFlow is loaded."""
+
+import pathlib
+
+from kformer.config import DecodingConfig
+from kformer.export.versions import description, find_saved_model
+from kformer.runs.folder import RunFolder
+
+
+def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:
+    """The run folder at `path`, or the folder of the SavedModel there (the last of numbered versions).
+
+    Raises:
+        FileNotFoundError: There is no model at `path`, or a run folder without weights.
+    """
+    path = pathlib.Path(path)
+    saved_model = find_saved_model(path)
+    if saved_model is not None:
+        return saved_model
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist. Name a run folder or a SavedModel.")
+    return RunFolder(path).check()
+
+
+def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | None, n_best: int = 1) -> None:
+    """Refuses a search that the model cannot do.
+
+    Args:
+        model: From `find_model`.
+        decoding: How to search; None: as the model does by itself.
+        n_best: Hypotheses a text.
+
+    Raises:
+        ValueError: `decoding` or `n_best` is given for a SavedModel, or `n_best` exceeds the beam size.
+    """
+    if not isinstance(model, RunFolder):
+        if decoding is not None or n_best != 1:
+            raise ValueError(
+                f"{model} is a SavedModel: its search was fixed when it was exported, and it gives one translation a "
+                "text. Leave out the options of the search and n-best, or name the run folder."
+            )
+        return
+    beam_size = (decoding or model.decoding_config()).beam_size
+    if n_best > beam_size:
+        raise ValueError(
+            f"A search finds as many hypotheses as its beam is wide. Received: n_best={n_best}, "
+            f"beam_size={beam_size}. Widen the beam."
+        )
+
+
+def reads_symbols(model: RunFolder | pathlib.Path) -> bool | None:
+    """Whether the sources of a model are symbols split by blanks, not sentences; None where the model does not say.
+
+    Args:
+        model: From `find_model`.
+    """
+    if isinstance(model, RunFolder):
+        return model.training_config().tokenizer == "symbols"
+    return description(model).get("symbols")
