@@ -41,6 +41,7 @@ test-oldest: $(OLDEST_VENV)/.kformer-test
 lint: $(VENV)/.kformer-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 # Builds the wheel and uses what it holds in an environment that holds nothing else.
 wheel: $(VENV)/.kformer

@@ -8,14 +8,14 @@ import gzip
 import lzma
 import pathlib
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from kformer.data.corpus import Pair
 
 _BLANK_PAIR: Pair = ("", "")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:

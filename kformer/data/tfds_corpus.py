@@ -106,11 +106,13 @@ def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tu
     if languages is None:
         keys = tuple(info.supervised_keys or ())
         known = len(keys) == 2 and all(isinstance(key, str) and key in columns for key in keys)
-        languages = keys if known else tuple(columns)[:2]
-    for language in languages:
+        source, target = keys if known else tuple(columns)[:2]
+    else:
+        source, target = languages
+    for language in (source, target):
         if language not in columns:
             raise ValueError(f"{name} has no text {language!r}. Choose languages from: {', '.join(columns)}.")
-    return columns[languages[0]], columns[languages[1]]
+    return columns[source], columns[target]
 
 
 def _texts(name: str, info: Any) -> dict[str, tuple[str, ...]]:

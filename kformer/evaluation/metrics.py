@@ -26,7 +26,7 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     _check(hypotheses, references)
     most = max(len(texts) for texts in references)
     # sacreBLEU wants the first reference of every sentence, then the second: None where there is none.
-    streams = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
+    streams: list[Any] = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
     bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
     return {
         "bleu": bleu.corpus_score(list(hypotheses), streams).score,

@@ -56,7 +56,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
         FloatingPointError: A weight is not finite. What was there stays.
     """
     path = pathlib.Path(path)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, variable in _named_variables(model):
         array = keras.ops.convert_to_numpy(variable)
         # NumPy's format knows no bfloat16; float32 holds its every value.
@@ -68,9 +68,10 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
     values = {name: value for name, value in vars(state).items() if name not in ("metrics", "end_reason")}
+    arrays[_STATE] = np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")
     with files.replacing(path) as partial:
         with open(partial, "wb") as file:
-            np.savez(file, **arrays, **{_STATE: np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")})
+            np.savez(file, **arrays)
         if path.is_file():
             path.replace(previous_checkpoint(path))
 

@@ -11,19 +11,15 @@ from kformer.training.optimizers import build_adam
 def compile_transformer(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
     """With the paper's optimizer, the label-smoothed loss, and the metrics that a run is judged by."""
     pad_id = transformer.pad_id
-    smoothing = {
-        "epsilon": training.label_smoothing,
-        "pad_id": pad_id,
-        "form": training.label_smoothing_form,
-    }
+    smoothing = (training.label_smoothing, pad_id, training.label_smoothing_form)
     optimizer = build_adam(transformer.d_model, training)
     if training.precision == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
-        loss=losses.LabelSmoothedCrossEntropy(**smoothing),
+        loss=losses.LabelSmoothedCrossEntropy(*smoothing),
         metrics=[
-            metrics.TokenLoss(**smoothing),
+            metrics.TokenLoss(*smoothing),
             metrics.TokenAccuracy(pad_id),
             metrics.Perplexity(pad_id),
             metrics.TokenCount(pad_id),
