@@ -46,17 +46,27 @@ def start(
     )
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_address() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    """An address of this machine, kept for the process that is told of it: the port is nobody else's meanwhile.
+
+    Both sockets say that they share the port, as gRPC's do by default. This one does not listen, so all connections
+    go to the other.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(("127.0.0.1", 0))
+    _reserved.append(reserved)
+    return f"127.0.0.1:{reserved.getsockname()[1]}"
 
 
 def start_group(files: pathlib.Path, run: pathlib.Path, count: int, *options: object) -> list[subprocess.Popen]:
     """Processes that train together. Number 0 writes to `run`; the others have a folder each that must stay empty."""
-    joined = ["--num-processes", count, "--coordinator", free_address(), *options]
+    group = ["--num-processes", count, "--coordinator", free_address(), *options]
     folders = [run, *(run.with_name(f"{run.name}-of-{number}") for number in range(1, count))]
-    return [start(files, folder, "--process-id", number, *joined) for number, folder in enumerate(folders)]
+    return [start(files, folder, "--process-id", number, *group) for number, folder in enumerate(folders)]
 
 
 def finish(*processes: subprocess.Popen, code: int | None = 0, timeout: float = 600) -> list[str]:

@@ -92,29 +92,29 @@ TWO = """
     group = process_group()
     assert (group.world_size, group.replicas) == (2, 2)
 
-    def lead(run):
+    def open_main(run):
         run.tokenizer_folder.mkdir(parents=True)
         (run.tokenizer_folder / "source.spm").write_text("pieces")
         run.transformer_file.write_text("sizes")
         run.checkpoint_file.write_bytes(bytes(range(256)) * 10)
         (run.path / "best.weights.h5").write_text("of no use to the others")
-        return "led"
+        return "made"
 
-    def follow(run):
+    def open_copy(run):
         assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint.npz", "tokenizer", "transformer.json"]
         assert run.checkpoint_file.read_bytes() == bytes(range(256)) * 10
         assert (run.tokenizer_folder / "source.spm").read_text() == "pieces"
-        return "followed"
+        return "copied"
 
     def fail(run):
         raise FileExistsError("there is a run already")
 
-    with group.broadcast_run(RunFolder(sys.argv[3]), lead, follow) as (run, opened):
-        print(opened, group.all_reduce_max(10 - group.rank)(), group.all_reduce_max(-group.rank)())
+    with group.broadcast_run(RunFolder(sys.argv[3]), open_main, open_copy) as (run, content):
+        print(content, group.all_reduce_max(10 - group.rank)(), group.all_reduce_max(-group.rank)())
     assert group.is_main or not run.path.exists()
     try:
-        with group.broadcast_run(RunFolder(sys.argv[3]), fail, follow):
-            print("opened")
+        with group.broadcast_run(RunFolder(sys.argv[3]), fail, open_copy):
+            print("it was opened")
     except OSError as error:
         print(error)
 """
@@ -137,8 +137,8 @@ def test_the_others_get_the_run_from_process_0(tmp_path):
         for number in range(2)
     ]
     outputs = processes.finish(*group)
-    assert "led 10 0\nthere is a run already" in outputs[0]
-    assert "followed 10 0\nProcess 0 could not open the run. Its own output says why." in outputs[1]
+    assert "made 10 0\nthere is a run already" in outputs[0]
+    assert "copied 10 0\nProcess 0 could not open the run. Its own output says why." in outputs[1]
     assert not (tmp_path / "run-1").exists()
 
 
@@ -177,18 +177,18 @@ def logits_on(backend, run, folder):
 def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
     """Dropout is on: its random numbers do not depend on who computes them."""
     files = processes.write_files(tmp_path / "files", batch_size_multiple=count, **settings)
-    outputs = processes.finish(*processes.start_group(files, tmp_path / "team", count))
+    outputs = processes.finish(*processes.start_group(files, tmp_path / "group", count))
     assert f"{count} devices in {count} processes" in outputs[0]
     assert "8 steps: the budget of 8 steps is spent." in outputs[0]
     for number, output in enumerate(outputs[1:], start=1):
         assert not [line for line in output.splitlines() if "Gloo" not in line and line.strip()]
-        assert not (tmp_path / f"team-of-{number}").exists()  # they write nothing
+        assert not (tmp_path / f"group-of-{number}").exists()  # they write nothing
     processes.finish(processes.start(files, tmp_path / "one"))
-    same_course(tmp_path / "team", tmp_path / "one")
-    logits = [logits_on(backend, tmp_path / "team", tmp_path) for backend in ("jax", "tensorflow")]
+    same_course(tmp_path / "group", tmp_path / "one")
+    logits = [logits_on(backend, tmp_path / "group", tmp_path) for backend in ("jax", "tensorflow")]
     assert logits[0].std() > 0.01
     np.testing.assert_allclose(*logits, atol=1e-4)
-    translator = Translator.from_run(tmp_path / "team")
+    translator = Translator.from_run(tmp_path / "group")
     exported = load_model(export_saved_model(translator, tmp_path / "exported"))
     assert exported([b"one two"])[0][0].text == translator("one two")
 

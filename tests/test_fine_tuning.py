@@ -18,7 +18,7 @@ from kformer.models import build_transformer
 from kformer.presets import pack_run
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import SymbolTokenizer
-from kformer.training.run_setup import begin, reopen, vocabulary_report
+from kformer.training.run_setup import resume_run, start_run, vocabulary_report
 from kformer.training.train import train
 from kformer.translation.translator import Translator
 
@@ -123,9 +123,9 @@ def test_vocabulary_and_transformer_are_kept_and_the_training_is_new(numbers_run
 def test_the_training_configuration_says_of_the_tokenizers_what_is_so(numbers_run, tmp_path):
     other = LOOK.replace(vocab_size=999, tokenizer="unigram", shared_vocabulary=False)
     run = RunFolder(tmp_path / "run")
-    begin(run, dialect(), None, other, numbers_run)
+    start_run(run, dialect(), None, other, numbers_run)
     assert run.training_config() == LOOK
-    assert reopen(run, dialect(), None, other)[1] == LOOK  # and is not taken for another one
+    assert resume_run(run, dialect(), None, other).training == LOOK  # and is not taken for another one
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(numbers_run, tmp_path):
     origin = tmp_path / "origin"
     shutil.copytree(numbers_run, origin)
     train(dialect(), tmp_path / "whole", training=SHORT, initialize_from=origin, console=quiet())
-    begin(RunFolder(tmp_path / "parts"), dialect(), None, SHORT, origin)  # and killed before the first checkpoint
+    start_run(RunFolder(tmp_path / "parts"), dialect(), None, SHORT, origin)  # and killed before the first checkpoint
     shutil.rmtree(origin)  # what is needed of it is in the new run
     for steps in (2, 4):
         training = SHORT.replace(max_steps=steps)

@@ -94,8 +94,8 @@ def train(
             `fit` twice: for the rest of that epoch, and for those that follow.
         console: Where to print; standard output by default.
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
-            Keras lists. In processes joined by `kformer.training.distributed.initialize` it is all devices of all of
-            them; process 0 alone then prints and writes to `output`, and the others get the run from it.
+            Keras lists. In processes that called `kformer.training.distributed.initialize` it is all devices of
+            all of them; only process 0 then prints and writes to `output`, and the others get the run from it.
 
     Returns:
         A report; the weights are in `report.run`.

@@ -1,4 +1,4 @@
-"""What process 0 gives to the others over the network."""
+"""Broadcasts: what process 0 sends to all other processes over the network."""
 
 import os
 import zipfile
@@ -13,7 +13,7 @@ _BYTES_AT_ONCE = 2**26
 
 
 def pack(run: RunFolder, archive: IO[bytes]) -> None:
-    """What a run that goes on reads, and no more: not its logs and kept weights."""
+    """Writes a zip archive of the files that a resumed run reads: no logs, no kept weights."""
     read = [run.transformer_file, run.training_file, run.corpus_file, run.environment_file, run.checkpoint_file]
     read.append(previous_checkpoint(run.checkpoint_file))
     for folder in (run.tokenizer_folder, run.initial.path):
@@ -25,7 +25,7 @@ def pack(run: RunFolder, archive: IO[bytes]) -> None:
 
 
 def send(file: IO[bytes]) -> None:
-    """Process 0: gives all bytes of a file to the others."""
+    """Sends all bytes of a file to the other processes. Process 0 calls it while they call `receive`."""
     left = broadcast_number(file.seek(0, os.SEEK_END))
     file.seek(0)
     while left:
@@ -33,7 +33,7 @@ def send(file: IO[bytes]) -> None:
 
 
 def receive(file: IO[bytes]) -> int:
-    """The other processes: writes what `send` gives, and goes back to the beginning; returns the number of bytes."""
+    """Writes what `send` sends to a file, and seeks its beginning; returns the number of bytes."""
     size = left = broadcast_number(0)
     while left:
         data = _broadcast(np.zeros(min(left, _BYTES_AT_ONCE), "uint8"))
@@ -43,13 +43,13 @@ def receive(file: IO[bytes]) -> int:
 
 
 def broadcast_number(number: int) -> int:
-    """The number that process 0 gives, in all processes."""
+    """Returns the `number` of process 0 in all processes."""
     # As bytes: JAX has no 64-bit integers unless told to.
     return int.from_bytes(_broadcast(np.frombuffer(number.to_bytes(8, "big"), "uint8")).tobytes(), "big")
 
 
 def _broadcast(array: np.ndarray) -> np.ndarray:
-    """The array that process 0 gives, in all processes; the others give one of the same shape."""
+    """Returns the `array` of process 0 in all processes; the others pass one of the same shape."""
     from jax.experimental import multihost_utils
 
     return np.asarray(multihost_utils.broadcast_one_to_all(array))

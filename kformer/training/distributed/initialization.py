@@ -1,4 +1,4 @@
-"""How a process comes to those that train with it, and leaves them when it has failed."""
+"""Connects this process with the others of its group, and ends it without them when it has failed."""
 
 import atexit
 import os
@@ -9,16 +9,16 @@ import keras
 
 from kformer.training.distributed.watchdog import watchdog
 
-# Seconds after which a process that gives no sign of life is held for lost, and the others end.
+# All in seconds. A process without a heartbeat for so long counts as lost, and the others end.
 _HEARTBEAT_TIMEOUT = 30
-_START_TIMEOUT = 300  # seconds that all processes may take to start
-_END_TIMEOUT = 7 * 24 * 3600  # that those that are done wait for process 0, which may go on to evaluate and export
-_FAREWELL = 3  # that a process 0 that has failed stays
+_START_TIMEOUT = 300  # for all processes to start
+_END_TIMEOUT = 7 * 24 * 3600  # for process 0, which may go on to evaluate and export while the others wait
+_MAIN_EXIT_DELAY = 3  # before a process 0 that has failed exits
 _VARIABLE = "KERAS_DISTRIBUTION_"
 
 
 def initialize(coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None) -> None:
-    """Joins this process to the others that train with it. Call it first, before anything is computed.
+    """Makes this process a member of the group that trains together. Call it first, before anything is computed.
 
     It does what `keras.distribution.initialize` does, which would notice a lost process after 100 seconds only.
     What is not given is read from the variables that Keras reads, `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
@@ -45,12 +45,12 @@ def initialize(coordinator: str | None = None, num_processes: int | None = None,
         coordinator = os.environ[_VARIABLE + "JOB_ADDRESSES"]
     num_processes = _number(num_processes, "NUM_PROCESSES")
     process_id = _number(process_id, "PROCESS_ID")
-    words = (
+    message = (
         f"kformer: process {process_id} of {num_processes} did not meet the others at {coordinator}. Start all of "
         f"them within {_START_TIMEOUT} seconds, with process ids from 0 up and one coordinator: an address of process "
         "0 that all can reach, with a free port."
     )
-    with watchdog(words):  # JAX ends the process.
+    with watchdog(message):  # JAX ends the process.
         try:
             jax.distributed.initialize(
                 coordinator.split(",")[0] if coordinator else None,
@@ -90,14 +90,14 @@ def _leave_after_an_error() -> None:
 
 
 def leave() -> None:
-    """Ends this process when it has failed, without the meeting of all that JAX holds at the end.
+    """Ends this process when it has failed, without the barrier at which JAX waits for all processes at the end.
 
-    That would wait for those that are lost, or that wait for this one. Python calls it before JAX's, as it is
-    registered later. Process 0 stays a little longer: the others are ended by JAX as soon as it is gone, before they
-    may have spoken.
+    At that barrier it would wait for processes that are lost, or that wait for this one. Python calls this function
+    before JAX's own, as it is registered later. Process 0 waits a little before it exits: JAX ends the others as soon
+    as process 0 is gone, and they may not have printed their messages yet.
     """
     if is_main():
-        time.sleep(_FAREWELL)
+        time.sleep(_MAIN_EXIT_DELAY)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)

@@ -1,4 +1,4 @@
-"""What a process says, and does, when one of the others is lost."""
+"""What a process prints and does when another process of its group is lost."""
 
 import atexit
 import contextlib
@@ -13,10 +13,10 @@ from kformer.training.distributed.watchdog import watchdog
 
 @contextlib.contextmanager
 def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator[None]:
-    """Says what to do when another process is lost, and lets none that fails wait for the others.
+    """Says what to do when another process is lost. A process that fails in the block does not wait for the others.
 
-    When one is lost, JAX raises an error in the middle of a step, or ends this process at once, from a thread of its
-    own. For the latter a helper stands by: a tiny process that speaks when this one ends without having said good-bye.
+    When a process is lost, JAX raises an error in the others in the middle of a step, or ends them at once, from a
+    thread of its own. In the second case the message comes from a helper process, see `watchdog`.
 
     Raises:
         ConnectionError: Another process was lost.
@@ -27,8 +27,8 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
     folder = str(run) if group.is_main else "of process 0"
     again = f"What the run folder {folder} holds is whole: start all processes again with resume (`--resume`)."
     name = f"Process {group.rank} of {group.world_size}"
-    words = f"kformer: {name} was ended before its run was over: it was killed, or JAX found another one lost. "
-    with watchdog(words + again):
+    ended = f"kformer: {name} was ended before its run was over: it was killed, or JAX found another one lost."
+    with watchdog(f"{ended} {again}"):
         try:
             yield
         except BaseException as error:
@@ -43,10 +43,10 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
 
 
 def _loss(error: BaseException | None) -> BaseException | None:
-    """The error, or one that it came after, that tells of a lost process; None if none does.
+    """The error that tells of a lost process: the one given, or one during which it was raised. None if there is none.
 
     JAX raises RuntimeErrors and ValueErrors of the libraries by which processes exchange their gradients. Keras may
-    raise another after it, as it takes back weights that the broken step has used up.
+    raise another one after it, because it reads weights that the broken step has used up.
     """
     while error is not None:
         if isinstance(error, RuntimeError | ValueError) and re.search("gloo|nccl|coordination", str(error), re.I):

@@ -51,10 +51,11 @@ class ProcessGroup:
         return lambda: int(found)
 
     def describe(self) -> str:
-        """Words to follow the name of the backend; none for a single device."""
+        """The number of devices and processes, to be put behind the name of the backend; "" for a single device."""
         if self.replicas == 1:
             return ""
-        return f", {self.replicas} devices" + ("" if self.world_size == 1 else f" in {self.world_size} processes")
+        devices = f", {self.replicas} devices"
+        return devices if self.world_size == 1 else f"{devices} in {self.world_size} processes"
 
     @contextlib.contextmanager
     def broadcast_run(
@@ -96,20 +97,20 @@ class ProcessGroup:
             self.barrier()
 
     def barrier(self) -> None:
-        """Waits until all processes are here: JAX takes a process that ends while process 0 still writes for lost."""
+        """Waits until all processes are here. JAX takes a process for lost if it ends while process 0 still writes."""
         if self.world_size > 1:
             self.all_reduce_max(0)()
 
 
 def process_group(devices: int | None = None) -> ProcessGroup:
-    """The group of this process: all processes joined by `initialize`, and the devices of each.
+    """The group of this process: all processes that called `initialize`, and the devices of each.
 
     Args:
         devices: How many of this machine's devices to use; None: all that Keras lists (the GPUs, if there are any).
 
     Raises:
-        ValueError: There are fewer devices; or there are several processes, which have the same number of devices
-            each and use all of them.
+        ValueError: There are fewer devices than that; or there are several processes, and `devices` was given or they
+            have different numbers of devices.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -149,7 +150,7 @@ def _group_of_processes(devices: int | None) -> ProcessGroup:
 
 @functools.cache
 def _maximum() -> tuple[Any, Callable]:
-    """How an array of one number a device is laid out, and the function that gives all processes its largest."""
+    """The sharding of an array with a number on each device, and a function that gives all processes its maximum."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 

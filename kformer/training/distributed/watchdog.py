@@ -1,4 +1,4 @@
-"""A word to the user from a process that JAX, or the system, ends without a word."""
+"""A message from a process that JAX, or the system, ends before it can print one itself."""
 
 import contextlib
 import subprocess
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def watchdog(words: str) -> Iterator[None]:
-    """Prints the words if this process ends within the block, however it is ended.
+def watchdog(message: str) -> Iterator[None]:
+    """Prints the message on standard error if this process ends within the block, however it is ended.
 
-    A helper stands by: a tiny process that speaks when this one is gone without having said good-bye.
+    A small helper process waits for it: it reads from a pipe, which closes when this process is gone. At the end of the
+    block it is told through the pipe that there is nothing to print.
     """
     program = "import sys\nif not sys.stdin.buffer.read(): print(sys.argv[1], file=sys.stderr)"
     helper = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", program, words],
+        [sys.executable, "-I", "-S", "-c", program, message],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is not meant for it
@@ -22,4 +23,4 @@ def watchdog(words: str) -> Iterator[None]:
     try:
         yield
     finally:
-        helper.communicate(b"good-bye")
+        helper.communicate(b"nothing to print")
