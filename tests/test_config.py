@@ -41,6 +41,7 @@ class TestTransformerConfig:
             "d_ff",
             "num_heads",
             "max_length",
+            "layer_norm_epsilon",
         ],
     )
     @pytest.mark.parametrize("value", [0, -3])
@@ -56,7 +57,11 @@ class TestTransformerConfig:
 
     @pytest.mark.parametrize(
         ("name", "choices"),
-        [("positional_encoding", "sinusoidal, learned"), ("embedding_tying", "all, target, none")],
+        [
+            ("positional_encoding", "sinusoidal, learned"),
+            ("embedding_tying", "all, target, none"),
+            ("activation", "relu, gelu, silu"),
+        ],
     )
     def test_choices(self, name, choices):
         with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='rotary'"):
@@ -89,6 +94,16 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=d_model, num_heads=num_heads)
         TransformerConfig(d_model=advice, num_heads=num_heads)
+
+    def test_sinusoids_need_an_even_d_model_and_learned_positions_do_not(self):
+        expected = r"Sinusoidal positions need an even d_model, .* Received: d_model=63. Choose d_model=64, or"
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=63, num_heads=3)
+        assert TransformerConfig(d_model=63, num_heads=3, positional_encoding="learned").d_model == 63
+
+    def test_only_learned_positions_bound_a_sequence(self):
+        assert TransformerConfig(max_length=7).longest_sequence is None
+        assert TransformerConfig(max_length=7, positional_encoding="learned").longest_sequence == 7
 
     def test_a_three_way_tie_needs_one_vocabulary(self):
         expected = (
