@@ -16,7 +16,7 @@ import pathlib
 import sys
 import time
 
-from kformer.cli.startup import quiet_tensorflow
+from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
 from kformer.inference.batches import Hypothesis, TranslateBatch
@@ -74,5 +74,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    quiet_tensorflow()
+    start_tensorflow()
     main()

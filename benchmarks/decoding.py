@@ -31,7 +31,7 @@ import limits
 import peers
 from workers import Worker
 
-from kformer.cli.startup import quiet_tensorflow
+from kformer.cli.startup import start_tensorflow
 
 SOURCE_LENGTH = 32  # tokens, about
 
@@ -331,5 +331,5 @@ def _measure(arguments: argparse.Namespace, systems: list[System], models: Model
 
 
 if __name__ == "__main__":
-    quiet_tensorflow()
+    start_tensorflow()
     main()

@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from kformer.export.kernels import Int8Matrix, empty_cache, write_in_place
+from kformer.export.cache import InPlaceCache
+from kformer.export.kernels import Int8Matrix
 from kformer.export.variables import Weights
 
 STEPS = 10
@@ -67,7 +68,7 @@ def cache_microseconds(vectors: int, length: int, write: Callable[..., tf.Tensor
 
     @tf.function
     def run(steps: tf.Tensor) -> tf.Tensor:
-        cache = empty_cache((steps * 0 + vectors * length, 64), "float32")
+        cache = InPlaceCache.zeros((steps * 0 + vectors * length, 64), "float32")
         return tf.while_loop(
             lambda number, _: number < steps,
             lambda number, x: (number + 1, write(x, first + number, update)),
@@ -98,7 +99,7 @@ def main() -> None:
             scatter = cache_microseconds(
                 vectors, length, lambda x, i, v: tf.tensor_scatter_nd_update(x, i[:, tf.newaxis], v)
             )
-            place = cache_microseconds(vectors, length, write_in_place)
+            place = cache_microseconds(vectors, length, InPlaceCache.scatter)
             print(f"| {vectors} | {length} | {scatter:,.0f} | {place:,.0f} |", flush=True)
 
 

@@ -27,7 +27,7 @@ from peers import new_marian
 from trainers import Batch, marian_update
 
 from kformer import files
-from kformer.cli.startup import quiet_tensorflow
+from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
 from kformer.evaluation.evaluate import score
@@ -199,5 +199,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    quiet_tensorflow()
+    start_tensorflow()
     main()

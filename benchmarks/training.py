@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from workers import Worker
 
-from kformer.cli.startup import quiet_tensorflow
+from kformer.cli.startup import start_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 from kformer.tokenizers import train_tokenizers
@@ -162,5 +162,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    quiet_tensorflow()
+    start_tensorflow()
     main()

@@ -11,7 +11,7 @@ import pathlib
 import tempfile
 import time
 
-from kformer.cli.startup import quiet_tensorflow
+from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
 from kformer.evaluation.metrics import bleu_and_chrf
@@ -64,5 +64,5 @@ def _translate(
 
 
 if __name__ == "__main__":
-    quiet_tensorflow()
+    start_tensorflow()
     main()
