@@ -8,6 +8,7 @@ Shape letters: M rows, K columns.
 """
 
 import pathlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,7 +37,7 @@ def save_packed_weights(path: str | pathlib.Path, model: keras.Model, steps: int
     """
     if not 1 <= steps <= MOST_STEPS:
         raise ValueError(f"steps must be from 1 to {MOST_STEPS}. Received: steps={steps}.")
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     lost = total = 0.0
     for weight in model.weights:
         array = keras.ops.convert_to_numpy(weight).astype("float32")

@@ -27,7 +27,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
         FileExistsError: `output` exists.
         ValueError: The run has kept fewer weights than that.
     """
-    source = RunFolder(run).check()
+    source = RunFolder(pathlib.Path(run)).check()
     kept = source.kept_weights()
     count = len(kept) if last is None else last
     if not 1 <= count <= len(kept):
@@ -41,7 +41,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
         model = build_transformer(source.transformer_config(), dtype="float32")
         _assign_mean(model, kept[-count:])
         save_weights(fresh.best_weights_file, model)
-    return RunFolder(output)
+    return RunFolder(pathlib.Path(output))
 
 
 def _assign_mean(model: keras.Model, files: list[pathlib.Path]) -> None:

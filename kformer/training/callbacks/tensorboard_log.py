@@ -26,7 +26,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         super().__init__()
         self.directory = pathlib.Path(directory)
         self.state = state
-        self._writers: dict[str, object] = {}
+        self._writers: dict[str, Any] = {}
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._first_step = self.state.step
