@@ -1,4 +1,4 @@
-"""Loss, metrics, learning rate, optimizer, callbacks and checkpoints of a training run.
+"""Training runs: `train.train` is the whole of one; the other modules are its parts.
 
-Everything but `callbacks.TensorBoardLog` runs on every Keras backend. Import the modules themselves.
+Training reads its text with TensorFlow and computes on TensorFlow or JAX. Import the modules themselves.
 """

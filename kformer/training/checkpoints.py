@@ -2,9 +2,9 @@
 
 A checkpoint is one `.npz` file. It holds every variable of the model (its seed generators too, which Keras's
 `.weights.h5` leaves out), of the optimizer (gradient accumulators and loss scale included) and of the metrics, in
-order, and the `TrainingState` as JSON. It is written beside its target, synced to disk and renamed: what bears the
-checkpoint's name is whole. The checkpoint before stays beside it, for the day on which a disk spoils the last one:
-the format's checksums show that when it is read.
+order, and the `TrainingState` as JSON. It is written beside its target, synced to disk and renamed, so a file with the
+checkpoint's name is always whole. The previous checkpoint stays beside it, in case a disk damages the last one: the
+format's checksums show that when it is read.
 """
 
 import dataclasses
@@ -29,17 +29,17 @@ class TrainingState:
     batch: int = 0  # batches consumed: where the data stream goes on
     epoch: int = 0  # validations done: `initial_epoch` of the next `fit`
     epoch_batch: int = 0  # batches consumed since the last validation
-    epoch_seconds: float = 0.0  # of training since then
-    best: float | None = None  # the best value so far of what is monitored
-    waited: int = 0  # validations since then
-    # The metrics' variables, where they go on from after a resume; empty where an epoch begins.
+    epoch_seconds: float = 0.0  # seconds of training since the last validation
+    best: float | None = None  # the best value so far of the monitored figure
+    waited: int = 0  # validations since the best one
+    # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
-    # Why the run ends, in words, from the moment on that a callback wants it to; not in a checkpoint.
+    # Why the run ends, in words, written when a callback ends it; "" while it goes on. A checkpoint does not hold it.
     end_reason: str = dataclasses.field(default="", compare=False)
 
 
 class DamagedCheckpointError(ValueError):
-    """A file that is no whole checkpoint."""
+    """The file is no checkpoint, or no longer what was written."""
 
 
 def previous_checkpoint(path: str | pathlib.Path) -> pathlib.Path:
@@ -109,15 +109,15 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
 
 
 def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[TrainingState, str | None]:
-    """`load_checkpoint`, or the checkpoint before where the last one is damaged or missing.
+    """Reads the last checkpoint as `load_checkpoint` does, or the previous one if the last is damaged or missing.
 
     Returns:
-        The state, and what was wrong with the last checkpoint, if the one before it was read.
+        The state, and what was wrong with the last checkpoint, if the previous one was read.
 
     Raises:
-        FileNotFoundError: There is none.
-        DamagedCheckpointError: All are damaged.
-        ValueError: It is one of another model or optimizer.
+        FileNotFoundError: There is no checkpoint.
+        DamagedCheckpointError: Both are damaged.
+        ValueError: The checkpoint is one of another model or optimizer.
     """
     previous = previous_checkpoint(path)
     try:
@@ -129,7 +129,7 @@ def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[
 
 
 def _named_variables(model: keras.Model) -> list[tuple[str, Any]]:
-    """Numbered, as the automatic names of two variables may be the same or change from model to model."""
+    """All variables of the model and of the optimizer under numbers, as Keras may give two variables the same name."""
     if getattr(model, "optimizer", None) is None:
         raise ValueError("A checkpoint holds the optimizer too. Call model.compile(optimizer, ...) first.")
     if not model.optimizer.built:
@@ -139,7 +139,7 @@ def _named_variables(model: keras.Model) -> list[tuple[str, Any]]:
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """The checksums do not cover the names."""
+    """Raises a ValueError unless the arrays are in order. The checksums of the file do not cover their names."""
     groups = {"model": 0, "optimizer": 0, "metrics": 0}
     for name in names:
         group, _, number = name.rpartition("_")

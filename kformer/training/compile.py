@@ -1,4 +1,4 @@
-"""`model.compile` as every training run calls it."""
+"""Compiles a model as every training run does."""
 
 import keras
 
@@ -9,17 +9,17 @@ from kformer.training.optimizers import build_adam
 
 
 def compile_transformer(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
-    """With the paper's optimizer, the label-smoothed loss, and the metrics that a run is judged by."""
+    """Compiles the model with the paper's optimizer, the label-smoothed loss, and the metrics that judge a run."""
     pad_id = transformer.pad_id
-    smoothing = (training.label_smoothing, pad_id, training.label_smoothing_form)
+    epsilon, form = training.label_smoothing, training.label_smoothing_form
     optimizer = build_adam(transformer.d_model, training)
     if training.precision == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
-        loss=losses.LabelSmoothedCrossEntropy(*smoothing),
+        loss=losses.LabelSmoothedCrossEntropy(epsilon, pad_id, form),
         metrics=[
-            metrics.TokenLoss(*smoothing),
+            metrics.TokenLoss(epsilon, pad_id, form),
             metrics.TokenAccuracy(pad_id),
             metrics.Perplexity(pad_id),
             metrics.TokenCount(pad_id),

@@ -30,7 +30,7 @@ _FOUND = SearchResult(
     scores=tf.TensorSpec([None, None], tf.float32),
     lengths=tf.TensorSpec([None, None], tf.int32),
 )
-_LENGTH_STEP = 16  # lengths are filled up to multiples of it
+_PADDED_TO = 16  # source lengths are padded to multiples of it
 _CELL = 8  # pixels
 _GAP = 4
 
@@ -53,7 +53,7 @@ class LiveTranslator:
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """As `kformer.inference.batches.TranslateBatch`: one hypothesis of each text."""
+        """Translates texts as a `kformer.inference.batches.TranslateBatch` does, with one hypothesis of each."""
         source, limits = self._encoded(texts)
         found = self._decode(self._find(source, limits), limits)
         pairs = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)
@@ -72,14 +72,15 @@ class LiveTranslator:
         return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
 
     def _encoded(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and limits; filled up to shapes that come again, where each is compiled."""
+        """Ids and limits of the texts, padded to few shapes on backends that compile the search for every shape."""
         source, limits = (tensor.numpy() for tensor in self._encode(tf.constant(list(texts), tf.string)))
         if keras.backend.backend() == "tensorflow":
             return source, limits
-        length = min(source.shape[1] + -source.shape[1] % _LENGTH_STEP, longest_source(self.config, GREEDY))
-        more = (-len(texts) % BATCH_SIZE, length - source.shape[1])
-        source = np.pad(source, [(0, more[0]), (0, more[1])], constant_values=self.config.pad_id)
-        return source, np.pad(limits, (0, more[0]))
+        length = min(source.shape[1] + -source.shape[1] % _PADDED_TO, longest_source(self.config, GREEDY))
+        more_rows = -len(texts) % BATCH_SIZE
+        more_tokens = length - source.shape[1]
+        source = np.pad(source, [(0, more_rows), (0, more_tokens)], constant_values=self.config.pad_id)
+        return source, np.pad(limits, (0, more_rows))
 
     def _find(self, source: np.ndarray, limits: np.ndarray) -> SearchResult:
         return SearchResult(*(keras.ops.convert_to_numpy(part) for part in self._search(source, limits)))
@@ -114,8 +115,8 @@ class ScoreTranslations(keras.callbacks.Callback):
 class SampleTranslations(keras.callbacks.Callback):
     """Prints translations of a few texts after every validation; TensorBoard gets them, and an image of attention.
 
-    The image has a row a decoder layer and a column a head. In each a row of squares is a target token, a column a
-    source token, and dark is where the decoder looks.
+    The image has a row for each decoder layer and a column for each head. In each of these parts a row of squares
+    stands for a target token and a column for a source token; dark squares are where the decoder looks.
 
     Args:
         texts: Source texts.

@@ -20,7 +20,7 @@ from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, trai
 
 SAMPLES = 16  # validation sources that are kept for the trial of an export
 SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
-# Fields that say when a run ends and is saved. They alone may change when a run is resumed.
+# Fields that say when a run ends and is saved. Only these may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
 # Fields of a TransformerConfig that the tokenizers decide.
 FROM_TOKENIZERS = ("source_vocab_size", "target_vocab_size", "pad_id", "start_id", "end_id")
@@ -214,7 +214,7 @@ def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) 
 
 
 def environment_note(run: RunFolder) -> str | None:
-    """What a run that goes on should say: that it began in another environment."""
+    """A note that the run began in another environment, to be shown when it is resumed; None if it did not."""
     changes = environment_changes(run.environment())
     if not changes:
         return None

@@ -113,6 +113,7 @@ def train(
     check_parts(corpus)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
+    output_folder = RunFolder(output)
     group = process_group(devices)
     if console is None or not group.is_main:
         console = rich.console.Console(soft_wrap=True, highlight=False, quiet=not group.is_main)
@@ -127,8 +128,8 @@ def train(
 
     with (
         contextlib.ExitStack() as outermost,
-        lost_processes_explained(group, pathlib.Path(output)),
-        group.broadcast_run(RunFolder(output), open_run, open_copy) as (folder, setup),
+        lost_processes_explained(group, output_folder.path),
+        group.broadcast_run(output_folder, open_run, open_copy) as (folder, setup),
         group.scope(),
     ):
         _check_devices(setup.training, group)
@@ -140,7 +141,7 @@ def train(
         run = ActiveRun(folder, setup, group, model, state, console)
         validation = translate_at_validations(run, corpus, samples, export_to)
         _fit(run, validation, callbacks, outermost)
-    return TrainingReport(RunFolder(output), state.step, state.best, state.end_reason)
+    return TrainingReport(output_folder, state.step, state.best, state.end_reason)
 
 
 def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:

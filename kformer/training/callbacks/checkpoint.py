@@ -17,13 +17,13 @@ from kformer.training.optimizers import update_count
 
 
 class KeepBest(EndsRun):
-    """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without.
+    """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without one.
 
     The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter live in
     `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
 
     Args:
-        path: Ends in ".weights.h5". None: nothing is written, where another process does it.
+        path: Ends in ".weights.h5". None: nothing is written, as another process does it.
         state: Shared with the other callbacks.
         patience: Validations without a better figure before the run stops.
         monitor: The figure, by default the validation loss.
@@ -91,7 +91,8 @@ class KeepLast(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if self.number > 0:
             save_weights(self.directory / f"step-{self.state.step:09}.weights.h5", self.model)
-        for file in sorted(self.directory.glob("step-*.weights.h5"))[: -self.number or None]:
+        kept = sorted(self.directory.glob("step-*.weights.h5"))
+        for file in kept[: max(0, len(kept) - self.number)]:
             file.unlink()
 
 
@@ -102,11 +103,11 @@ class Checkpoint(keras.callbacks.Callback):
     goes on with the metrics of the epoch, too: this callback puts them back when the epoch begins. Keras must have
     made them by then, which it does at a model's first batch: evaluate one before such a `fit`.
 
-    It must come last: what the others wrote down of an epoch is then on disk when the checkpoint says that the epoch
-    is over.
+    It must come last, so that everything that the others write at the end of an epoch is on disk before the checkpoint
+    says that the epoch is over.
 
     Args:
-        directory: Made if missing. None: nothing is written, where another process does it.
+        directory: Made if missing. None: nothing is written, as another process does it.
         state: Shared with the other callbacks.
         minutes: Between two checkpoints, about.
         clock: Seconds, for tests.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import pathlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -93,7 +94,8 @@ class ProcessGroup:
                 raise ConnectionError("Process 0 could not open the run. Its own output says why.")
             with zipfile.ZipFile(archive) as packed:
                 packed.extractall(folder)
-            yield RunFolder(folder), open_copy(RunFolder(folder))
+            copy = RunFolder(pathlib.Path(folder))
+            yield copy, open_copy(copy)
             self.barrier()
 
     def barrier(self) -> None:

@@ -1,0 +1,37 @@
+"""What `model.compile` is given is what the configuration says."""
+
+import keras
+import numpy as np
+import pytest
+
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.losses import label_smoothed_cross_entropy
+from kformer.training.compile import compile_transformer
+
+LABELS = np.array([[3, 1, 4], [2, 5, 0]], "int32")  # 0 is padding
+
+
+def compiled(**training):
+    """Logits over 7 classes from an embedding alone."""
+    layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7, embeddings_initializer="normal")]
+    model = keras.Sequential(layers)
+    transformer = TransformerConfig(d_model=8, num_heads=1, pad_id=0)
+    compile_transformer(model, transformer, TrainingConfig(precision="float32").replace(**training))
+    return model
+
+
+@pytest.mark.parametrize("form", ["all", "others"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_the_loss_and_its_metric_smooth_labels_as_configured(epsilon, form):
+    model = compiled(label_smoothing=epsilon, label_smoothing_form=form)
+    values = label_smoothed_cross_entropy(LABELS, model.predict_on_batch(LABELS), epsilon, form)
+    expected = keras.ops.convert_to_numpy(values)[LABELS != 0].mean()
+    found = model.evaluate(LABELS, LABELS, return_dict=True, verbose=0)
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    assert found["token_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_only_float16_scales_the_loss():
+    assert isinstance(compiled(precision="mixed_float16").optimizer, keras.optimizers.LossScaleOptimizer)
+    for precision in ("float32", "mixed_bfloat16"):
+        assert not isinstance(compiled(precision=precision).optimizer, keras.optimizers.LossScaleOptimizer)
