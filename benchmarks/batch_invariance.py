@@ -19,8 +19,8 @@ import time
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
-from kformer.inference.batches import Hypothesis, TranslateBatch
 from kformer.inference.load import load_model
+from kformer.translation.batches import Hypothesis, TranslateBatch
 
 TIE = 1e-4  # nats, of scores that float32 sums of some fifty tokens give
 

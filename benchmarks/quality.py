@@ -32,12 +32,12 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
 from kformer.evaluation.evaluate import score
 from kformer.hardware import resolve_precision
-from kformer.inference.batches import Hypothesis, TranslateBatch
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.training.train import plan_batches, train
+from kformer.translation.batches import Hypothesis, TranslateBatch
 
 SEARCHES = {"greedy": DecodingConfig(beam_size=1), "beam 4": DecodingConfig(beam_size=4)}
 CHECKPOINT_SECONDS = 120

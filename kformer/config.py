@@ -15,7 +15,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
 
-from kformer import files
+from kformer.files import write_json, write_text
 from kformer.monitors import MONITORS
 
 # Table 3 of the paper for base and big; tiny and small are sized for a laptop.
@@ -108,9 +108,9 @@ class _Config:
         """Writes a `.json`, `.yaml` or `.yml` file, whole or not at all."""
         path = pathlib.Path(path)
         if path.suffix == ".json":
-            files.write_json(path, self.to_dict())
+            write_json(path, self.to_dict())
         else:
-            files.write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False))
+            write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False))
 
     def _check_types(self) -> None:
         for name, hint in get_type_hints(type(self)).items():

@@ -23,12 +23,12 @@ from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.export.versions import DESCRIPTION_FILE, description
-from kformer.inference.batches import Hypothesis
 from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.training.train import TrainingReport
+from kformer.translation.batches import Hypothesis
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only

@@ -5,7 +5,7 @@ import pytest
 
 from kformer.evaluation.evaluate import score, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
-from kformer.inference.batches import Hypothesis
+from kformer.translation.batches import Hypothesis
 
 # PROJECT and READ have two pronunciations each, LEAD one.
 PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]

@@ -31,10 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "schedules": set(),
     "models": {"config", "layers"},
     "presets": {"config", "models", "runs"},
-    "translation": {"config", "decoding", "models", "presets", "runs", "tokenizers"},
+    "translation": {"config", "decoding", "layers", "models", "presets", "runs", "tokenizers"},
     "export": {"decoding", "files", "layers", "models", "tokenizers", "translation"},
     "inference": {"config", "export", "files", "hardware", "runs", "translation"},
-    "evaluation": {"data", "inference"},
+    "evaluation": {"data", "translation"},
 }
 MAY_IMPORT["training"] = {*MAY_IMPORT} - {"recipes"}
 ANYTHING = {"__init__", "__main__", "cli"}  # What a person starts or imports sees all rows.

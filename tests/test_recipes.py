@@ -11,10 +11,10 @@ import yaml
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.inference.batches import Hypothesis
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import FOLDER, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
+from kformer.translation.batches import Hypothesis
 
 pytestmark = pytest.mark.tensorflow_only
 WMT14 = {"base": "wmt14-en-de-base", "big": "wmt14-en-de-big"}

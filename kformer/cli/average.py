@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from kformer import files
 from kformer.cli.options import Path
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
+from kformer.files import check_new_folder
 from kformer.runs.folder import RunFolder
 
 
@@ -21,7 +21,7 @@ def average(
 ) -> None:
     """Average the weights of a run's last validations into a new run folder."""
     RunFolder(run).check().last_weights(last)
-    files.check_new_folder(output)
+    check_new_folder(output)
 
     start_tensorflow()
     from kformer.training.averaging import average_weights

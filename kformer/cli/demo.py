@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from kformer import files
 from kformer.cli.options import SHIPPED_CORPORA, Path
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig, did_you_mean
+from kformer.files import check_folder_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def demo(
     """Train, evaluate, export and use a small translator, in under fifteen minutes on two cores."""
     settings = choose_settings(corpus, minutes)
     folder = output or Path(f"demo-{corpus}")
-    files.check_folder_path(folder)
+    check_folder_path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty. Remove it, or name another folder with --output.")
 

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from kformer import files
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
@@ -17,6 +16,7 @@ from kformer.cli.options import (
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.export.versions import PRECISIONS, VARIANTS, check_kind
+from kformer.files import check_folder_path
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -54,7 +54,7 @@ def export(
     """
     run, directory = _choose_folders(folders, preset)
     run.check()
-    files.check_folder_path(directory)
+    check_folder_path(directory)
     check_kind(precision, variant)
     decoding = choose_decoding(run, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
 

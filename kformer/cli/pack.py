@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from kformer import files
 from kformer.cli.options import Path, RecipeName
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import read_mapping
+from kformer.files import check_new_folder
 from kformer.presets.about import check_about
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -40,7 +40,7 @@ def pack(
     The packed model searches as the recipe says, or else as the run folder says.
     """
     RunFolder(run).check()
-    files.check_new_folder(output)
+    check_new_folder(output)
     said = read_mapping(about) if about is not None else {}
     check_about(said)
     decoding = load_recipe(recipe).decoding if recipe is not None else None

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from kformer import files
 from kformer.cli.options import (
     Columns,
     CorpusName,
@@ -19,6 +18,7 @@ from kformer.cli.options import (
 from kformer.cli.startup import start_tensorflow
 from kformer.config import MONITORS
 from kformer.data import Corpus
+from kformer.files import check_folder_path
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -144,7 +144,7 @@ def _check_folders(run: RunFolder, resume: bool, export_to: Path | None) -> None
     else:
         run.check_new()
     for folder in filter(None, (run.path, export_to)):
-        files.check_folder_path(folder)
+        check_folder_path(folder)
 
 
 def _warn_of_few_pairs(corpus: Corpus) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kformer import files
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
@@ -20,6 +19,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
+from kformer.files import check_file_path, replacing
 from kformer.inference.find import check_search, find_model
 from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, count_lines, translate_lines
 from kformer.recipes import load_recipe
@@ -44,7 +44,7 @@ def translate(
     if input is not None and not input.is_file():
         raise FileNotFoundError(f"{input} is no regular file. Name a text file, or leave out --input to read a pipe.")
     if output is not None:
-        files.check_file_path(output)
+        check_file_path(output)
     path = choose_model(model, preset)
     found = find_model(path)
     decoding = choose_decoding(found, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
@@ -72,5 +72,5 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
     if output is None:
         yield sys.stdout.buffer
         return
-    with files.replacing(output) as partial, partial.open("wb") as target:
+    with replacing(output) as partial, partial.open("wb") as target:
         yield target

@@ -5,7 +5,7 @@ from typing import Any
 
 from kformer.data import Pair, references
 from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, word_error_rate
-from kformer.inference.batches import TranslateBatch, translate_all
+from kformer.translation.batches import TranslateBatch, translate_all
 
 
 def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from kformer import files
 from kformer.export.graph import served_function
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
+from kformer.files import check_folder_path, staging_folder, sync_tree
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.translator import Translator
@@ -70,11 +70,11 @@ def export_saved_model(
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)
-    files.check_folder_path(directory)
+    check_folder_path(directory)
     if version is not None:
         check_version(directory, version)
     texts = samples or translator.samples or random_texts(translator.source_tokenizer)
-    with files.staging_folder(directory, "export") as fresh:
+    with staging_folder(directory, "export") as fresh:
         served = _Served(translator, precision, variant)
         with _told_where(directory):
             tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
@@ -82,7 +82,7 @@ def export_saved_model(
         agreement = check_agreement(fresh, translator, texts, precision)
         with _told_where(directory):
             _describe(fresh, translator, {"precision": precision, "variant": variant, **agreement})
-            files.sync_tree(fresh)
+            sync_tree(fresh)
         return _named(fresh, directory, version)
 
 

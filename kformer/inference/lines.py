@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from kformer.inference.batches import Hypothesis, TranslateBatch, translate_all
+from kformer.translation.batches import Hypothesis, TranslateBatch, translate_all
 
 LINES_AT_ONCE = 1024  # of a pipe: sorted by length among themselves
 FILE_LINES_AT_ONCE = 65536  # of a file, which nobody waits for line by line

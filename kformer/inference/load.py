@@ -12,9 +12,9 @@ from kformer.export.variables import Weights
 from kformer.export.versions import description
 from kformer.files import DAMAGE
 from kformer.hardware import cpu_multiplies_bfloat16
-from kformer.inference.batches import Hypothesis, TranslateBatch
 from kformer.inference.find import check_search, find_model
 from kformer.runs.folder import RunFolder
+from kformer.translation.batches import Hypothesis, TranslateBatch
 from kformer.translation.translator import Translator
 
 

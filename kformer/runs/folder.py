@@ -25,8 +25,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kformer import files
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.files import new_folder, write_json
 
 
 class RunFolder:
@@ -139,7 +139,7 @@ class RunFolder:
 
     def write_corpus(self, description: dict[str, Any]) -> None:
         """Notes what the run trains on: plain values, such as the corpus name and the number of pairs."""
-        files.write_json(self.corpus_file, description)
+        write_json(self.corpus_file, description)
 
     def samples(self) -> list[str]:
         """What `write_samples` wrote; empty where there is no such file."""
@@ -147,7 +147,7 @@ class RunFolder:
 
     def write_samples(self, texts: Sequence[str]) -> None:
         """Keeps some source texts like those that the model is made for: an export is tried on them."""
-        files.write_json(self.samples_file, list(texts))
+        write_json(self.samples_file, list(texts))
 
     def environment(self) -> dict[str, str]:
         """What `write_environment` wrote; empty where nothing is known."""
@@ -155,7 +155,7 @@ class RunFolder:
 
     def write_environment(self, description: dict[str, str]) -> None:
         """Notes what the run trains with, see `kformer.runs.environment`."""
-        files.write_json(self.environment_file, description)
+        write_json(self.environment_file, description)
 
     def preset(self) -> dict[str, Any]:
         """What `write_preset` wrote."""
@@ -163,7 +163,7 @@ class RunFolder:
 
     def write_preset(self, description: dict[str, Any]) -> None:
         """Notes what is to be said of a packed model, see `kformer.presets.pack_run`."""
-        files.write_json(self.preset_file, description)
+        write_json(self.preset_file, description)
 
 
 @contextlib.contextmanager
@@ -175,7 +175,7 @@ def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFo
     Raises:
         FileExistsError: `output` exists.
     """
-    with files.new_folder(output) as folder:
+    with new_folder(output) as folder:
         fresh = RunFolder(folder)
         told = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
         for file in (*told, source.decoding_file):

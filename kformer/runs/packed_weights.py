@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer import files
+from kformer.files import DAMAGE, replacing
 
 MOST_STEPS = 127  # that a signed byte has on both sides of zero
 _SCALE = "/scale"
@@ -47,7 +47,7 @@ def save_packed_weights(path: str | pathlib.Path, model: keras.Model, steps: int
         lost += np.sum((_unpack(packed)[weight.path] - array) ** 2, dtype="float64")
         total += np.sum(array**2, dtype="float64")
         arrays |= packed
-    with files.replacing(path) as partial:
+    with replacing(path) as partial:
         np.savez_compressed(partial, **arrays)
     return float(np.sqrt(lost / total))
 
@@ -103,5 +103,5 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise
-    except files.DAMAGE as error:
+    except DAMAGE as error:
         raise ValueError(f"{path} is damaged: {error}. Pack the run again, or install kformer again.") from error

@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from kformer import files
+from kformer.files import replacing
 from kformer.runs.folder import RunFolder
 from kformer.runs.packed_weights import load_packed_weights
 
@@ -17,7 +17,7 @@ def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
 
     An uncompiled model reads them by `model.load_weights(path)`, any model by `load_weights_file(path, model)`.
     """
-    with files.replacing(path) as partial:
+    with replacing(path) as partial:
         _uncompiled(model).save_weights(partial)
 
 

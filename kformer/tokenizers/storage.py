@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from kformer import files
+from kformer.files import replacing_folder
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
@@ -21,7 +21,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
     """Writes a tokenizer into a directory of its own; an older tokenizer there is replaced. See `Tokenizer.save`."""
     directory = pathlib.Path(directory)
     _check_replaceable(directory)
-    with files.replacing_folder(directory) as folder:
+    with replacing_folder(directory) as folder:
         _write(tokenizer, folder)
 
 
@@ -55,7 +55,7 @@ def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: To
     parts = {_SHARED: source} if source is target else {_SOURCE: source, _TARGET: target}
     directory = pathlib.Path(directory)
     _check_replaceable(directory)
-    with files.replacing_folder(directory) as folder:
+    with replacing_folder(directory) as folder:
         for name, tokenizer in parts.items():
             (folder / name).mkdir()
             _write(tokenizer, folder / name)

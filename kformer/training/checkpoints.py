@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer import files
+from kformer.files import DAMAGE, replacing
 
 _STATE = "state.json"
 
@@ -69,7 +69,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
     values = {name: value for name, value in vars(state).items() if name not in ("metrics", "end_reason")}
     arrays[_STATE] = np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")
-    with files.replacing(path) as partial:
+    with replacing(path) as partial:
         with open(partial, "wb") as file:
             np.savez(file, **arrays)
         if path.is_file():
@@ -95,7 +95,7 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
         _check_names(arrays)
     except FileNotFoundError:
         raise
-    except files.DAMAGE as error:
+    except DAMAGE as error:
         raise DamagedCheckpointError(
             f"{path} is not a kformer checkpoint: {error}. Name a file that save_checkpoint wrote."
         ) from error

@@ -2,9 +2,10 @@
 
 import keras
 
-from kformer import losses, metrics
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.hardware import has_gpu
+from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.training.optimizers import build_adam
 
 
@@ -17,12 +18,12 @@ def compile_transformer(model: keras.Model, transformer: TransformerConfig, trai
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
-        loss=losses.LabelSmoothedCrossEntropy(epsilon, pad_id, form),
+        loss=LabelSmoothedCrossEntropy(epsilon, pad_id, form),
         metrics=[
-            metrics.TokenLoss(epsilon, pad_id, form),
-            metrics.TokenAccuracy(pad_id),
-            metrics.Perplexity(pad_id),
-            metrics.TokenCount(pad_id),
+            TokenLoss(epsilon, pad_id, form),
+            TokenAccuracy(pad_id),
+            Perplexity(pad_id),
+            TokenCount(pad_id),
         ],
         # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
         jit_compile="auto" if compiled_by_xla() else False,

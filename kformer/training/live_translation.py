@@ -13,13 +13,13 @@ from kformer.data import Pair
 from kformer.decoding import SearchResult
 from kformer.evaluation.evaluate import score
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.batches import BATCH_SIZE, Hypothesis
 from kformer.models import cross_attention_scores
 from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 from kformer.training.checkpoints import TrainingState
+from kformer.translation.batches import BATCH_SIZE, Hypothesis
 from kformer.translation.codec import TextCodec, longest_source
 from kformer.translation.search import Searcher, compiled_search, own_values
 from kformer.translation.translator import TEXT, Translator
@@ -53,7 +53,7 @@ class LiveTranslator:
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """Translates texts as a `kformer.inference.batches.TranslateBatch` does, with one hypothesis of each."""
+        """Translates texts as a `kformer.translation.batches.TranslateBatch` does, with one hypothesis of each."""
         source, limits = self._encoded(texts)
         found = self._decode(self._find(source, limits), limits)
         pairs = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)

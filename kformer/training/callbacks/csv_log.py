@@ -5,7 +5,7 @@ import pathlib
 
 import keras
 
-from kformer import files
+from kformer.files import replacing
 from kformer.training.checkpoints import TrainingState
 
 
@@ -43,5 +43,5 @@ def drop_later_rows(path: pathlib.Path, step: int) -> None:
     kept = [row for row in rows if len(row) == len(header) and float(row[header.index("step")]) <= step]
     if kept == rows:
         return
-    with files.replacing(path) as partial, partial.open("w", newline="") as file:
+    with replacing(path) as partial, partial.open("w", newline="") as file:
         csv.writer(file).writerows([header, *kept] if header else [])
