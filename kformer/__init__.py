@@ -1,11 +1,13 @@
 """kformer: the Transformer of "Attention Is All You Need" in Keras 3, from text to a SavedModel.
 
 Everything here loads when it is first used: `import kformer` costs a few milliseconds and needs neither
-TensorFlow nor tensorflow-text.
+TensorFlow nor tensorflow-text. If it comes before them, their start-up messages are not shown (see `kformer/quiet.py`).
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from kformer.quiet import quiet_tensorflow
 
 __version__ = "0.1.0"
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kformer.export.saved_model import export_saved_model
     from kformer.training.train import train
     from kformer.translation.translator import Translator
+
+quiet_tensorflow()
 
 _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),

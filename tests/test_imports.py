@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "hardware": set(),
     "monitors": set(),
+    "quiet": set(),
     "layers": set(),
     "decoding": set(),
     "config": {"files", "monitors"},
@@ -129,7 +130,7 @@ def heavy_imports(source: str) -> set[str]:
     return {name.split(".")[0] for name in imported_modules(text, "kformer")} & (HEAVY | {"kformer"})
 
 
-@pytest.mark.parametrize("row", ["__init__", "config", "files", "monitors"])
+@pytest.mark.parametrize("row", ["__init__", "config", "files", "monitors", "quiet"])
 def test_light_modules_import_nothing_heavy(row):
     allowed = {"kformer"}
     assert heavy_imports((PACKAGE / f"{row}.py").read_text(encoding="utf-8")) <= allowed

@@ -88,11 +88,10 @@ def encode_pairs(
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """(I,) int32 ids of all texts in a row, and (N,) int64 ids in each."""
-    tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for first in range(0, len(texts), _TEXTS_PER_CALL):
         batch = [text.encode("utf-8", "surrogatepass") for text in texts[first : first + _TEXTS_PER_CALL]]
-        tokens = tokenize(tf.constant(batch, tf.string))
+        tokens = tokenizer.tokenize(tf.constant(batch, tf.string))
         ids.append(tokens.flat_values.numpy())
         counts.append(tokens.row_lengths().numpy())
     return np.concatenate(ids), np.concatenate(counts)

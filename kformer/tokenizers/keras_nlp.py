@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, Tokenizer
-from kformer.tokenizers.text_ops import replace_invalid, tf_text
+from kformer.tokenizers.text_ops import replace_invalid, tf_text, traced
 
 CONFIG_FILE = "keras.json"
 ASSETS_FOLDER = "assets"
@@ -56,12 +56,8 @@ class KerasNLPTokenizer(Tokenizer):
         self.tokenizer = tokenizer
         self.vocab_size = NUM_SPECIAL_IDS + tokenizer.vocabulary_size()
         # Outside a graph, keras-nlp runs in Python and gives tensors of the Keras backend or lists.
-        self._tokenize = tf.function(
-            lambda text: self._in_graph(tokenizer.tokenize, text), input_signature=[tf.TensorSpec([None], tf.string)]
-        )
-        self._detokenize = tf.function(
-            lambda ids: self._in_graph(tokenizer.detokenize, ids),
-            input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)],
+        self._tokenize, self._detokenize = traced(
+            lambda text: self._in_graph(tokenizer.tokenize, text), lambda ids: self._in_graph(tokenizer.detokenize, ids)
         )
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:

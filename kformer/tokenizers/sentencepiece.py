@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from kformer.tokenizers.model_proto import without_rule_files
-from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text
+from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
 MODEL_FILE = "model.spm"
@@ -68,10 +68,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.model_bytes = model_bytes
         # The model is loaded by an operation inside these graphs. One loaded outside belongs to TensorFlow's cache of
         # eager kernels, which tf.random.set_seed empties: the tokenizer would fail from then on.
-        self._tokenize = tf.function(self._tokenize_in_graph, input_signature=[tf.TensorSpec([None], tf.string)])
-        self._detokenize = tf.function(
-            self._detokenize_in_graph, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)]
-        )
+        self._tokenize, self._detokenize = traced(self._tokenize_in_graph, self._detokenize_in_graph)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self._tokenize(text)

@@ -4,7 +4,7 @@ Shapes: B batch.
 """
 
 import importlib.metadata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import tensorflow as tf
@@ -55,6 +55,23 @@ def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
 def normalize_text(text: tf.Tensor) -> tf.Tensor:
     """(B,) string to (B,) string: valid UTF-8, Unicode NFC, white space collapsed. Nothing else is changed."""
     return collapse_whitespace(tf_text.normalize_utf8(replace_invalid(text), "NFC"))
+
+
+def traced(
+    tokenize: Callable[[tf.Tensor], tf.RaggedTensor], detokenize: Callable[[tf.RaggedTensor], tf.Tensor]
+) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], Callable[[tf.RaggedTensor], tf.Tensor]]:
+    """Graphs of a function from (B,) string to (B, None) ids, and of one from (B, None) int32 ids to (B,) string.
+
+    They are traced here. If each tokenizer traced them at its first call, TensorFlow would warn after a few tokenizers:
+    it would take them for one function that is traced again and again.
+    """
+    functions = (
+        tf.function(tokenize, input_signature=[tf.TensorSpec([None], tf.string)]),
+        tf.function(detokenize, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)]),
+    )
+    for function in functions:
+        function.get_concrete_function()
+    return functions
 
 
 def batches_of_bytes(texts: Iterable[str], size: int) -> Iterator[list[bytes]]:

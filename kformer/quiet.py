@@ -1,0 +1,84 @@
+"""Keeps the start-up messages of TensorFlow's C++ code out of scripts and notebooks.
+
+TensorFlow writes some ten lines about the machine to standard error (file descriptor 2), where Python cannot catch
+them. The environment variable TF_CPP_MIN_LOG_LEVEL stops such messages, but TensorFlow reads it too late for the first
+ones. So standard error passes through `grep` while TensorFlow is imported. All other lines appear at once, even if the
+process crashes.
+"""
+
+import contextlib
+import importlib.machinery
+import os
+import sys
+import types
+from collections.abc import Iterator, Sequence
+
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_ALL_BUT_FATAL = "3"
+_LETTERS = "IWE"  # of the messages that levels 1, 2 and 3 drop: information, warnings, errors
+
+
+def quiet_tensorflow() -> None:
+    """Makes TF_CPP_MIN_LOG_LEVEL hold from the moment in which TensorFlow is imported.
+
+    Where the variable is not set, it is set to 3: TensorFlow's C++ code then writes only why it ends the process.
+    Python's exceptions and warnings are written as always. If TensorFlow is imported already, nothing is changed.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    level = os.environ.setdefault(_LEVEL, _ALL_BUT_FATAL)
+    dropped = _LETTERS[: int(level)] if level.isdigit() else ""
+    if dropped:
+        sys.meta_path.insert(0, _QuietFinder(dropped))
+
+
+class _QuietFinder:
+    """Finds TensorFlow where the other finders do, and filters standard error while its module is executed."""
+
+    def __init__(self, dropped: str) -> None:
+        # A message begins with its letter, or with a date, a time and the letter. Two lines have none.
+        self._noise = (
+            f"^[{dropped}][0-9]{{4}} |^[-0-9]+ [:.0-9]+: [{dropped}] |^WARNING: All log messages before absl::Init"
+            "|^To enable the following instructions:"
+        )
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "tensorflow":
+            return None
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_quietly(module: types.ModuleType) -> None:
+                with _without_lines(self._noise):
+                    execute(module)
+
+            spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
+        return spec
+
+
+@contextlib.contextmanager
+def _without_lines(pattern: str) -> Iterator[None]:
+    """Drops the lines with this pattern from standard error, those of C++ code included, and passes on the others."""
+    import subprocess  # takes as long to import as all of `import kformer`
+
+    command = ["grep", "--line-buffered", "--invert-match", "--extended-regexp", pattern]
+    try:
+        grep = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=2)
+    except OSError:  # there is no grep, or no standard error
+        yield
+        return
+    assert grep.stdin is not None
+    former = os.dup(2)
+    os.dup2(grep.stdin.fileno(), 2)
+    grep.stdin.close()
+    try:
+        yield
+    finally:
+        os.dup2(former, 2)  # closes the pipe, so that grep ends
+        os.close(former)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process begun meanwhile may hold the pipe open
+            grep.wait(timeout=1)
