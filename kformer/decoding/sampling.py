@@ -3,7 +3,6 @@
 Letters: B sentences, V vocabulary, R tokens that may be drawn.
 """
 
-import numbers
 from typing import Any
 
 import keras
@@ -104,8 +103,13 @@ def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float
 
 def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: float) -> None:
     """Raises a ValueError for an option of `sample` that is out of range."""
+<<<<<<< HEAD
     if isinstance(seed, numbers.Integral):
         if not -(2**63) <= int(seed) < 2**64:
+=======
+    if isinstance(seed, int | np.integer):
+        if not -(2**63) <= seed < 2**64:
+>>>>>>> wt-decoding
             raise ValueError(
                 f"seed must be from -2**63 to 2**64 - 1. Received: seed={seed}. Pass a number of at most 64 bits."
             )
@@ -116,7 +120,7 @@ def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: flo
             f"temperature must be a finite number greater than 0. Received: temperature={temperature}. "
             "For the most probable token at every step use greedy search (beam size 1)."
         )
-    if not isinstance(top_k, numbers.Integral) or top_k < 0:
+    if not isinstance(top_k, int | np.integer) or top_k < 0:
         raise ValueError(f"top_k must be an int of at least 0. Received: top_k={top_k}. Pass 0 to keep every token.")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1. Received: top_p={top_p}. Pass 1 to keep every token.")
@@ -133,7 +137,7 @@ def _check_seed_tensor(seed: Any) -> None:
 
 def _first_key(seed: Any) -> Any:
     """The (2,) int32 key of the first step. Every one of the seed's 64 bits counts."""
-    if isinstance(seed, numbers.Integral):
+    if isinstance(seed, int | np.integer):
         seed = np.array([int(seed) % 2**32, (int(seed) >> 32) % 2**32], "uint32")
     words = ops.cast(seed, "uint32")  # (2,)
     low = ops.cast(ops.bitwise_and(words, 2**16 - 1), "int32")

@@ -87,7 +87,7 @@ class Translator(tf.Module):
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
         """
-        folder = RunFolder(run).check()
+        folder = RunFolder(pathlib.Path(run)).check()
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)

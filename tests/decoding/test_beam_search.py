@@ -145,6 +145,8 @@ def test_hypotheses_that_do_not_exist_have_score_minus_infinity_and_no_tokens():
 def test_the_lower_id_wins_a_tie():
     thirds = {"": {"b": 0.4, "c": 0.4, "a": 0.2}}
     assert words(spell(thirds, beam_size=3, n_best=3, sentences=2)) == [["b.", "c.", "a."]] * 2
+    # After one step, where a second tie in the wrong order cannot make up for the first.
+    assert words(spell(thirds, beam_size=3, n_best=3, limit=1)) == [["b", "c", "a"]]
 
 
 # Every row of these models has one letter or two equal ones: log probabilities are exact multiples of log(1 / 2).
