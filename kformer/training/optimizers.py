@@ -12,22 +12,33 @@ from kformer.schedules import WarmupInverseSqrt
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Adam(keras.optimizers.Adam):
-    """Keras's Adam, which also remembers the norm of the last gradient, and averages the weights.
+    """Adam as in Keras, which also keeps the norm of the last gradient and a moving average of the weights.
 
-    With w_t the weights after update t, the average is a_t = d_t a_(t-1) + (1 - d_t) w_t,
-    d_t = min(decay, (t - 1) / (t + 8)): at first of about the last ninth of the updates (polynomial-decay averaging,
-    Shamir and Zhang 2013, section 4, eta = 8), then exponential. It stays beside the trained weights. (Keras's
-    `use_ema` begins with the random ones, counts micro-batches, and puts the averages in the weights' place when `fit`
-    ends, so that a run could not go on.)
+    With the gradient g_t and the learning rate r_t of update t = 1, 2, ..., and m_0 = v_0 = 0, the weights are
+
+        m_t = beta_1 m_(t-1) + (1 - beta_1) g_t
+        v_t = beta_2 v_(t-1) + (1 - beta_2) g_t^2
+        w_t = w_(t-1) - r_t sqrt(1 - beta_2^t) / (1 - beta_1^t) m_t / (sqrt(v_t) + epsilon)
+
+    on every backend. This is the form at the end of section 2 of Kingma and Ba (2015), and `epsilon` is what they call
+    epsilon hat. Their Algorithm 1, which PyTorch follows, adds epsilon to the corrected sqrt(v_t / (1 - beta_2^t))
+    instead. An `epsilon` here has the effect of epsilon / sqrt(1 - beta_2^t) there: with beta_2 = 0.98, of a value 7.1
+    times as large at the first update, and of nearly the same value after some hundred.
+
+    The average is a_t = d_t a_(t-1) + (1 - d_t) w_t with d_t = min(ema_decay, (t - 1) / (t + 8)). At first it is a
+    mean of about the last ninth of the updates (polynomial-decay averaging, Shamir and Zhang 2013, section 4, eta = 8),
+    later an exponential moving average. The trained weights are kept beside it. (Keras's `use_ema` begins its average
+    with the random weights and counts micro-batches as updates. At the end of `fit` it replaces the weights by
+    their averages, so that training could not be continued.)
 
     Args:
-        ema_decay: From 0 up to below 1; 0: no averages.
-        arguments: Of `keras.optimizers.Adam`.
+        ema_decay: The largest d_t, from 0 up to below 1. With 0 no averages are kept.
+        arguments: The arguments of `keras.optimizers.Adam`.
 
     Attributes:
-        gradient_norm: () float32 variable: L2 norm over all weights of the last batch's gradient (a micro-batch's, with
-            gradient accumulation). Under `tf.distribute`, of the first replica's share of it, as Keras adds up the
-            shares where nobody sees them.
+        gradient_norm: () float32 variable: the L2 norm of the last batch's gradient over all weights (with gradient
+            accumulation, of the last micro-batch's). Under `tf.distribute` it is the norm of the first replica's share
+            of the gradient, because the optimizer does not see the sum of the shares.
     """
 
     def __init__(self, *, ema_decay: float = 0.0, **arguments: Any) -> None:
@@ -36,12 +47,12 @@ class Adam(keras.optimizers.Adam):
 
     def build(self, variables: list[keras.Variable]) -> None:
         super().build(variables)
-        # All replicas of a distribution strategy hold the same; under none this says nothing.
+        # All replicas of a distribution strategy hold the same values. Without a strategy this has no effect.
         same = "only_first_replica"
         self.gradient_norm = self.add_variable((), name="gradient_norm", dtype="float32", aggregation=same)
         self._averages = [
             self.add_variable(weight.shape, name="average", dtype=weight.dtype, aggregation=same)
-            for weight in (variables if self.ema_decay else ())
+            for weight in (variables if self.ema_decay > 0 else ())
         ]
 
     def apply(self, grads: list[Any], trainable_variables: list[keras.Variable] | None = None) -> Any:
@@ -52,7 +63,7 @@ class Adam(keras.optimizers.Adam):
         return iterations
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Keras's; on TensorFlow in the one operation that it has for this: one pass over memory, not a dozen."""
+        """As in Keras. TensorFlow has one operation for it, which passes over the memory once and not a dozen times."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
@@ -76,12 +87,13 @@ class Adam(keras.optimizers.Adam):
         )
 
     def _weights_and_averages(self) -> Iterable[tuple[keras.Variable, keras.Variable]]:
-        # The weights are Keras's list: it would take one of our own for variables of the optimizer.
+        # The list of the weights is Keras's. If this class kept a list of its own, Keras would count the weights among
+        # the optimizer's variables.
         return zip(self._trainable_variables if self._averages else (), self._averages, strict=True)
 
     def _average(self) -> None:
-        """Takes the weights into their averages, after the last micro-batch of an update."""
-        is_update = ops.equal(self._iterations % (self.gradient_accumulation_steps or 1), 0)
+        """Takes the weights into their averages if the last micro-batch has completed an update."""
+        is_update = ops.equal(self._iterations % accumulation_steps(self), 0)
         updates = ops.cast(self.iterations, "float32")
         kept = ops.minimum(self.ema_decay, (updates - 1) / (updates + 8))
         kept = ops.where(is_update, kept, 1.0)
@@ -90,7 +102,7 @@ class Adam(keras.optimizers.Adam):
             average.assign(share * average + (1 - share) * weight)
 
     def swap_averages(self) -> None:
-        """Weights and their averages change places, bit for bit."""
+        """Exchanges the weights and their averages without any rounding."""
         for weight, average in self._weights_and_averages():
             value = ops.copy(weight)
             weight.assign(average)
@@ -109,9 +121,10 @@ class Adam(keras.optimizers.Adam):
 class AccumulatingAdam(Adam):
     """Adam that accumulates gradients under `tf.distribute`.
 
-    Keras's decides between adding up and updating around what the replicas do together, which TensorFlow does not
-    allow. This one sums the gradients over the replicas at every micro-batch and decides in each replica alone. So the
-    accumulators of all replicas are alike, too, and a checkpoint between two micro-batches is whole.
+    Keras decides in a `cond` whether to accumulate or to update, and lets the replicas communicate inside it, which
+    TensorFlow does not allow. This class sums the gradients over the replicas at every micro-batch, and then each
+    replica decides by itself. So the accumulators of all replicas are equal, too, and a checkpoint between two
+    micro-batches misses nothing.
     """
 
     def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
@@ -148,10 +161,10 @@ def _has_replicas() -> bool:
 
 
 def build_adam(d_model: int, training_config: TrainingConfig) -> Adam:
-    """Adam with the schedule of equation 3, both as `training_config` says.
+    """Adam with the learning rate of equation 3, with the settings in `training_config`.
 
-    Under `mixed_float16` `model.compile` wraps it into Keras's `LossScaleOptimizer`; `accumulation_steps` sees
-    through that.
+    Under the policy `mixed_float16`, `model.compile` wraps it in Keras's `LossScaleOptimizer`. `inner_adam`,
+    `accumulation_steps` and `update_count` accept both.
     """
     accumulation = training_config.gradient_accumulation_steps
     adam = AccumulatingAdam if accumulation > 1 and _has_replicas() else Adam
@@ -176,10 +189,11 @@ def inner_adam(optimizer: keras.optimizers.Optimizer) -> Adam:
 
 
 def accumulation_steps(optimizer: keras.optimizers.Optimizer) -> int:
-    """Micro-batches an update, 1 without gradient accumulation."""
-    return inner_adam(optimizer).gradient_accumulation_steps or 1
+    """The number of micro-batches that make an update: 1 without gradient accumulation."""
+    steps = inner_adam(optimizer).gradient_accumulation_steps
+    return 1 if steps is None else steps
 
 
 def update_count(optimizer: keras.optimizers.Optimizer) -> int:
-    """Updates done so far, micro-batches not counted."""
+    """The number of updates so far. Micro-batches that have not completed an update are not counted."""
     return int(keras.ops.convert_to_numpy(optimizer.iterations))

@@ -33,6 +33,24 @@ def test_weights_of_low_precision_are_updated_too():
         np.testing.assert_allclose(found, variable, rtol=2**-5, atol=2**-5)
 
 
+def test_epsilon_is_added_before_the_bias_is_corrected():
+    # Kingma and Ba (2015), the end of section 2, and Algorithm 1. This epsilon is large enough to tell them apart.
+    rate, beta_1, beta_2, epsilon = 0.1, 0.7, 0.9, 0.5
+    gradients = np.random.default_rng(3).normal(size=(5, 7))
+    expected, algorithm_1, m, v = (np.zeros(7) for _ in range(4))
+    for t, gradient in enumerate(gradients, start=1):
+        m = beta_1 * m + (1 - beta_1) * gradient
+        v = beta_2 * v + (1 - beta_2) * gradient**2
+        expected -= rate * np.sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (np.sqrt(v) + epsilon)
+        algorithm_1 -= rate * m / (1 - beta_1**t) / (np.sqrt(v / (1 - beta_2**t)) + epsilon)
+    assert np.max(np.abs(algorithm_1 - expected)) > 0.01
+    weight = keras.Variable(np.zeros(7))
+    adam = Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+    for gradient in gradients:
+        adam.apply([ops.convert_to_tensor(gradient, "float32")], [weight])
+    np.testing.assert_allclose(ops.convert_to_numpy(weight), expected, atol=1e-6)
+
+
 def test_one_update_by_hand():
     # m = 0.3 x 2 = 0.6, v = 0.1 x 4 = 0.4; corrected 2 and 4; 1 - 0.1 x 2 / 2 = 0.9.
     weight = keras.Variable([1.0])
