@@ -103,13 +103,8 @@ def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float
 
 def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: float) -> None:
     """Raises a ValueError for an option of `sample` that is out of range."""
-<<<<<<< HEAD
-    if isinstance(seed, numbers.Integral):
-        if not -(2**63) <= int(seed) < 2**64:
-=======
     if isinstance(seed, int | np.integer):
         if not -(2**63) <= seed < 2**64:
->>>>>>> wt-decoding
             raise ValueError(
                 f"seed must be from -2**63 to 2**64 - 1. Received: seed={seed}. Pass a number of at most 64 bits."
             )
