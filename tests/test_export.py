@@ -266,13 +266,15 @@ with files.staging_folder(pathlib.Path(sys.argv[1]), "export") as fresh:
 def test_what_a_killed_export_leaves_is_removed_by_the_next_one(numbers_translator, tried, tmp_path):
     command = [sys.executable, "-c", BEGINS_AN_EXPORT, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) as process:
-        assert process.stdout.readline() == b"begun\n"
-        (left,) = tmp_path.iterdir()
-        ten_minutes_ago = time.time() - 600
-        os.utime(left, (ten_minutes_ago, ten_minutes_ago))
-        export_saved_model(numbers_translator, tmp_path)
-        assert (left / "new" / "saved_model.pb").is_file()  # the process is alive, and may go on with it
-        process.kill()
+        try:
+            assert process.stdout.readline() == b"begun\n"
+            (left,) = tmp_path.iterdir()
+            ten_minutes_ago = time.time() - 600
+            os.utime(left, (ten_minutes_ago, ten_minutes_ago))
+            export_saved_model(numbers_translator, tmp_path)
+            assert (left / "new" / "saved_model.pb").is_file()  # the process is alive, and may go on with it
+        finally:
+            process.kill()
     export_saved_model(numbers_translator, tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2"}
 

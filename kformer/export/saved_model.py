@@ -185,5 +185,5 @@ def _named(fresh: pathlib.Path, directory: pathlib.Path, version: int | None) ->
         except OSError:
             if version is not None:
                 check_version(directory, version)
-            if not target.exists():
+            if version is not None or not target.exists():
                 raise
