@@ -29,3 +29,9 @@ def test_what_the_machine_and_the_corpus_decide_is_written_and_no_change_when_re
     assert again.training == setup.training.replace(max_steps=7)
     assert again.training == run.training_config()
     assert TrainingConfig.load(run.training_file).max_steps == 7
+
+
+def test_the_multiple_of_rows_stays_that_of_the_devices_that_the_run_began_on(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    start_run(run, toy.corpus(), None, toy.TRAINING.replace(batch_size_multiple=6))
+    assert resume_run(run, toy.corpus(), None, toy.TRAINING).training.batch_size_multiple == 6
