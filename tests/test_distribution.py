@@ -246,6 +246,42 @@ def test_ctrl_c_in_one_process_ends_all_in_good_order(tmp_path):
     assert len(processes.course(tmp_path / "run")) >= 2
 
 
+STOPS = """
+    import sys
+    import keras, processes, toy
+    from kformer.training.distributed import initialize
+    from kformer.training.train import train
+
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training |= batch == 2
+
+    initialize(sys.argv[1], 2, int(sys.argv[2]))
+    training = processes.TRAINING.replace(max_steps=10**6, validation_steps=100)
+    report = train(toy.corpus(), sys.argv[3], processes.TRANSFORMER, training, callbacks=[Stop()])
+    print(report.steps, report.reason)
+"""
+
+
+@pytest.mark.slow
+def test_a_callback_of_a_user_in_process_0_ends_all_together(tmp_path):
+    address, environment = processes.free_address(), {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    environment["PYTHONPATH"] = os.pathsep.join(["tests", *sys.path])
+    group = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(STOPS), address, str(number), tmp_path / f"run-{number}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        for number in range(2)
+    ]
+    outputs = processes.finish(*group)
+    # The third batch wants to stop; the fifth asks, the ninth reads the answer.
+    assert outputs[0].splitlines()[-1] == "9 the callback Stop stopped the training"
+    assert outputs[1].splitlines()[-1] == "9 a callback of process 0 stopped the training"
+
+
 @pytest.mark.slow
 def test_the_budget_of_minutes_ends_all_together(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=None, max_minutes=0.01)

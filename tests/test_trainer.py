@@ -31,7 +31,7 @@ pytestmark = pytest.mark.tensorflow_only
 SHORT = toy.TRAINING.replace(max_steps=4, validation_steps=2)
 # Texts of three words in a vocabulary of words: all batches have one shape, and TensorFlow traces a training step once.
 WORDS = SHORT.replace(tokenizer="symbols", tokens_per_batch=64, max_length=8)
-ENDLESS = WORDS.replace(max_steps=10**6, patience=10**6)
+LONG = WORDS.replace(max_steps=2000, patience=2000)  # longer than any test waits for, and yet not without end
 
 
 def quiet():
@@ -274,7 +274,7 @@ def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
 
 
 def test_the_budget_of_minutes_ends_the_run(tmp_path):
-    report = train_words(tmp_path / "run", ENDLESS.replace(max_minutes=0.02))
+    report = train_words(tmp_path / "run", LONG.replace(max_minutes=0.02))
     assert report.reason == "the budget of 0.02 minutes is spent"
     assert report.run.best_weights_file.exists()
 
@@ -293,7 +293,7 @@ class AtBatch(keras.callbacks.Callback):
 
 def test_ctrl_c_ends_the_run_in_good_order(tmp_path, capfd):
     interrupt = AtBatch(1, lambda callback: os.kill(os.getpid(), signal.SIGINT))
-    report = train_words(tmp_path / "run", ENDLESS.replace(validation_steps=100), callbacks=[interrupt])
+    report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[interrupt])
     assert (report.steps, report.reason) == (2, "interrupted")
     assert [float(row["step"]) for row in rows_of(report.run)] == [2]
     assert "kformer: stopping after this step" in capfd.readouterr().err
@@ -302,7 +302,7 @@ def test_ctrl_c_ends_the_run_in_good_order(tmp_path, capfd):
 
 def test_a_callback_of_a_user_can_end_the_run(tmp_path):
     stop = AtBatch(2, lambda callback: setattr(callback.model, "stop_training", True))
-    report = train_words(tmp_path / "run", ENDLESS.replace(validation_steps=100), callbacks=[stop])
+    report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[stop])
     assert (report.steps, report.reason) == (3, "the callback AtBatch stopped the training")
     assert report.run.best_weights_file.exists()
 
@@ -311,7 +311,7 @@ def test_patience_ends_a_run_of_which_each_better_model_was_exported(tmp_path):
     console, exported = quiet(), tmp_path / "exported"
     corpus = dataclasses.replace(three_words(), symbols=True)
     # So small a rate changes nothing: the second validation scores what the first one did.
-    training = ENDLESS.replace(monitor="word_error_rate", scored_sources=7, patience=1, learning_rate_scale=1e-9)
+    training = LONG.replace(monitor="word_error_rate", scored_sources=7, patience=1, learning_rate_scale=1e-9)
     report = train(corpus, tmp_path / "run", toy.TRANSFORMER, training, export_to=exported, console=console)
     assert (report.steps, report.reason) == (4, "1 validation brought no better word error rate")
     assert [float(row["val_word_error_rate"]) for row in rows_of(report.run)] == [report.best] * 2

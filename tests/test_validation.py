@@ -1,7 +1,6 @@
 """Translations while a model learns."""
 
 import numpy as np
-import pytest
 import toy
 
 from kformer.models import build_transformer
@@ -9,7 +8,6 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.tokenizers import load_tokenizers
 from kformer.training.live_translation import LiveTranslator, attention_picture
-from kformer.translation.codec import TextCodec
 
 
 def live(run):
@@ -35,19 +33,12 @@ def test_it_follows_the_weights(numbers_run):
     assert texts_of(translate, sources) == learned
 
 
-def test_results_of_every_length_share_one_graph(numbers_run, monkeypatch: pytest.MonkeyPatch):
-    graphs = []
-    decode_best = TextCodec.decode_best
-
-    def counted(self, result, limits):  # its Python body runs once a graph
-        graphs.append(result)
-        return decode_best(self, result, limits)
-
-    monkeypatch.setattr(TextCodec, "decode_best", counted)
+def test_texts_of_every_length_are_decoded_by_one_graph(numbers_run):
     _, translate = live(numbers_run)
     for words in range(1, 4):
-        texts_of(translate, ["one " * words] * words)
-    assert len(graphs) == 1
+        sources = ["one " * words] * words
+        assert texts_of(translate, sources) == [toy.translation(source) for source in sources]
+    assert translate._decode.experimental_get_tracing_count() == 1
 
 
 def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers_run):
