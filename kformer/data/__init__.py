@@ -1,7 +1,7 @@
 """Corpora, and the `tf.data` pipeline from pairs of texts to batches of ids.
 
-Corpora are read without TensorFlow; the pipeline needs it, so `make_dataset` and what goes with it load when they are
-first used.
+Reading a corpus needs no TensorFlow. The pipeline needs it: its parts, such as `make_dataset`, load when they are first
+used.
 """
 
 import importlib

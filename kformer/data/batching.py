@@ -1,7 +1,7 @@
-"""Which pairs share a batch, and the batches themselves, in NumPy.
+"""Chooses the pairs that share a batch, and makes the batches as NumPy arrays.
 
-Pairs of about the same lengths are batched together (section 5.1 of the paper), in few shapes, because XLA compiles
-once a shape. Everything is a pure function of the data, the seed and the step.
+Pairs of about the same lengths are batched together (section 5.1 of the paper). The batches have few different shapes,
+because XLA compiles a program for each shape. Every batch is a pure function of the data, the seed and the step.
 
 Shapes: N pairs, B rows, S source and T target length.
 """
@@ -17,31 +17,32 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class BatchPlan:
-    """Batches of pairs in buckets by the lengths of both sides, as many rows as the tokens allow.
+    """Sorts pairs into buckets by the lengths of both sides. Each batch is filled from one bucket.
 
-    A bucket of lengths S and T has batches of `tokens_per_batch // max(S, T)` rows, rounded down to a multiple of
-    `row_multiple`, and one such multiple at least.
+    A batch of a bucket (S, T) has `tokens_per_batch // max(S, T)` rows, or as many rows as the bucket has pairs if
+    that is less. The number is rounded down to a multiple of `row_multiple`, but is at least `row_multiple`.
 
     Args:
         encoded: the pairs.
-        tokens_per_batch: rows times the longer side of a batch, at most (`row_multiple` rows may be longer).
-        buckets: (S, T) of each bucket, rising by T and then by S, such as those of another plan; None: chosen by the
-            pairs' lengths.
-        row_multiple: the number of rows is a multiple of it, so that as many devices share a batch evenly.
-        max_buckets: most buckets that are chosen; more leave less padding.
+        tokens_per_batch: the limit of B max(S, T). A batch of only `row_multiple` rows may exceed it.
+        buckets: (S, T) of each bucket, sorted by T and then by S, such as the buckets of another plan. None: the
+            buckets are chosen to suit the lengths of the pairs.
+        row_multiple: the number of rows is a multiple of it, so that this number of devices can share a batch evenly.
+        max_buckets: the largest number of buckets that may be chosen. More buckets leave less padding.
 
     Attributes:
-        buckets: (S, T) of each bucket in use.
-        shapes: (B, S, T) of each bucket in use.
-        steps_per_epoch: batches in which as many pairs are seen as there are: the mean, as an endless stream goes on
-            from epoch to epoch without a partial batch.
-        steps_once: batches in which every pair is seen once. Rows missing in a bucket's last one are pad ids.
-        mean_tokens: (source, target) tokens of a batch of an endless stream, on average, padding not counted.
-        padding_share: share of the positions of an endless stream, source and target, that are padding, in [0, 1).
+        buckets: (S, T) of each bucket that has pairs.
+        shapes: (B, S, T) of each bucket that has pairs.
+        steps_per_epoch: the mean number of batches per epoch of an endless stream, rounded. Such a stream has no
+            partial batches: a batch may hold the last pairs of one epoch and the first pairs of the next.
+        steps_once: the number of batches that hold every pair once. The last batch of a bucket is filled up with rows
+            of pad ids.
+        mean_tokens: the mean numbers of source and target tokens in a batch of an endless stream, without padding.
+        padding_share: the share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
-        ValueError: A pair fits into no bucket, the buckets do not rise, or one of tokens_per_batch, row_multiple and
-            max_buckets is below 1.
+        ValueError: A pair fits into no bucket, the buckets are not sorted, or `tokens_per_batch`, `row_multiple` or
+            `max_buckets` is below 1.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class BatchPlan:
         self.padding_share = 1 - (len(encoded.source_ids) + len(encoded.target_ids)) / positions
 
     def once(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
-        """Every pair once, from batch `start_step` on."""
+        """Batches that hold every pair once, without the first `start_step` ones."""
         streams = self._streams(shuffle_seed)
         table = [
             (bucket, number)
@@ -92,10 +93,10 @@ class BatchPlan:
             yield self._assemble(streams[bucket].take(number * rows, min(rows, left)), self.shapes[bucket])
 
     def endless(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
-        """Epoch after epoch, from batch `start_step` on.
+        """Batches of one epoch after another without an end, without the first `start_step` ones.
 
-        A bucket's pairs come in passes, each in a new order; a batch may hold the end of one and the begin of the next.
-        In an epoch a bucket has those batches that its pairs have filled by then.
+        The pairs of a bucket come in passes, each in a new order. A batch may hold the end of a pass and the beginning
+        of the next. It belongs to the epoch in which it becomes full.
         """
         streams = self._streams(shuffle_seed)
         epoch, skipped = self._find(start_step)
@@ -109,12 +110,13 @@ class BatchPlan:
             epoch, skipped = epoch + 1, 0
 
     def _filled(self, epochs: int) -> list[int]:
-        """Batches of each bucket in the first `epochs` epochs."""
+        """The number of batches of each bucket in the first `epochs` epochs."""
         return [epochs * len(members) // rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
 
     def _find(self, step: int) -> tuple[int, int]:
-        """The epoch that holds batch `step`, and its place there."""
-        epoch = step // (self.steps_per_epoch + 1)  # not beyond: epochs have that many at most, on average
+        """The number of the epoch that holds batch `step`, and the place of the batch in it."""
+        # The mean number of batches per epoch is below this divisor, so the search does not begin too late.
+        epoch = step // (self.steps_per_epoch + 1)
         while sum(self._filled(epoch + 1)) <= step:
             epoch += 1
         return epoch, step - sum(self._filled(epoch))
@@ -134,16 +136,16 @@ class BatchPlan:
 
 
 class _Passes:
-    """The pairs of one bucket again and again, every pass in another order: an endless sequence."""
+    """The endless sequence of a bucket's pairs: pass after pass over all of them, each pass in an order of its own."""
 
     def __init__(self, members: np.ndarray, seed: int | None, bucket: int) -> None:
         self._members = members
         self._seed = seed
         self._bucket = bucket
-        self._orders: dict[int, np.ndarray] = {}  # of the passes in use
+        self._orders: dict[int, np.ndarray] = {}  # the pairs in the orders of the last passes that were used
 
     def take(self, start: int, count: int) -> np.ndarray:
-        """Elements `start` to `start + count` of the sequence."""
+        """The `count` elements of the sequence from number `start` on."""
         number, offset = divmod(start, len(self._members))
         found = self._pass(number)[offset : offset + count]
         while len(found) < count:
@@ -159,23 +161,23 @@ class _Passes:
 
 
 def _rows(most: int, multiple: int) -> int:
-    """The largest multiple that is not above `most`, or the smallest one."""
+    """The largest multiple of `multiple` up to `most`, but at least `multiple` itself."""
     return max(1, most // multiple) * multiple
 
 
 def _order(count: int, seed: int | None, epoch: int, bucket: int = -1) -> np.ndarray:
-    """A permutation for an epoch (of its batches, or of a bucket's pairs), or the order as it is without a seed."""
+    """A random order of `count` things: of an epoch's batches, or of a bucket's pairs. Without a seed, 0, 1, 2, ..."""
     if seed is None:
         return np.arange(count)
     return np.random.default_rng((seed, epoch, bucket + 1)).permutation(count)
 
 
 def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """(N,) int: number of the first bucket that is long enough on both sides."""
+    """(N,) int: for each pair the number of the first bucket that is long enough on both sides."""
     if not buckets or list(buckets) != sorted(set(buckets), key=lambda bucket: bucket[::-1]) or min(min(buckets)) < 1:
         raise ValueError(
-            f"buckets must be (source, target) lengths from 1 up, rising by target and then by source length. "
-            f"Received: buckets={list(buckets)}."
+            "buckets must be different pairs of a source and a target length, each at least 1, sorted by target and "
+            f"then by source length. Received: buckets={list(buckets)}."
         )
     chosen = np.full(len(source), -1)
     for number, (longest_source, longest_target) in reversed(list(enumerate(buckets))):
@@ -184,7 +186,7 @@ def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -
         pair = int(np.argmin(chosen))
         raise ValueError(
             f"No bucket holds the pair of {source[pair]} source and {target[pair]} target tokens. "
-            f"Received: buckets={list(buckets)}. Add a longer one, or encode with a smaller max_length."
+            f"Received: buckets={list(buckets)}. Add a longer bucket, or encode the pairs with a smaller max_length."
         )
     return chosen
 
@@ -192,7 +194,7 @@ def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -
 def _pad(
     ids: np.ndarray, offsets: np.ndarray, pairs: np.ndarray, shape: tuple[int, int], pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences of `pairs` as rows of a (B, L) int32 array, and a (B, L) bool array, True where they are."""
+    """The sequences of `pairs` as the first rows of a (B, L) int32 array. A (B, L) bool array: True at their ids."""
     first = np.zeros(shape[0], np.int64)
     length = np.zeros(shape[0], np.int64)
     first[: len(pairs)] = offsets[pairs]

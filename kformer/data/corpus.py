@@ -14,9 +14,9 @@ class Corpus:
     """Pairs of source and target texts.
 
     Attributes:
-        name: the name it was loaded by.
+        name: the name by which the corpus was loaded.
         train, valid, test: (source, target) pairs.
-        symbols: True if both sides are symbols split by blanks, to be read by a `SymbolTokenizer`.
+        symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Corpus:
 
 
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """Every source with all its targets, both in the order of the pairs."""
+    """Every source with all its targets. Sources and targets are in the order of the pairs."""
     grouped: dict[str, list[str]] = {}
     for source, target in pairs:
         grouped.setdefault(source, []).append(target)
@@ -44,9 +44,9 @@ def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = N
     """A corpus of a user's own pairs, without a test part.
 
     Args:
-        name: what error messages and the run folder call it.
-        train, valid: (source, target) pairs. Without `valid`, one source in 50 is held out of `train`, always the
-            same ones (see `hold_out`).
+        name: the name of the corpus in error messages and in the run folder.
+        train, valid: (source, target) pairs. Without `valid`, one source in 50 is held out of `train`: the same ones
+            every time, see `hold_out`.
     """
     if valid is None:
         train, valid = hold_out(name, train)

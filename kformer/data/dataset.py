@@ -1,4 +1,4 @@
-"""Batches as a `tf.data.Dataset`.
+"""Provides the batches of a `BatchPlan` as a `tf.data.Dataset`.
 
 Shapes: B rows, S source length, T target length.
 """
@@ -25,26 +25,28 @@ def make_dataset(
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
 
-    `target_out` is the target with its end id; `target_in` is the start id and the target without its last id. The
-    shapes (B, S, T) are `plan.shapes`.
+    `target_out` is the target with its end id. `target_in` is the start id, followed by the target without its last id.
+    The shapes (B, S, T) are those in `plan.shapes`.
 
-    The stream is a pure function of (shuffle_seed, step): batch k is the same whether the data set began at 0 or at
-    `start_step=k`, and the batches before `start_step` are not computed.
+    Every batch is a pure function of `plan`, `shuffle_seed` and its number: batch k is the same if the data set begins
+    with batch 0 or, with `start_step=k`, with batch k. The batches before `start_step` are not computed.
 
     Args:
-        plan: which pairs share a batch.
-        shuffle_seed: 0 or more; None: buckets in order, pairs in the order given.
-        repeat: `BatchPlan.endless`; False: `BatchPlan.once`.
-        start_step: batches to skip.
-        batches_per_update: with gradient accumulation, the micro-batches that make an update. Each batch then has a
-            third part, (B,) float32: its share of their tokens, times their number. Weighed by it, the mean of the
-            micro-batches' losses is the mean over all their tokens.
-        part: (number, count): of every batch the rows of one of `count` equal parts only, for a process that shares the
-            batches with others. Which pairs make a batch, and its weights, do not depend on it.
+        plan: decides which pairs share a batch.
+        shuffle_seed: a number of 0 or more. None: nothing is shuffled, neither the batches nor the pairs.
+        repeat: True: the endless batches of `BatchPlan.endless`. False: those of `BatchPlan.once`.
+        start_step: the number of batches to skip.
+        batches_per_update: with gradient accumulation, the number of micro-batches that make an update. If it is above
+            1, each batch has a third part, sample weights of (B,) float32: the batch's share of the tokens of all
+            micro-batches of the update, times their number. With these weights the mean of the micro-batches' losses
+            is the mean over all their tokens.
+        part: (number, count), for one of `count` processes that share every batch: its rows are divided into `count`
+            equal parts, of which this data set has part `number`. The choice of the pairs of a batch, and its weights,
+            do not depend on `part`.
 
     Raises:
-        ValueError: `shuffle_seed` or `start_step` is negative, `start_step` lies past the only epoch, or the rows of
-            the plan's batches cannot be divided into the parts that `part` asks for.
+        ValueError: `shuffle_seed` or `start_step` is negative, `start_step` is larger than the number of batches, or
+            the rows of a batch cannot be divided into `count` equal parts.
     """
     rows = sorted({rows for rows, _, _ in plan.shapes})
     if not 0 <= part[0] < part[1] or any(number % part[1] for number in rows):
@@ -83,10 +85,10 @@ def make_dataset(
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The data set, without the thread in which tf.data looks for the best settings of its own.
+    """The data set, without the thread in which tf.data searches for its best settings.
 
-    Whoever ends an iterator waits for that thread, which may sleep through the call to end: for 37 s, seen with
-    TensorFlow 2.21. Here nothing is left to it to set.
+    Ending an iterator means waiting for that thread, which may notice it late: 37 seconds late in one case, with
+    TensorFlow 2.21. There is no setting here that the thread could choose.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

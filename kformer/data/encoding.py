@@ -1,4 +1,4 @@
-"""Pairs of texts to pairs of token ids.
+"""Converts pairs of texts to pairs of token ids.
 
 Shapes: N pairs, I ids in all.
 """
@@ -17,14 +17,16 @@ _TEXTS_PER_CALL = 2000
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedPairs:
-    """Token ids of pairs, each side flat, every sequence with its end id.
+    """The token ids of pairs. All sequences of a side are joined in one array, each with its end id.
 
     Attributes:
         source_ids, target_ids: (I,) int32.
-        source_offsets, target_offsets: (N + 1,) int64; pair n has `ids[offsets[n]:offsets[n + 1]]`.
-        source_pad_id, target_pad_id, start_id: ids that fill and shift the batches (start_id: the target's).
-        max_length: the longest sequence allowed, in tokens with the end id.
-        skipped_blank, skipped_long: pairs left out, because a side is blank or longer than max_length.
+        source_offsets, target_offsets: (N + 1,) int64. The ids of pair n are `ids[offsets[n]:offsets[n + 1]]`.
+        source_pad_id, target_pad_id: the ids that fill up the rows of a batch.
+        start_id: the id before the first target token.
+        max_length: the largest number of tokens of a sequence, the end id included.
+        skipped_blank: the number of pairs that were left out because a side is blank.
+        skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
     """
 
     source_ids: np.ndarray
@@ -40,11 +42,11 @@ class EncodedPairs:
 
     @property
     def kept(self) -> int:
-        """Number of pairs N."""
+        """The number of pairs, N."""
         return len(self.source_offsets) - 1
 
     def report(self) -> str:
-        """One line on what was kept and what was skipped."""
+        """One line that says how many pairs were kept and how many were skipped."""
         return (
             f"{self.kept:,} pairs kept ({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens); "
             f"skipped: {self.skipped_blank:,} blank, {self.skipped_long:,} longer than {self.max_length} tokens"
@@ -54,9 +56,9 @@ class EncodedPairs:
 def encode_pairs(
     pairs: Sequence[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int
 ) -> EncodedPairs:
-    """Token ids of (source, target) pairs, with the end id on both sides.
+    """The token ids of (source, target) pairs, with the end id on both sides.
 
-    A pair is skipped if a side is blank or, with the end id, longer than `max_length` tokens.
+    A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id.
 
     Raises:
         ValueError: No pair is left.
@@ -65,7 +67,7 @@ def encode_pairs(
     targets, target_counts = _tokenize([target for _, target in pairs], target_tokenizer)
     full = np.array([bool(source.strip() and target.strip()) for source, target in pairs], bool)  # (N,)
     full &= (source_counts > 0) & (target_counts > 0)
-    fits = np.maximum(source_counts, target_counts) < max_length  # the end id takes one place
+    fits = np.maximum(source_counts, target_counts) < max_length  # one place is for the end id
     keep = full & fits
     source_ids, source_offsets = _select(sources, source_counts, keep, source_tokenizer.end_id)
     target_ids, target_offsets = _select(targets, target_counts, keep, target_tokenizer.end_id)
@@ -87,7 +89,7 @@ def encode_pairs(
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """(I,) int32 ids of all texts in a row, and (N,) int64 ids in each."""
+    """(I,) int32: the ids of all texts, one text after another. (N,) int64: the number of ids of each text."""
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for first in range(0, len(texts), _TEXTS_PER_CALL):
         batch = [text.encode("utf-8", "surrogatepass") for text in texts[first : first + _TEXTS_PER_CALL]]
@@ -98,10 +100,10 @@ def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.nd
 
 
 def _select(ids: np.ndarray, counts: np.ndarray, keep: np.ndarray, end_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """The kept sequences, each with the end id: (I,) int32 and (N + 1,) int64 offsets."""
+    """The sequences to keep, each with the end id: their ids, (I,) int32, and their offsets, (N + 1,) int64."""
     kept_counts = counts[keep]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept_counts + 1)])
     selected = np.full(offsets[-1], end_id, np.int32)
-    ends_before = np.repeat(np.arange(len(kept_counts)), kept_counts)  # end ids before each token
+    ends_before = np.repeat(np.arange(len(kept_counts)), kept_counts)  # the number of end ids before each token
     selected[np.arange(len(ends_before)) + ends_before] = ids[np.repeat(keep, counts)]
     return selected, offsets

@@ -1,7 +1,7 @@
-"""Pairs of texts from files: tab-separated columns, or two parallel files; plain, `.gz` or `.xz`.
+"""Reads pairs of texts from files: from one file with tab-separated columns, or from two parallel files.
 
-Lines end at a line feed only (a carriage return before it is dropped); other Unicode line separators are text. A byte
-order mark at the start of a file is dropped.
+Files whose names end in `.gz` or `.xz` are decompressed. Only a line feed ends a line, and a carriage return before it
+is dropped. Other Unicode line separators belong to the text. A byte order mark at the start of a file is dropped.
 """
 
 import gzip
@@ -19,12 +19,12 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:
-    """Pairs from a file with tab-separated columns, one pair in each line.
+    """Reads the pairs of a file with tab-separated columns, one pair in each line.
 
     A line that is empty or all white space gives the pair ("", ""), which `encode_pairs` skips and counts as blank.
 
     Args:
-        path: a UTF-8 file; `.gz` and `.xz` are decompressed.
+        path: a UTF-8 file, which may be compressed.
         columns: the names of the file's columns in their order. "source" and "target" are read, the others are ignored:
             a file that names the authors in a third column is read by ("source", "target", "attribution").
 
@@ -60,7 +60,7 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
 
 
 def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> list[Pair]:
-    """Pairs from two files whose lines belong together one by one.
+    """Reads the pairs of two files: line n of one file is the source, line n of the other one the target.
 
     Raises:
         FileNotFoundError: One of the files does not exist.
@@ -72,9 +72,9 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
         short = min(len(sources), len(targets))
         longer = source_path if len(sources) > short else target_path
         raise ValueError(
-            f"Parallel files must have as many lines. Received: {source_path} with {_count(len(sources), 'line')} and "
-            f"{target_path} with {_count(len(targets), 'line')}. {longer}, line {short + 1} is the first without "
-            "a partner: align the files again."
+            f"Parallel files must have the same number of lines. Received: {source_path} with "
+            f"{_count(len(sources), 'line')} and {target_path} with {_count(len(targets), 'line')}. "
+            f"Line {short + 1} of {longer} is the first without a partner: align the files again."
         )
     if not sources:
         raise ValueError(f"{source_path} and {target_path} are empty. Pass files with at least one line.")
@@ -82,8 +82,8 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
 
 
 def _read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines without their ends."""
-    if path.is_dir() or not path.exists():  # a pipe will do
+    """The lines with their numbers from 1, without the characters that end them."""
+    if path.is_dir() or not path.exists():  # a named pipe is accepted
         found = "is a directory" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {found}. Pass the name of a file.")
     number = 0
@@ -93,7 +93,7 @@ def _read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
                 yield number, _decode(path, number, line)
         except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
             raise ValueError(
-                f"{path}, after line {number}: the {path.suffix} data are damaged or cut short ({error}). "
+                f"{path}, after line {number}: the {path.suffix} data are damaged or incomplete ({error}). "
                 "Copy or download the file again."
             ) from error
 

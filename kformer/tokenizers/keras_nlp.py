@@ -1,4 +1,4 @@
-"""Any tokenizer of keras-nlp (keras-hub) as a kformer tokenizer.
+"""Makes any tokenizer of keras-nlp (keras-hub) a kformer tokenizer.
 
 Shapes: B batch, T tokens.
 """
@@ -19,15 +19,15 @@ ASSETS_FOLDER = "assets"
 
 
 class KerasNLPTokenizer(Tokenizer):
-    """Wraps a tokenizer of keras-nlp. Its ids are shifted by 4, so that none meets pad, start, end or unknown.
+    """Wraps a tokenizer of keras-nlp. Its ids are raised by 4, so that 0 to 3 stay free for kformer's special ids.
 
-    `normalize` is what the wrapped tokenizer gives back: many change case, blanks or punctuation.
+    Many wrapped tokenizers change letters' case, blanks or punctuation, and `normalize` shows the changes.
 
     Args:
-        tokenizer: a `keras_nlp.tokenizers.Tokenizer` with integer output and without `sequence_length`.
+        tokenizer: a `keras_nlp.tokenizers.Tokenizer` that returns integers and has no `sequence_length`.
 
     Raises:
-        ValueError: The tokenizer gives strings, or pads or cuts its output.
+        ValueError: The tokenizer returns strings, pads or cuts its output, or adds start or end tokens.
     """
 
     kind: ClassVar[str] = "keras_nlp"
@@ -47,21 +47,23 @@ class KerasNLPTokenizer(Tokenizer):
                 )
         if not keras.backend.is_int_dtype(tokenizer.compute_dtype):
             raise ValueError(
-                "The keras-nlp tokenizer must give integers. "
+                "The keras-nlp tokenizer must return integers. "
                 f'Received: dtype={tokenizer.compute_dtype!r}. Build it with dtype="int32".'
             )
-        # Some tokenizers make their constants at first use; inside a graph those would belong to that graph alone.
+        # Some tokenizers make constants when they are first used. If that happens inside a graph, the constants belong
+        # to that graph, and the tokenizer fails in all others. Older versions of keras-nlp make the constants at once.
         if hasattr(tokenizer, "_maybe_initialized_tf"):
             tokenizer._maybe_initialized_tf()
         self.tokenizer = tokenizer
         self.vocab_size = NUM_SPECIAL_IDS + tokenizer.vocabulary_size()
-        # Outside a graph, keras-nlp runs in Python and gives tensors of the Keras backend or lists.
+        # The graphs are also for callers outside of a graph: there, keras-nlp itself would return lists or tensors of
+        # the Keras backend.
         self._tokenize, self._detokenize = traced(
             lambda text: self._in_graph(tokenizer.tokenize, text), lambda ids: self._in_graph(tokenizer.detokenize, ids)
         )
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        # ByteTokenizer fails on a batch without a single byte: one more text, dropped again, prevents that.
+        # ByteTokenizer fails if a batch contains no byte at all. So one more text is added, and its ids are dropped.
         text = tf.concat([replace_invalid(text), ["x"]], axis=0)
         return tf.cast(self._tokenize(text)[:-1], tf.int32) + NUM_SPECIAL_IDS
 
@@ -72,9 +74,9 @@ class KerasNLPTokenizer(Tokenizer):
         return replace_invalid(self._detokenize(tf.ragged.boolean_mask(content, known) - NUM_SPECIAL_IDS))
 
     def _in_graph(self, method: Callable[[Any], Any], values: Any) -> Any:
-        """Calls the wrapped tokenizer with its SentencePiece model, if it has one, loaded inside the current graph.
+        """Calls a method of the wrapped tokenizer. Its SentencePiece model, if it has one, is loaded inside the graph.
 
-        A model loaded outside is lost when tf.random.set_seed empties TensorFlow's cache of eager kernels.
+        A model that is loaded outside is lost when tf.random.set_seed empties TensorFlow's cache of eager kernels.
         """
         if not hasattr(self.tokenizer, "_sentence_piece"):
             return method(values)
@@ -86,7 +88,7 @@ class KerasNLPTokenizer(Tokenizer):
             self.tokenizer._sentence_piece = outside
 
     def fallback_ids(self) -> list[int]:
-        """The unknown token of WordPiece; of other tokenizers none is known."""
+        """The id of WordPiece's unknown token. For other tokenizers the list is empty."""
         unknown = getattr(self.tokenizer, "oov_token", None)
         return [] if unknown is None else [NUM_SPECIAL_IDS + self.tokenizer.token_to_id(unknown)]
 
@@ -101,7 +103,7 @@ class KerasNLPTokenizer(Tokenizer):
 
     @classmethod
     def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
-        import keras_nlp  # noqa: F401  (registers its classes with Keras; heavy, so only here)
+        import keras_nlp  # noqa: F401  (it registers its classes with Keras; not above, because it loads slowly)
 
         config = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
         tokenizer = keras.saving.deserialize_keras_object(config)

@@ -1,4 +1,4 @@
-"""Subwords by SentencePiece: byte pair encoding or a unigram language model, with bytes for what is rare.
+"""Subwords by SentencePiece: byte pair encoding or a unigram language model. Rare characters are written as bytes.
 
 Shapes: B batch, T tokens.
 """
@@ -21,10 +21,10 @@ from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_tex
 
 MODEL_TYPES = ("bpe", "unigram")
 MODEL_FILE = "model.spm"
-_SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # special ids, one piece a byte, one character
+_SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece for each byte, one character
 
-# SentencePiece writes U+2581 for a blank, so a U+2581 of the text itself would come back as a blank. These rules
-# (code points, source TAB target) hide it behind an escape, the noncharacter U+FDD0, and bring it back.
+# SentencePiece writes a blank as U+2581, so a U+2581 in a text would come back as a blank. The first rules replace it
+# by the noncharacter U+FDD0 and a digit, the second ones restore it. They consist of code points: source TAB target.
 _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 
@@ -32,16 +32,16 @@ _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 class SentencePieceTokenizer(Tokenizer):
     """Subwords by a SentencePiece model (Kudo and Richardson, 2018).
 
-    A tokenizer trained here loses nothing but the Unicode form and white space: `normalize` is NFC, with every run of
-    white space one blank and none at the ends. Characters outside the vocabulary are written as bytes, and text that
-    looks like a special piece ("<s>", "<0x41>") stays text.
+    A tokenizer that `train` made changes texts only in their Unicode form and their white space: `normalize` returns
+    the form NFC, with one blank for each run of white space and no blank at the ends. Characters outside the vocabulary
+    are written as bytes. Text that looks like a special piece, such as "<s>" or "<0x41>", is treated as text.
 
     Args:
-        model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. With a model
-            trained elsewhere, `normalize` also does what that model's own normalizer does.
+        model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. If it was
+            trained elsewhere, its own normalizer may change texts further.
 
     Raises:
-        ValueError: The bytes are no such model.
+        ValueError: The bytes are not such a model.
     """
 
     kind: ClassVar[str] = "sentencepiece"
@@ -52,8 +52,8 @@ class SentencePieceTokenizer(Tokenizer):
             processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
         except RuntimeError as error:
             raise ValueError(
-                f"model_bytes must be a serialized SentencePiece model. Received {len(model_bytes)} bytes that are "
-                f"none: {error}. Pass the content of a .model file."
+                f"model_bytes must be a serialized SentencePiece model. Received {len(model_bytes)} bytes that are not "
+                f"one: {error}. Pass the content of a .model file."
             ) from error
         special = {"pad": processor.pad_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
         missing = [name for name, piece_id in special.items() if piece_id < 0]
@@ -66,8 +66,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.unknown_id = processor.unk_id()
         self.vocab_size = processor.vocab_size()
         self.model_bytes = model_bytes
-        # The model is loaded by an operation inside these graphs. One loaded outside belongs to TensorFlow's cache of
-        # eager kernels, which tf.random.set_seed empties: the tokenizer would fail from then on.
+        # An operation inside these graphs loads the model. A model that is loaded outside belongs to TensorFlow's cache
+        # of eager kernels. tf.random.set_seed empties that cache, and the tokenizer would fail from then on.
         self._tokenize, self._detokenize = traced(self._tokenize_in_graph, self._detokenize_in_graph)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -85,7 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
         known = (values >= 0) & (values < self.vocab_size)
         ids = ids.with_flat_values(tf.where(known, values, self.unknown_id))
         text = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).detokenize(ids)
-        return normalize_text(text)  # ids in any order may spell double blanks or decomposed characters
+        return normalize_text(text)  # because any sequence of ids may spell double blanks or decomposed characters
 
     @classmethod
     def train(
@@ -96,14 +96,15 @@ class SentencePieceTokenizer(Tokenizer):
         character_coverage: float = 0.9999,
         max_texts: int = 1_000_000,
     ) -> Self:
-        """Learns a vocabulary from texts. The same texts give the same model.
+        """Learns a vocabulary from texts. The same texts always give the same model.
 
         Args:
-            texts: plain texts; blank ones are passed over.
-            vocab_size: pieces to have, with 4 special ids and 256 bytes among them.
-            model_type: "bpe" or "unigram".
-            character_coverage: share of the characters that get pieces of their own; the rest is written as bytes.
-            max_texts: more texts than this are sampled down to it.
+            texts: plain texts. Blank ones are ignored.
+            vocab_size: the number of pieces, including the 4 special ids and 256 bytes.
+            model_type: "bpe" (byte pair encoding) or "unigram" (a unigram language model).
+            character_coverage: the share of the texts' characters that get pieces of their own. The others are written
+                as bytes.
+            max_texts: if there are more texts, a random sample of this size is used.
 
         Raises:
             ValueError: `vocab_size` does not fit the texts, there is no text, or `model_type` is unknown.
@@ -142,22 +143,22 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class VocabularyTooLarge(ValueError):
-    """The texts do not yield as many pieces as were asked for.
+    """The texts are too few for the requested number of pieces.
 
     Attributes:
-        largest: how many they do yield.
+        largest: the largest vocabulary that they allow.
     """
 
     def __init__(self, vocab_size: int, largest: int) -> None:
         super().__init__(
-            f"vocab_size={vocab_size} is too large for these texts: they yield at most {largest} pieces. "
+            f"vocab_size={vocab_size} is too large for these texts: they give at most {largest} pieces. "
             f"Lower vocab_size to {largest} or less, or give more text."
         )
         self.largest = largest
 
 
 def _sample(texts: Iterable[str], limit: int) -> list[str]:
-    """At most `limit` texts, each as likely as any other (reservoir sampling with a fixed seed)."""
+    """At most `limit` of the texts, all with the same probability (reservoir sampling with a fixed seed)."""
     iterator = iter(texts)
     sample = list(itertools.islice(iterator, limit))
     generator = random.Random(0)
@@ -189,17 +190,17 @@ def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, c
             character_coverage=character_coverage,
             byte_fallback=True,
             split_digits=True,
-            max_sentence_length=1 << 24,  # bytes; the default silently drops texts over 4,192
+            max_sentence_length=1 << 24,  # in bytes: with the default, texts above 4,192 bytes are silently dropped
             normalization_rule_tsv=str(escape),
             denormalization_rule_tsv=str(unescape),
             pad_id=PAD_ID,
             bos_id=START_ID,
             eos_id=END_ID,
             unk_id=UNKNOWN_ID,
-            num_threads=4,  # fixed: the unigram model's sums depend on it
+            num_threads=4,  # always the same, because the unigram model's sums depend on it
             minloglevel=2,
         )
-    # The model holds the compiled rules, and the names of their temporary files, which differ from run to run.
+    # The model contains the compiled rules, but also the names of the temporary files, which differ from run to run.
     return without_rule_files(writer.getvalue())
 
 

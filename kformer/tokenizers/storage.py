@@ -1,4 +1,4 @@
-"""Tokenizers on disk: a directory with tokenizer.json and the vocabulary beside it."""
+"""Writes and reads tokenizers: each is a directory with tokenizer.json and the files of its vocabulary."""
 
 import json
 import pathlib
@@ -18,7 +18,11 @@ _WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLD
 
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
-    """Writes a tokenizer into a directory of its own; an older tokenizer there is replaced. See `Tokenizer.save`."""
+    """Writes a tokenizer into a directory of its own. A tokenizer that is already there is replaced.
+
+    Raises:
+        ValueError: The directory contains other files than a tokenizer's.
+    """
     directory = pathlib.Path(directory)
     _check_replaceable(directory)
     with replacing_folder(directory) as folder:
@@ -26,11 +30,11 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
 
 
 def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
-    """The tokenizer that `Tokenizer.save` wrote.
+    """Reads a tokenizer that `Tokenizer.save` wrote.
 
     Raises:
-        FileNotFoundError: The directory, or one of its files, is missing.
-        ValueError: tokenizer.json is damaged or of an unknown kind.
+        FileNotFoundError: The directory or one of its files is missing.
+        ValueError: tokenizer.json is damaged, or names an unknown kind of tokenizer.
     """
     directory = pathlib.Path(directory)
     path = directory / DESCRIPTION_FILE
@@ -47,10 +51,10 @@ def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
 
 
 def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: Tokenizer) -> None:
-    """Writes a pair of tokenizers: one folder `shared` when both are the same object, else `source` and `target`.
+    """Writes a pair of tokenizers into folders `source` and `target`, or into `shared` if both are the same object.
 
     Raises:
-        ValueError: The directory holds something else than tokenizers.
+        ValueError: The directory contains other files than those of tokenizers.
     """
     parts = {_SHARED: source} if source is target else {_SOURCE: source, _TARGET: target}
     directory = pathlib.Path(directory)
@@ -62,10 +66,10 @@ def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: To
 
 
 def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer]:
-    """The source and target tokenizers that `save_tokenizers` wrote; a shared one comes back as one object.
+    """Reads the source and target tokenizers that `save_tokenizers` wrote. A shared one is returned as one object.
 
     Raises:
-        FileNotFoundError: The directory holds no pair of tokenizers.
+        FileNotFoundError: The directory does not contain a pair of tokenizers.
     """
     directory = pathlib.Path(directory)
     if (directory / _SHARED).is_dir():
@@ -73,7 +77,7 @@ def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer
         return shared, shared
     if not (directory / _SOURCE).is_dir() or not (directory / _TARGET).is_dir():
         raise FileNotFoundError(
-            f"{directory} holds neither a folder {_SHARED!r} nor {_SOURCE!r} and {_TARGET!r}. "
+            f"{directory} contains neither a folder {_SHARED!r} nor folders {_SOURCE!r} and {_TARGET!r}. "
             "Pass a directory that save_tokenizers wrote."
         )
     return load_tokenizer(directory / _SOURCE), load_tokenizer(directory / _TARGET)
@@ -89,17 +93,17 @@ def _check_replaceable(directory: pathlib.Path) -> None:
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise ValueError(f"{directory} is a file, a directory was expected. Choose another name.")
+        raise ValueError(f"{directory} is a file, but a directory was expected. Choose another name.")
     foreign = _foreign(directory)
     if foreign:
         raise ValueError(
-            f"{directory} holds something else than tokenizers: {', '.join(foreign[:5])}. "
-            "Nothing was written; choose an empty or new directory."
+            f"{directory} contains other files than those of tokenizers: {', '.join(foreign[:5])}. "
+            "Nothing was written. Choose an empty or a new directory."
         )
 
 
 def _foreign(directory: pathlib.Path) -> list[str]:
-    """What the directory holds that is not a tokenizer's, or a pair's."""
+    """The names of what the directory contains beside a tokenizer or a pair of tokenizers."""
     entries = sorted(directory.iterdir())
     names = {entry.name for entry in entries}
     if names <= {_SHARED, _SOURCE, _TARGET} and all(entry.is_dir() for entry in entries):
@@ -109,7 +113,7 @@ def _foreign(directory: pathlib.Path) -> list[str]:
 
 
 def _describes_tokenizer(path: pathlib.Path) -> bool:
-    """Whether it is a tokenizer.json of ours: others call a file like that, too."""
+    """Whether the file is a tokenizer.json of kformer. Other libraries use this name, too."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["kind"] in KINDS
     except (OSError, ValueError, KeyError, TypeError):

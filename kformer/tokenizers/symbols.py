@@ -1,4 +1,4 @@
-"""A vocabulary of whole symbols, for data that is already split by blanks (phonemes, letters, words).
+"""A vocabulary of whole symbols, for texts whose symbols are separated by blanks: phonemes, letters, words.
 
 Shapes: B batch, T tokens.
 """
@@ -19,16 +19,17 @@ UNKNOWN_MARK = "⁇"
 
 
 class SymbolTokenizer(Tokenizer):
-    """Symbols split by white space, each an id of its own. The first symbol has id 4.
+    """Splits texts at white space into symbols, and gives each symbol an id. The first symbol has the id 4.
 
-    A symbol outside the vocabulary gets the unknown id 3, which is shown as "⁇": `normalize` collapses white
-    space and replaces unknown symbols by that mark. Symbols are compared byte for byte, without Unicode normalization.
+    A symbol outside the vocabulary gets the unknown id 3, which is shown as "⁇". `normalize` makes every run of white
+    space one blank, and replaces unknown symbols by that mark. Symbols are compared byte by byte, without Unicode
+    normalization.
 
     Args:
-        symbols: the vocabulary, in the order of its ids.
+        symbols: the vocabulary, in the order of the ids.
 
     Raises:
-        ValueError: A symbol is empty, holds white space or comes twice, or there is none.
+        ValueError: There is no symbol, or a symbol is empty, contains white space or occurs twice.
     """
 
     kind: ClassVar[str] = "symbols"
@@ -59,10 +60,12 @@ class SymbolTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> Self:
-        """Collects every symbol of the texts, the most frequent first, ties in code point order.
+        """Takes all symbols of the texts as the vocabulary.
+
+        The most frequent symbol comes first. Symbols with the same frequency are in the order of their code points.
 
         Raises:
-            ValueError: The texts hold no symbol.
+            ValueError: The texts contain no symbol.
         """
         counts: Counter[str] = Counter()
         for batch in batches_of_bytes(texts, 2048):
@@ -82,11 +85,14 @@ class SymbolTokenizer(Tokenizer):
 
 def _check_symbols(symbols: Sequence[str]) -> None:
     if not symbols:
-        raise ValueError("A vocabulary needs at least one symbol. Received none: pass text that is not blank.")
+        raise ValueError("A vocabulary needs at least one symbol. Received: none. Pass text that is not blank.")
     as_read = collapse_whitespace(replace_invalid(tf.constant(symbols, tf.string))).numpy()
     for symbol, read in zip(symbols, as_read, strict=True):
         if not symbol or " " in symbol or symbol.encode("utf-8") != read:
             raise ValueError(f"A symbol is a non-empty text without white space. Received: {symbol!r}. Remove it.")
     repeated = [symbol for symbol, count in Counter(symbols).items() if count > 1]
     if repeated:
-        raise ValueError(f"Every symbol comes once. Repeated: {', '.join(map(repr, repeated))}. Remove the copies.")
+        raise ValueError(
+            f"A symbol must occur only once. Received more than once: {', '.join(map(repr, repeated))}. "
+            "Remove the repetitions."
+        )

@@ -1,4 +1,4 @@
-"""Text operations shared by the tokenizers, and the checked import of tensorflow-text.
+"""Text operations that several tokenizers use, and the import of tensorflow-text after a check of its version.
 
 Shapes: B batch.
 """
@@ -9,22 +9,22 @@ from itertools import islice
 
 import tensorflow as tf
 
-# Unicode's White_Space property: ASCII blanks, NEXT LINE and the separators Zs, Zl and Zp.
+# All characters with Unicode's property White_Space: ASCII blanks, NEXT LINE, and the separators Zs, Zl and Zp.
 _WHITESPACE = r"[\t-\r \x{85}\p{Z}]+"
 
 
 def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
-    """Refuses a tensorflow-text built for another TensorFlow, which would fail with an undefined symbol.
+    """Refuses a tensorflow-text that was built for another TensorFlow: its import would fail with an undefined symbol.
 
     Raises:
-        ImportError: tensorflow-text is missing (`text_version=None`) or of another minor version.
+        ImportError: tensorflow-text is missing (`text_version=None`) or has another minor version.
     """
     minor = ".".join(tensorflow_version.split(".")[:2])
     if text_version is not None and text_version.split(".")[:2] == minor.split("."):
         return
     found = "is not installed" if text_version is None else f"is version {text_version}"
     raise ImportError(
-        f"kformer's tokenizers need the tensorflow-text of TensorFlow {tensorflow_version}, but tensorflow-text "
+        f"kformer's tokenizers need the tensorflow-text for TensorFlow {tensorflow_version}, but tensorflow-text "
         f'{found}. Run: pip install "tensorflow-text=={minor}.*"'
     )
 
@@ -38,7 +38,7 @@ def _installed_version(distribution: str) -> str | None:
 
 check_tensorflow_text(tf.__version__, _installed_version("tensorflow-text"))
 
-import tensorflow_text as tf_text  # noqa: E402  (the check comes first: a mismatched import dies unexplained)
+import tensorflow_text as tf_text  # noqa: E402  (after the check, because a failed import would not name the cause)
 
 
 def replace_invalid(text: tf.Tensor) -> tf.Tensor:
@@ -47,13 +47,13 @@ def replace_invalid(text: tf.Tensor) -> tf.Tensor:
 
 
 def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
-    """(B,) string to (B,) string: every run of Unicode white space becomes one blank; none at the ends."""
+    """(B,) string to (B,) string: every run of Unicode white space becomes one blank, or nothing at the ends."""
     text = tf.strings.regex_replace(text, _WHITESPACE, " ")
     return tf.strings.regex_replace(text, r"^ | $", "")
 
 
 def normalize_text(text: tf.Tensor) -> tf.Tensor:
-    """(B,) string to (B,) string: valid UTF-8, Unicode NFC, white space collapsed. Nothing else is changed."""
+    """(B,) string to (B,) string: valid UTF-8, Unicode form NFC, white space collapsed. Nothing else is changed."""
     return collapse_whitespace(tf_text.normalize_utf8(replace_invalid(text), "NFC"))
 
 
@@ -75,7 +75,7 @@ def traced(
 
 
 def batches_of_bytes(texts: Iterable[str], size: int) -> Iterator[list[bytes]]:
-    """Lists of up to `size` UTF-8 strings. Lone surrogates pass: `replace_invalid` turns them into U+FFFD."""
+    """Lists of up to `size` UTF-8 strings. Lone surrogates are kept: `replace_invalid` turns them into U+FFFD."""
     iterator = iter(texts)
     while batch := [text.encode("utf-8", "surrogatepass") for text in islice(iterator, size)]:
         yield batch

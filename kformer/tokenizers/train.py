@@ -1,4 +1,4 @@
-"""Vocabularies for a training run."""
+"""Learns the vocabularies of a training run."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from kformer.tokenizers.symbols import SymbolTokenizer
 
 
 def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
-    """Learns the source and target vocabularies from (source, target) pairs.
+    """Learns the source and the target vocabulary from (source, target) pairs.
 
-    Reads `tokenizer`, `vocab_size` (subwords only) and `shared_vocabulary` of the configuration. Texts too few for
-    `vocab_size` pieces give a vocabulary of as many as they yield. With a shared
-    vocabulary (section 5.1 of the paper) both are the same object.
+    The settings `tokenizer`, `vocab_size` (for subwords only) and `shared_vocabulary` of the configuration are used. If
+    the texts are too few for `vocab_size` pieces, the vocabulary is as large as they allow. With a shared vocabulary
+    (section 5.1 of the paper) both tokenizers are the same object.
 
     Raises:
-        ValueError: The texts are all blank, or `vocab_size` is too small for their characters.
+        ValueError: All texts are blank, or `vocab_size` is too small for their characters.
     """
     sources = [source for source, _ in pairs]
     targets = [target for _, target in pairs]

@@ -116,11 +116,11 @@ def test_the_cuts_are_the_best_there_are(seed: int) -> None:
 @pytest.mark.parametrize(
     ("buckets", "message"),
     [
-        ([(4, 4)], "No bucket holds the pair of 9 source and 3 target tokens.* Add a longer one"),
-        ([(16, 16), (8, 8)], r"must be .* rising by target and then by source length. Received: buckets=.\(16, 16\)"),
-        ([(8, 8), (8, 8)], "rising"),
-        ([(0, 16)], "from 1 up"),
-        ([], "from 1 up"),
+        ([(4, 4)], "No bucket holds the pair of 9 source and 3 target tokens.* Add a longer bucket"),
+        ([(16, 16), (8, 8)], r"must be .* sorted by target and then by source length. Received: buckets=.\(16, 16\)"),
+        ([(8, 8), (8, 8)], "sorted by target"),
+        ([(0, 16)], "each at least 1"),
+        ([], "each at least 1"),
     ],
 )
 def test_unusable_buckets(buckets: list, message: str, make_encoded) -> None:

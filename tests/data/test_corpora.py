@@ -183,7 +183,7 @@ def test_tfds_prepared_directory_with_text_features(tmp_path: pathlib.Path) -> N
 
 def test_tfds_without_texts(tmp_path: pathlib.Path) -> None:
     directory = prepare(tmp_path, {"a": tfds.features.Text(), "n": tfds.features.Scalar(np.int32)}, {"a": "", "n": 1})
-    with pytest.raises(ValueError, match="is no translation data set: its features are a, n"):
+    with pytest.raises(ValueError, match="is not a translation data set: its features are a, n"):
         load_corpus(f"tfds:{directory}")
 
 

@@ -82,7 +82,9 @@ def test_parallel(tmp_path: pathlib.Path) -> None:
 
 def test_parallel_of_different_length(tmp_path: pathlib.Path) -> None:
     source, target = write(tmp_path / "a.en", b"one\ntwo\nthree\n"), write(tmp_path / "a.es", b"uno\n")
-    with pytest.raises(ValueError, match=r"a\.en with 3 lines and .*a\.es with 1 line\. .*a\.en, line 2 is the first"):
+    with pytest.raises(
+        ValueError, match=r"a\.en with 3 lines and .*a\.es with 1 line\. Line 2 of .*a\.en is the first"
+    ):
         read_parallel(source, target)
 
 
@@ -148,7 +150,9 @@ def incompressible(lines: int) -> bytes:
 def test_cut_short(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(incompressible(20_000))
     path = write(tmp_path / f"a.tsv{suffix}", whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}, after line \d+: the \{suffix} data are damaged or cut"):
+    with pytest.raises(
+        ValueError, match=rf"a\.tsv\{suffix}, after line \d+: the \{suffix} data are damaged or incomplete"
+    ):
         read_tsv(path)
 
 
@@ -157,14 +161,14 @@ def test_damaged_data(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(incompressible(2000))
     # 24 bytes keep the headers of both formats whole; a deflate block of ones is of no valid type.
     path = write(tmp_path / f"a.tsv{suffix}", whole[:24] + b"\xff" * 100 + whole[124:])
-    with pytest.raises(ValueError, match=r"are damaged or cut short .* Copy or download the file again"):
+    with pytest.raises(ValueError, match=r"are damaged or incomplete .* Copy or download the file again"):
         read_tsv(path)
 
 
 def test_damaged_block_type(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv.gz", gzip.compress(b"one\tuno\n")[:10] + b"\xff" * 30)
     with pytest.raises(
-        ValueError, match=r"after line 0: the \.gz data are damaged or cut short \(.*invalid block type"
+        ValueError, match=r"after line 0: the \.gz data are damaged or incomplete \(.*invalid block type"
     ):
         read_tsv(path)
 

@@ -158,7 +158,9 @@ def test_failed_save_leaves_the_old_tokenizer(symbols: SymbolTokenizer, tmp_path
 
 def test_save_refuses_a_directory_with_other_files(symbols: SymbolTokenizer, tmp_path: pathlib.Path) -> None:
     (tmp_path / "thesis.txt").write_text("do not delete")
-    with pytest.raises(ValueError, match=r"holds something else than tokenizers: thesis.txt. Nothing was written"):
+    with pytest.raises(
+        ValueError, match=r"contains other files than those of tokenizers: thesis.txt. Nothing was written"
+    ):
         symbols.save(tmp_path)
     assert (tmp_path / "thesis.txt").exists()
 
@@ -179,7 +181,7 @@ def test_save_takes_no_folder_for_a_tokenizer_that_only_looks_like_one(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     for save in (symbols.save, lambda folder: save_tokenizers(folder, symbols, symbols)):
-        with pytest.raises(ValueError, match=f"holds something else than tokenizers: {told}"):
+        with pytest.raises(ValueError, match=f"contains other files than those of tokenizers: {told}"):
             save(tmp_path)
     assert {name: (tmp_path / name).read_text() for name in files} == files
 
@@ -187,7 +189,7 @@ def test_save_takes_no_folder_for_a_tokenizer_that_only_looks_like_one(
 def test_load_from_nowhere(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"tokenizer.json does not exist. Pass a directory"):
         load_tokenizer(tmp_path)
-    with pytest.raises(FileNotFoundError, match="holds neither a folder 'shared' nor 'source' and 'target'"):
+    with pytest.raises(FileNotFoundError, match="contains neither a folder 'shared' nor folders 'source' and 'target'"):
         load_tokenizers(tmp_path)
 
 

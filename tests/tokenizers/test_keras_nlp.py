@@ -61,7 +61,7 @@ def test_ids_outside_the_vocabulary_are_dropped() -> None:
     ("options", "message"),
     [
         ({"sequence_length": 8}, "must not pad or cut. Received: sequence_length=8"),
-        ({"dtype": "string"}, "must give integers. Received: dtype='string'"),
+        ({"dtype": "string"}, "must return integers. Received: dtype='string'"),
     ],
 )
 def test_unusable_word_pieces(options: dict[str, object], message: str) -> None:

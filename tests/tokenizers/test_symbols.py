@@ -29,7 +29,7 @@ def test_train_orders_by_frequency_then_code_point() -> None:
     ("symbols", "message"),
     [
         ([], "needs at least one symbol"),
-        (["A", "A"], "Every symbol comes once. Repeated: 'A'"),
+        (["A", "A"], "A symbol must occur only once. Received more than once: 'A'. Remove"),
         (["A B"], "without white space. Received: 'A B'"),
         (["A\u00a0"], "without white space"),
         ([""], "A symbol is a non-empty text"),
@@ -41,5 +41,5 @@ def test_unusable_symbols(symbols: list[str], message: str) -> None:
 
 
 def test_train_on_blank_texts() -> None:
-    with pytest.raises(ValueError, match=r"needs at least one symbol. Received none: pass text that is not blank"):
+    with pytest.raises(ValueError, match=r"needs at least one symbol. Received: none. Pass text that is not blank"):
         SymbolTokenizer.train(["", " "])
