@@ -165,7 +165,7 @@ MISTAKES = {
     ),
     "train, columns without a source": (
         "train --output new --train {corpus} --columns left,target",
-        'columns must name "source" and "target" once each',
+        'columns must name "source" and "target", and each column once',
     ),
     "train, unknown size": ("train --output new --corpus cmudict --size smal", "There is no size 'smal'."),
     "train, size alike": ("train --output new --corpus cmudict --size smal", "Did you mean 'small'?"),
@@ -174,7 +174,7 @@ MISTAKES = {
     "train, size and recipe": ("train --output new --recipe cmudict --size tiny", "A recipe has its own sizes"),
     "train, unknown monitor": (
         "train --output new --corpus cmudict --monitor blue",
-        "monitor must be one of loss, bleu, word_error_rate. Received: monitor='blue'.",
+        "monitor must be one of loss, perplexity, accuracy, bleu, chrf, word_error_rate, phoneme_error_rate. ",
     ),
     "train, no budget": ("train --output new --corpus cmudict --max-steps 0", "max_steps must be greater than 0"),
     "train, missing configuration": (

@@ -123,6 +123,7 @@ def test_tfds_wmt14_is_turned(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib
         first = next(iter(tfds.as_numpy(builder.as_dataset(split="train"))))
         monkeypatch.setattr(tfds, "builder", {"wmt14_translate/de-en": builder}.__getitem__)
         german, english = first["de"].decode(), first["en"].decode()
+        assert german != english
         assert load_corpus("tfds:wmt14_translate/de-en").train[0] == (german, english)
         assert load_corpus("tfds:wmt14_translate/de-en@en-de").train[0] == (english, german)
 
@@ -205,6 +206,7 @@ def test_tfds_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         corpus = load_corpus("tfds:ted_hrlr_translate/pt_to_en")
     assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [5, 5, 5]
     # The supervised keys say pt to en, though the features are listed as en, pt.
+    assert expected["pt"] != expected["en"]
     assert corpus.train[0] == (expected["pt"].decode(), expected["en"].decode())
 
 
