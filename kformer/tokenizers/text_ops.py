@@ -10,7 +10,7 @@ from itertools import islice
 import tensorflow as tf
 
 # All characters with Unicode's property White_Space: ASCII blanks, NEXT LINE, and the separators Zs, Zl and Zp.
-_WHITESPACE = r"[\t-\r \p{Z}]+"
+_WHITESPACE = r"[\t-\r \x{85}\p{Z}]+"
 
 
 def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
