@@ -52,7 +52,7 @@ wheel: $(VENV)/.kformer
 	cd build && bare/bin/python -c "import kformer; print('kformer', kformer.__version__, 'from', kformer.__file__)"
 	cd build && bare/bin/python -c "from kformer import data, recipes; data.load_corpus('bible-en-es'); \
 	  print('recipes', *[recipes.load_recipe(name) and name for name in recipes.recipe_names()])"
-	cd build && echo "Blessed are the peacemakers." | bare/bin/kformer translate --preset bible-en-es
+	cd build && echo "You are witnesses of these things." | bare/bin/kformer translate --preset bible-en-es
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
