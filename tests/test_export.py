@@ -305,7 +305,7 @@ def test_a_disk_without_room_is_one_line_and_leaves_nothing(numbers_translator, 
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("place", ["tensorflow.saved_model.save", "kformer.files.sync_tree"])
+@pytest.mark.parametrize("place", ["tensorflow.saved_model.save", "kformer.export.saved_model.sync_tree"])
 def test_whatever_writing_raises_is_told_in_the_same_words(error, place, numbers_translator, tried, tmp_path):
     with (
         mock.patch(place, side_effect=error),
