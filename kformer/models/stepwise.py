@@ -58,7 +58,10 @@ def start_decoding(
         position = state["position"]
         here = ops.equal(ops.arange(ops.shape(state["ancestors"])[1], dtype="int32"), position)  # (T,)
         ancestors = ops.where(here, ops.expand_dims(own_row, -1), state["ancestors"])  # (N, T)
-        caches, room = _caches(empty, state), state["room"]
+        # A loop makes a tensor of every part of the state, but the room of caches that do not grow is known beforehand.
+        room = max_length if first_length is None else state["room"]
+        pairs = zip(empty, state["cache"], strict=True)
+        caches = [one.with_content(tensors, room) for one, tensors in pairs]
         ancestors_in_room = ancestors
         if first_length is not None:
             caches, room = _with_room(caches, room, position, max_length)
@@ -76,12 +79,6 @@ def start_decoding(
         "ancestors": ops.full((batch_size * rows_per_source, max_length), -1, dtype="int32"),
         "position": ops.convert_to_tensor(0, "int32"),
     }
-
-
-def _caches(empty: list[Cache], state: dict[str, Any]) -> list[Cache]:
-    """The caches of a state, which a loop carries as plain tensors."""
-    pairs = zip(empty, state["cache"], strict=True)
-    return [one.with_content(tensors, state["room"]) for one, tensors in pairs]
 
 
 def _with_room(
