@@ -9,7 +9,7 @@ from typing import Any
 
 import rich.console
 
-from kformer.cli.demo import DemoSettings
+from kformer.cli.demo_settings import DemoSettings
 from kformer.cli.progress import progress_bar
 from kformer.data import Corpus, load_corpus, references
 from kformer.data.corpus import sample_sources

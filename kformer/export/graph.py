@@ -1,5 +1,7 @@
 """The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
 
+import dataclasses
+
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
@@ -30,11 +32,7 @@ def served_function(
         ValueError: There is no such precision or variant, or not together.
     """
     check_kind(precision, variant)
-    if variant == "portable":
-        return _portable(translator, weights, precision)
-    if precision != "float32":
-        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
-    return _compiled(translator, weights)
+    return _compiled(translator, weights) if variant == "xla" else _portable(translator, weights, precision)
 
 
 def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
@@ -77,12 +75,13 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
     To keep the shapes few, the number of sentences is filled up to a power of two and their length to a multiple
     of 16.
     """
+    searcher = dataclasses.replace(translator.searcher, first_length=None)
     frozen = FrozenScope(translator.model.variables, weights)
 
     @tf.function(jit_compile=True)
     def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         with frozen:
-            return translator.searcher.find(source, limits, first_length=None)
+            return searcher.find(source, limits)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -14,8 +14,6 @@ from kformer.layers import Cache, ancestry_mask, row_order
 from kformer.layers.tensors import Tensor
 from kformer.models import transformer
 
-NextLogits = Callable[[Tensor, Any], tuple[Tensor, Any]]
-
 
 def start_decoding(
     model: keras.Model,
@@ -25,7 +23,7 @@ def start_decoding(
     rows_per_source: int = 1,
     first_length: int | None = None,
     cache: type[Cache] = Cache,
-) -> tuple[NextLogits, dict[str, Any]]:
+) -> tuple[Callable[[Tensor, Any], tuple[Tensor, Any]], dict[str, Any]]:
     """Encodes the source once and gives what a search needs to go on from there.
 
     Args:

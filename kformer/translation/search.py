@@ -14,13 +14,19 @@ from keras import ops
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchConstraints, SearchResult, beam_search, greedy_search, sample
 from kformer.decoding.beam_search import check_beam_options
+from kformer.decoding.constraints import NextLogits
 from kformer.decoding.sampling import check_sampling_options
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
 from kformer.models import reorder_rows, start_decoding
 from kformer.translation.codec import longest_translation
 
-FIRST_LENGTH = 8  # number of tokens for which the caches have room at first, see `start_decoding`
+FIRST_LENGTH = 8  # number of tokens for which the caches have room at first, where they can grow
+
+
+def first_length() -> int | None:
+    """The first length of the caches on the backend at hand: None, for all of it, where shapes cannot grow."""
+    return FIRST_LENGTH if keras.backend.backend() == "tensorflow" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,30 +38,29 @@ class Searcher:
         config: The model's configuration.
         decoding: How to search.
         cache: How keys and values are kept, see `start_decoding`.
+        first_length: First length of the caches, see `start_decoding`; None for XLA, where shapes cannot grow.
     """
 
     model: keras.Model
     config: TransformerConfig
     decoding: DecodingConfig
     cache: type[Cache] = Cache
+    first_length: int | None = dataclasses.field(default_factory=first_length)
 
-    def find(
-        self, source: Tensor, limits: Tensor, n_best: int = 1, first_length: int | None = FIRST_LENGTH
-    ) -> SearchResult:
+    def find(self, source: Tensor, limits: Tensor, n_best: int = 1) -> SearchResult:
         """Greedy search, or beam search where the beam is wider than 1.
 
         Args:
             source: (B, S) int32 ids.
             limits: (B,) int32, the largest number of tokens of each translation.
             n_best: Number of hypotheses to return for each sentence.
-            first_length: First length of the caches, see `start_decoding`; None for XLA, where shapes cannot grow.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
         beam_size = self.decoding.beam_size
         check_beam_options(beam_size, self.decoding.length_penalty, n_best)
-        next_logits, state = self._start(source, beam_size, first_length)
+        next_logits, state = self._start(source, beam_size)
         if beam_size == 1:
             return greedy_search(next_logits, state, self._constraints(source, limits))
         return beam_search(
@@ -77,18 +82,18 @@ class Searcher:
             ValueError: An option is out of range. It is raised before the model runs.
         """
         check_sampling_options(seed, temperature, top_k, top_p)
-        next_logits, state = self._start(source, 1, FIRST_LENGTH)
+        next_logits, state = self._start(source, 1)
         constraints = self._constraints(source, limits)
         return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    def _start(self, source: Tensor, rows_per_source: int, first_length: int | None) -> tuple[Any, Any]:
+    def _start(self, source: Tensor, rows_per_source: int) -> tuple[NextLogits, Any]:
         return start_decoding(
             self.model,
             source,
             self._buffer_length(source),
             self.config.pad_id,
             rows_per_source,
-            first_length,
+            self.first_length,
             self.cache,
         )
 
@@ -133,7 +138,7 @@ def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], S
     @jax.jit
     def find(weights: list[Tensor], source: Tensor, limits: Tensor) -> SearchResult:
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
-            return searcher.find(source, limits, first_length=None)
+            return searcher.find(source, limits)
 
     return lambda source, limits: find(own_values(variables), source, limits)
 

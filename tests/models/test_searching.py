@@ -70,7 +70,7 @@ def test_compiled_follows_the_weights():
     before = arrays(find(SOURCE, LIMITS))
     search.model.set_weights([-weight for weight in search.model.get_weights()])
     after = arrays(find(SOURCE, LIMITS))
-    np.testing.assert_allclose(after[1], arrays(search.find(SOURCE, LIMITS, first_length=None))[1], rtol=1e-5)
+    np.testing.assert_allclose(after[1], arrays(search.find(SOURCE, LIMITS))[1], rtol=1e-5)
     assert not np.allclose(before[1], after[1])
 
 
