@@ -80,24 +80,32 @@ def assert_same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> N
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-def kill_once(files: pathlib.Path, run: pathlib.Path, after: float) -> bool:
-    """Starts or resumes a run and kills it `after` seconds behind its first checkpoint; whether it was writing one."""
+def kill_once(files: pathlib.Path, run: pathlib.Path, after: float, while_writing: bool) -> bool:
+    """Starts or resumes a run and kills it some seconds after its first checkpoint.
+
+    With `while_writing` the signal waits for the next checkpoint to be begun. Returns whether it came before its end.
+    """
     checkpoint = run / "checkpoint.npz"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
     process = start(files, run, *(["--resume"] if run.exists() else []))
     while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
         time.sleep(0.002)
     time.sleep(after)
+    partial = run / "partial-checkpoint.npz"
+    while while_writing and process.poll() is None and not partial.exists():
+        pass
     process.send_signal(signal.SIGKILL)
     output = process.communicate()[0].decode()
     assert process.returncode == -signal.SIGKILL, output
-    return (run / "partial-checkpoint.npz").exists()
+    return partial.exists()
 
 
 def test_runs_killed_at_random_moments_end_bit_for_bit_as_one_that_was_not(files, tmp_path):
     finish(start(files, tmp_path / "whole"))
     moments = random.Random(1)
-    writing = [kill_once(files, tmp_path / "killed", moments.uniform(0, 0.5)) for _ in range(KILLS)]
+    writing = [
+        kill_once(files, tmp_path / "killed", moments.uniform(0, 0.5), number % 2 == 1) for number in range(KILLS)
+    ]
     assert any(writing)  # some were killed while they wrote a checkpoint
     finish(start(files, tmp_path / "killed", "--resume"))
     for name in ("checkpoint.npz", "previous-checkpoint.npz"):
