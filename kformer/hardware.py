@@ -9,7 +9,7 @@ _FIRST_WITH_BFLOAT16 = 8  # NVIDIA's compute capability 8.0, "Ampere"
 
 
 def resolve_precision(precision: str) -> str:
-    """ "auto" made concrete: mixed_bfloat16 where the GPU (the CPU, if there is none) multiplies it, else float32."""
+    """Resolves "auto": mixed_bfloat16 if the GPU (without a GPU, the CPU) has bfloat16 products, else float32."""
     if precision != "auto":
         return precision
     multiplies = gpu_multiplies_bfloat16() if has_gpu() else cpu_multiplies_bfloat16()
@@ -22,7 +22,7 @@ def has_gpu() -> bool:
 
 
 def gpu_multiplies_bfloat16() -> bool:
-    """Whether no GPU is one of NVIDIA's without bfloat16 products, such as Colab's T4."""
+    """Whether all NVIDIA GPUs have bfloat16 products. Colab's T4, for example, has none."""
     return all(generation >= _FIRST_WITH_BFLOAT16 for generation in _cuda_generations())
 
 

@@ -12,20 +12,20 @@ from kformer.config import LABEL_SMOOTHING_FORMS
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
-    """Cross entropy between the smoothed labels and softmax(logits), one value a token, in nats.
+    """Cross entropy between the smoothed labels and softmax(logits), one value per token, in nats.
 
     With `q` the smoothed distribution over the V classes and `y` the label, the value is
     `-sum_k q_k log softmax(logits)_k` where
 
     - form "all" (the paper's reference [36], Szegedy et al., 2016, equation 7): every class gets
-      `epsilon / V`, the label `1 - epsilon` on top;
+      `epsilon / V`, and the label gets `1 - epsilon` more;
     - form "others" (Tensor2Tensor): every wrong class gets `epsilon / (V - 1)`, the label `1 - epsilon`.
 
     `q` is never built. As it sums to 1, the value is
     `logsumexp(logits) - (q_label - q_wrong) * logits_label - q_wrong * sum(logits)`, and its gradient
-    `softmax(logits) - q`. The gradient is written by hand and computed beside the value, of the same exponentials.
-    What is kept for it is one (B, T, V) tensor of the logits' dtype (float32 for float16, in which small probabilities
-    are lost before the loss scale can save them); the automatic one keeps several in float32.
+    `softmax(logits) - q`. The gradient is written by hand and computed with the value, from the same exponentials. It
+    keeps one (B, T, V) tensor in the logits' dtype; the automatic gradient keeps several in float32. (For float16
+    logits it is float32, because float16 loses small probabilities before the loss scale can save them.)
 
     Args:
         labels: (B, T) integers from 0 to V - 1.
@@ -95,8 +95,8 @@ class LabelSmoothedCrossEntropy(keras.Loss):
     The mean is the sum over tokens divided by the number of tokens of the whole batch. Under
     `tf.distribute` the number is summed over the replicas, and so is the gradient by Keras: a replica with few
     tokens does not weigh more than its tokens. (`keras.distribution` on JAX needs nothing: its arrays are global.)
-    With gradient accumulation Keras averages the means of the micro-batches, each weighing the same: give each its
-    share of the tokens as sample weights (`kformer.data.make_dataset`).
+    With gradient accumulation Keras averages the means of the micro-batches with equal weights. So give each its share
+    of the tokens as sample weights, as `kformer.data.make_dataset` does.
 
     Args:
         epsilon: See `label_smoothed_cross_entropy`.
@@ -127,7 +127,7 @@ class LabelSmoothedCrossEntropy(keras.Loss):
         Args:
             y_true: (B, T) integer ids.
             y_pred: (B, T, V) logits, any float dtype.
-            sample_weight: (B,) floats, factors on the losses of each row; the number of tokens stays what it is.
+            sample_weight: (B,) floats, factors of the losses of each row; the number of tokens does not change.
         """
         tokens = _sum_over_replicas(ops.sum(token_mask(y_true, self.pad_id)))
         losses = self.call(y_true, y_pred)  # (B, T)

@@ -1,7 +1,7 @@
 """Metrics over the tokens of all batches of an epoch, padding excluded.
 
-Keras's own `loss` figure averages the batches' means weighted by their rows. With batches by token count a
-row says little about the number of tokens, so that figure is not the mean over tokens: `TokenLoss` is.
+Keras's own `loss` figure averages the batches' means weighted by their rows. When batches are made by token
+count, rows say little about tokens, so that figure is not the mean over tokens. `TokenLoss` is.
 
 Shapes: B rows of the batch, T target length, V target vocabulary.
 """
@@ -50,7 +50,7 @@ class _TokenMean(keras.Metric):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class TokenLoss(_TokenMean):
-    """The mean label-smoothed cross entropy a token over all batches, in nats.
+    """The mean label-smoothed cross entropy per token over all batches, in nats.
 
     Args:
         epsilon: See `kformer.losses.label_smoothed_cross_entropy`.
@@ -73,7 +73,7 @@ class TokenLoss(_TokenMean):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Perplexity(_TokenMean):
-    """exp(mean cross entropy a token), without label smoothing (Table 3 gives it as PPL, a word piece).
+    """exp(mean cross entropy per token), without label smoothing (the PPL per word piece of Table 3).
 
     Args:
         pad_id: Label of the positions that do not count.
@@ -138,7 +138,7 @@ class TokenCount(keras.Metric):
 
     def result(self) -> Any:
         """The count so far, an integer scalar."""
-        # A sum, so that it is a value of its own: TensorFlow would hand out the variable, which changes later.
+        # The sum makes a new tensor: TensorFlow would return the variable itself, which changes later.
         return self.tokens + 0
 
     def get_config(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _LETTERS = "IWE"  # of the messages that levels 1, 2 and 3 drop: information, wa
 
 
 def quiet_tensorflow() -> None:
-    """Makes TF_CPP_MIN_LOG_LEVEL hold from the moment in which TensorFlow is imported.
+    """Makes TF_CPP_MIN_LOG_LEVEL take effect from the start of TensorFlow's import.
 
     Where the variable is not set, it is set to 3: TensorFlow's C++ code then writes only why it ends the process.
     Python's exceptions and warnings are written as always. If TensorFlow is imported already, nothing is changed.

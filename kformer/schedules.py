@@ -13,8 +13,8 @@ class WarmupInverseSqrt(keras.optimizers.schedules.LearningRateSchedule):
     The rate rises linearly to its peak `scale * (d_model * warmup_steps)**-0.5` at update `warmup_steps`, and
     falls with the inverse square root of the update's number from there.
 
-    Keras counts from 0, and with gradient accumulation it counts micro-batches: of k micro-batches the last,
-    numbered k - 1, 2k - 1, ..., brings the update. Hence `n = step // gradient_accumulation_steps + 1`.
+    Keras counts from 0, and with gradient accumulation it counts micro-batches: the last of k micro-batches,
+    numbered k - 1, 2k - 1, ..., completes the update. Hence `n = step // gradient_accumulation_steps + 1`.
 
     Args:
         d_model: Size of the model, in the paper's formula.

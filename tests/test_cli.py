@@ -271,7 +271,7 @@ MISTAKES = {
     "pack, missing words": ("pack {run} new --about no.yaml", "There is no file no.yaml."),
     "pack, unknown words": (
         "pack {run} new --about {about}",
-        "Received: license. Rename or remove the unknown. Did you",
+        "Received: license. Rename or remove the unknown ones. Did you",
     ),
     "pack, missing samples": ("pack {run} new --samples no.txt", "There is no file no.txt. Name a text file"),
     "demo, unknown corpus": (

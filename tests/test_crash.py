@@ -129,7 +129,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(files, tmp_path):
     output = process.communicate(timeout=600)[0].decode()
     assert process.returncode == 1
     assert "File too large" in output
-    assert "held before is whole: mend the cause (make room on a full disk)" in output.replace("\n", " ")
+    assert "before are undamaged: remove the cause (make room on a full disk)" in output.replace("\n", " ")
     assert (run / "checkpoint.npz").read_bytes() == before
     assert not list(run.glob("partial-*"))
     finish(start(files, run, "--resume", "--max-steps", "80"))

@@ -143,7 +143,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(numbers_run, tmp_path):
 
 def test_another_transformer_is_refused(numbers_run, tmp_path):
     with pytest.raises(
-        ValueError, match=r"keeps its transformer. Received for .*: d_ff=256 \(the run has 128\). Leave"
+        ValueError, match=r"keeps that run's transformer. Received for .*: d_ff=256 \(the run has 128\). Leave"
     ):
         train(dialect(), tmp_path / "run", toy.TRANSFORMER.replace(d_ff=256), SHORT, initialize_from=numbers_run)
     untied = toy.TRANSFORMER.replace(embedding_tying="none")
@@ -154,7 +154,7 @@ def test_another_transformer_is_refused(numbers_run, tmp_path):
 
 def test_another_beginning_is_refused_when_a_run_goes_on(tuned, numbers_run):
     train(dialect(), tuned.path, resume=True, initialize_from=numbers_run, console=quiet())
-    with pytest.raises(ValueError, match="keeps its beginning. .* Received: initialize_from='elsewhere'. Leave it out"):
+    with pytest.raises(ValueError, match="keeps its initial weights. .* initialize_from='elsewhere'. Leave it out"):
         train(dialect(), tuned.path, resume=True, initialize_from="elsewhere", console=quiet())
 
 

@@ -1,1 +1,1 @@
-"""The command line: one file a command, thin over the Python interface."""
+"""The command line: one file per command, each a thin layer over the Python interface."""

@@ -20,7 +20,7 @@ from kformer.runs.folder import RunFolder
 from kformer.training.train import TrainingReport, train
 from kformer.translation.translator import Translator
 
-# What a server does, in a process of its own: TensorFlow, its text operations, and nothing of kformer.
+# This program does what a server does: it uses TensorFlow and its text operations, but not kformer.
 FRESH_PROCESS = """
 import json, sys
 import tensorflow as tf

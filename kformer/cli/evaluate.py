@@ -36,17 +36,17 @@ def evaluate(
         str | None, typer.Option(metavar="PART", help="Part of the corpus: train, valid, or test, the default.")
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Pairs in place of a corpus: a source, a tab and a target a line.")
+        Path | None, typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.")
     ] = None,
     columns: Columns = None,
     recipe: RecipeName = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to score, from the first one.")] = None,
 ) -> None:
     """Print one JSON line: BLEU and chrF by sacreBLEU, or word and phoneme error rate for cmudict.
 
-    A recipe gives its corpus and, to a run folder, its search; a SavedModel has a search of its own.
+    A recipe gives its corpus and, for a run folder, its search; a SavedModel has its own search.
     """
     chosen = load_recipe(recipe) if recipe is not None else None
     if corpus is None and test is None and chosen is not None:
@@ -103,6 +103,6 @@ def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:
     kinds = {True: "symbols split by blanks", False: "sentences"}
     typer.echo(
         f"kformer: warning: the corpus {corpus.name} consists of {kinds[corpus.symbols]}, but the model reads "
-        f"{kinds[reads]}. The scores say nothing of how good it is.",
+        f"{kinds[reads]}. The scores say nothing about its quality.",
         err=True,
     )

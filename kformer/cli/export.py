@@ -43,14 +43,14 @@ def export(
     variant: Annotated[
         str,
         typer.Option(
-            help="portable runs everywhere. xla, in float32 only, is compiled where it runs: a server must allow it.",
+            help="portable runs everywhere. xla (float32 only) compiles where it runs; a server must allow that.",
             autocompletion=lambda: list(VARIANTS),
         ),
     ] = "portable",
 ) -> None:
     """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out.
 
-    The search is fixed in it: that of the options, of the recipe, or else of the run folder or preset.
+    The export has a fixed search: from the options, from the recipe, or else from the run folder or preset.
     """
     run, directory = _choose_folders(folders, preset)
     run.check()

@@ -1,7 +1,7 @@
 """Assembles the command line.
 
-Each command has a file of its own. A command first checks its options and paths without TensorFlow, so that a mistake
-is told within a second. Only then it starts TensorFlow and works.
+Each command has a file of its own. A command first checks its options and paths without TensorFlow, so that it reports
+a mistake within a second. Only then does it start TensorFlow and do its work.
 """
 
 import sys
@@ -41,7 +41,7 @@ for command in (train, translate, evaluate, export, average, pack, demo):
 
 
 def main() -> None:
-    """Runs the command line; what a user can mend is one line on standard error, without a traceback."""
+    """Runs the command line; an error that a user can fix is one line on standard error, without a traceback."""
     try:
         app(prog_name="kformer")
     except (ValueError, OSError, ImportError, FloatingPointError) as error:

@@ -1,6 +1,6 @@
 """Options that several commands have, and what they choose: a model, a search, a corpus, the start of a run.
 
-Nothing here needs TensorFlow, but for the corpora of TensorFlow Datasets, which start it.
+Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, which start it.
 """
 
 import pathlib
@@ -44,7 +44,7 @@ BeamSize = Annotated[
 LengthPenalty = Annotated[
     float | None,
     typer.Option(
-        min=0.0, help="Exponent of the length penalty; more makes longer translations. By default the model's own."
+        min=0.0, help="Exponent of the length penalty; larger gives longer translations. By default the model's own."
     ),
 ]
 RecipeName = Annotated[
@@ -195,7 +195,7 @@ def _read_part(files: list[Path], columns: str | None) -> list[Pair]:
 
 
 def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None) -> None:
-    """Refuses no corpus, two corpora, and files that do not go together; arguments as in `choose_corpus`."""
+    """Checks that there is exactly one corpus and that the files go together; arguments as in `choose_corpus`."""
     ways = [way for way in (name, tsv[0], *_named(train_files)[:1]) if way is not None]
     if len(ways) != 1:
         raise ValueError(
@@ -205,7 +205,7 @@ def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: F
     for form, train, valid in (("", tsv[0], tsv[1:]), ("-source", train_files[0], valid_files)):
         if train is None and _named(valid):
             raise ValueError(
-                f"Validation files are of the form of the training data. Received: --valid{form} without "
+                f"Validation files must have the form of the training files. Received: --valid{form} without "
                 f"--train{form}. Give both parts as pairs or both as parallel files; a corpus by name has its own."
             )
     for part, files in (("train", train_files), ("valid", valid_files)):

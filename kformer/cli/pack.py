@@ -20,7 +20,7 @@ def pack(
     about: Annotated[
         Path | None,
         typer.Option(
-            help="JSON or YAML with what is said of the model: description, command, scores, licence, provenance."
+            help="JSON or YAML with facts about the model: description, command, scores, licence, provenance."
         ),
     ] = None,
     recipe: RecipeName = None,
@@ -35,7 +35,7 @@ def pack(
         ),
     ] = 127,
 ) -> None:
-    """Make a run folder small enough to be passed on: its best weights in bytes, without the course of the run.
+    """Make a run folder small enough to be passed on: its best weights in bytes, without logs and checkpoints.
 
     The packed model searches as the recipe says, or else as the run folder says.
     """
@@ -60,5 +60,5 @@ def pack(
 def _read_lines(file: Path) -> list[str]:
     """The lines of a text file that are not blank."""
     if not file.is_file():
-        raise FileNotFoundError(f"There is no file {file}. Name a text file with a sample a line.")
+        raise FileNotFoundError(f"There is no file {file}. Name a text file with one sample per line.")
     return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -15,7 +15,7 @@ import rich.progress
 def progress_bar(
     description: str, total: int, console: rich.console.Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Shows a bar while the block runs; gives a function that takes how many more are done.
+    """Shows a bar while the block runs; yields a function that takes the number of newly finished items.
 
     Args:
         description: What is done.
@@ -50,7 +50,7 @@ def status(description: str, console: rich.console.Console | None = None) -> Ite
 def _shown(
     columns: tuple[rich.progress.ProgressColumn, ...], console: rich.console.Console | None
 ) -> Iterator[rich.progress.Progress]:
-    # A descriptor of its own stays the terminal while `start_tensorflow` holds back what others write to number 2.
+    # A duplicate descriptor still writes to the terminal while `start_tensorflow` filters descriptor 2.
     with os.fdopen(os.dup(2), "w", encoding="utf-8") as standard_error:
         console = console or rich.console.Console(file=standard_error)
         with rich.progress.Progress(

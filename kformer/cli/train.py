@@ -29,7 +29,7 @@ def train(
     output: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to write.")],
     corpus: CorpusName = None,
     train: Annotated[
-        Path | None, typer.Option(help="Pairs to train on: a source, a tab and a target a line; .gz and .xz are read.")
+        Path | None, typer.Option(help="Pairs to train on: source, tab and target on each line; .gz and .xz are read.")
     ] = None,
     valid: Annotated[
         Path | None, typer.Option(help="Pairs to validate on. By default one source in 50 of --train is held out.")
@@ -52,7 +52,7 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"What tells the best weights at a validation: {', '.join(MONITORS)}. The default is loss.",
+            help=f"The figure that decides which weights are best: {', '.join(MONITORS)}. The default is loss.",
             autocompletion=lambda: list(MONITORS),
         ),
     ] = None,
@@ -95,7 +95,7 @@ def train(
 ) -> None:
     """Train a translator on a corpus, a file of pairs or two parallel files.
 
-    Ctrl-C ends the run in good order: the best weights and the last checkpoint are saved. Without a budget the
+    Ctrl-C ends the run cleanly: the best weights and the last checkpoint are saved. Without a budget the
     run ends when the validation score has stopped improving.
     """
     alone = (num_processes, process_id, coordinator) == (None, None, None)
@@ -150,7 +150,7 @@ def _check_folders(run: RunFolder, resume: bool, export_to: Path | None) -> None
 def _warn_of_few_pairs(corpus: Corpus) -> None:
     if len(corpus.train) < FEW_PAIRS:
         typer.echo(
-            f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Some ten thousand "
-            "are a beginning; with fewer, begin with the weights of another model by --initialize-from.",
+            f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Use at least ten "
+            "thousand or so; with fewer, begin with the weights of another model by --initialize-from.",
             err=True,
         )

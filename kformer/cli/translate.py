@@ -34,12 +34,12 @@ def translate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     n_best: Annotated[
-        int, typer.Option(min=1, help="Number of hypotheses a line, each as `number ||| translation ||| score`.")
+        int, typer.Option(min=1, help="Number of hypotheses per line, each as `number ||| translation ||| score`.")
     ] = 1,
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
 
-    A recipe gives its search; its corpus plays no part.
+    A recipe gives its search; its corpus is not used.
     """
     if input is not None and not input.is_file():
         raise FileNotFoundError(f"{input} is no regular file. Name a text file, or leave out --input to read a pipe.")

@@ -1,4 +1,4 @@
-"""Scores of translations and pronunciations: what computes them, and what translates a test set for it."""
+"""Scores of translations and pronunciations: the metrics, and the translation of a test set."""
 
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
 

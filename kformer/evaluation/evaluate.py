@@ -14,7 +14,7 @@ def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, l
     Args:
         pairs: Test pairs.
         symbols: Whether all targets of a source are its references, as with the pronunciations of a word. Otherwise
-            every pair stands by itself, also where two have the same source.
+            every pair is scored by itself, even if two have the same source.
     """
     filled = [(source, target) for source, target in pairs if source.strip() or target.strip()]
     return list(references(filled).items()) if symbols else [(source, [target]) for source, target in filled]
@@ -33,7 +33,7 @@ def score(
         translate: From `kformer.inference.load.load_model`.
         pairs: Test pairs.
         symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF; see `sentences`.
-        limit: Only the first so many of what `sentences` gives.
+        limit: How many of the results of `sentences` are scored, from the first one; None: all.
         on_batch: Called after each batch with the number of sources in it.
 
     Returns:

@@ -13,7 +13,7 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     """Corpus BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) by sacreBLEU, with its default settings.
 
     Args:
-        hypotheses: one text a sentence, detokenized.
+        hypotheses: one text per sentence, detokenized.
         references: the reference texts of each sentence, detokenized.
 
     Returns:
@@ -61,11 +61,11 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str
 
 
 def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Edits to the nearest reference, over the phonemes of these references.
+    """The number of edits to the nearest references, divided by the number of phonemes in these references.
 
     PER = sum_i d(h_i, r_i) / sum_i |r_i|, where r_i is the reference of word i with the smallest edit distance d
-    (Levenshtein: substitutions, insertions and deletions cost 1) to the hypothesis h_i; of equally near ones
-    the first. It can exceed 1, because insertions count.
+    (Levenshtein: substitutions, insertions and deletions cost 1) to the hypothesis h_i; of several
+    equally near ones, the first. It can exceed 1, because insertions count.
 
     Args:
         hypotheses: one pronunciation a word, symbols split by blanks.

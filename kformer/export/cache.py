@@ -9,20 +9,20 @@ from kformer.layers import Cache
 
 
 class InPlaceCache(Cache):
-    """A cache that is written where it lies, and read by the operations that begin soonest.
+    """A cache that is written in place, and read by the operations that start fastest.
 
-    What `keras.ops` offers instead copies the whole cache at every step, or goes through oneDNN kernels that take
-    longer to begin than to compute one row.
+    The operations of `keras.ops` copy the whole cache at every step, or use oneDNN kernels that need more time to start
+    than to compute one row.
     """
 
     @staticmethod
     def zeros(shape: tuple, dtype: str) -> tf.Tensor:
-        """Zeros in memory of their own: graph rewrites let equal results share memory, but not this operation's."""
+        """Zeros in separate memory. Graph rewrites let equal results share memory, but not those of this operation."""
         return tf.raw_ops.Empty(shape=tf.stack(shape), dtype=tf.as_dtype(dtype), init=True)
 
     @staticmethod
     def scatter(tensor: tf.Tensor, place: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
-        """The rows `place` are written in the memory of `tensor`, which nobody else may hold."""
+        """Writes the rows `place` into the memory of `tensor`, which nothing else may use."""
         return tf.raw_ops.InplaceUpdate(x=tensor, i=place, v=update)
 
     @staticmethod
@@ -37,15 +37,15 @@ class InPlaceCache(Cache):
 def attend_one_row(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None = None, bias: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """`scaled_dot_product_attention` for a single query, where oneDNN takes longer to begin than to compute.
+    """`scaled_dot_product_attention` for a single query, for which oneDNN needs more time to start than to compute.
 
-    TensorFlow hands its BatchMatMulV3 and an unfused softmax to Eigen, not to oneDNN.
+    TensorFlow runs BatchMatMulV3 and an unfused softmax in Eigen, not in oneDNN.
 
     Args:
         query: (B, H, 1, K) float32.
         key: (B, H, S, K) float32.
         value: (B, H, S, K) float32.
-        mask: Booleans that broadcast to (B, H, 1, S); some key must be visible.
+        mask: Booleans that broadcast to (B, H, 1, S); at least one key must be visible.
         bias: Floats that broadcast to (B, H, 1, S).
     """
     query *= query.shape[-1] ** -0.5

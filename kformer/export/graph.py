@@ -1,4 +1,4 @@
-"""The function that an export holds: a translator's, over weights of its own, in a server's arithmetic."""
+"""The function of an export: it computes what a translator does, with weights of its own and in a chosen precision."""
 
 import dataclasses
 
@@ -23,13 +23,13 @@ def served_function(
     """A function from (B,) strings to `translation` and `score`.
 
     Args:
-        translator: What it computes.
-        weights: Where the weights are stored, at their present values.
-        precision: Of the products with weights: "float32", "bfloat16" or "int8".
+        translator: The translator whose results the function gives.
+        weights: Stores the weights, with their present values.
+        precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
         variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
 
     Raises:
-        ValueError: There is no such precision or variant, or not together.
+        ValueError: There is no such precision or variant, or the two do not go together.
     """
     check_kind(precision, variant)
     return _compiled(translator, weights) if variant == "xla" else _portable(translator, weights, precision)
@@ -70,10 +70,9 @@ def _served_parts(translator: Translator, weights: Weights, precision: str) -> t
 
 
 def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:
-    """The search is compiled once for every shape it meets.
+    """The search is compiled once for every shape of its inputs.
 
-    To keep the shapes few, the number of sentences is filled up to a power of two and their length to a multiple
-    of 16.
+    To keep the number of shapes small, the batch size is padded to a power of two and the length to a multiple of 16.
     """
     searcher = dataclasses.replace(translator.searcher, first_length=None)
     frozen = FrozenScope(translator.model.variables, weights)

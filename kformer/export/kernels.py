@@ -17,8 +17,9 @@ from kformer.export.variables import FrozenScope, Weights
 from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 
-LARGEST = 127  # of a signed byte, and as far below zero
-# Of 256 steps that reach up to 1. Zero must be one of them: half a step off, the many zeros of a sparse row add up.
+LARGEST = 127  # the largest signed byte; the smallest one used is -127
+# The lowest of 256 steps; the highest is 1. Zero must be one of the steps: if it were half a step off, the errors of
+# the many zeros in a sparse row would add up.
 LOWEST = -128 / 127
 
 
@@ -36,10 +37,10 @@ class Matrix(Protocol):
 
 
 class Float32Matrix:
-    """Products in float32; K by M, so that the kernel reads memory in the order in which it lies.
+    """Products in float32. The matrix is stored as K by M, so that the kernel reads memory in order.
 
-    Rows are taken from the same memory, number by number: slower than from a second, M by K copy, but little beside a
-    product, and the copy of an embedding would be a quarter of a base model.
+    Rows are gathered from the same memory, number by number. This is slower than from a second, M by K copy, but fast
+    compared with a product, and a copy of the embedding would add a quarter to the size of a base model.
     """
 
     def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
@@ -72,8 +73,9 @@ class Bfloat16Matrix:
 class Int8Matrix:
     """Products of signed bytes, summed in 32-bit integers.
 
-    Weights are rounded to a 127th of each output's largest weight, inputs to a 127th of each row's largest value (to a
-    255th where none is negative) when it is known: no calibration data, and no row's result depends on another row.
+    Weights are rounded to multiples of 1/127 of each output's largest weight. Inputs are rounded at run time to
+    multiples of 1/127 of each row's largest value (1/255 if the row has no negative value). So no calibration data is
+    needed, and no row's result depends on another row.
     """
 
     def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
@@ -101,7 +103,7 @@ MATRICES: dict[str, Callable[[np.ndarray, Weights], Matrix]] = {
 class ServedArithmetic(Arithmetic):
     """The dtype policy of a model that an export holds: products with stored matrices, in one of the formats above.
 
-    A model that is built under it computes when it has been frozen, in TensorFlow graphs only, and does not learn.
+    A model that is built under it must be frozen before use. It runs in TensorFlow graphs only and cannot be trained.
 
     Args:
         precision: Key of `MATRICES`.
@@ -131,7 +133,7 @@ class ServedArithmetic(Arithmetic):
             rows = tf.nn.bias_add(rows, tf.constant(self._frozen.array(layer.bias)))
         outputs = _shaped_like(layer.activation(rows), inputs)
         if layer.activation is keras.activations.relu:
-            self._nonnegative[id(outputs)] = outputs  # The tensor lives on, for its id is the key.
+            self._nonnegative[id(outputs)] = outputs  # Keeps the tensor alive, as its id is the key.
         return outputs
 
     def embed(self, layer: TokenEmbedding, ids: tf.Tensor) -> tf.Tensor:
@@ -163,9 +165,9 @@ def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
 
 
 def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rows (N, K) in steps of a 127th of their largest value, 128 for 0, as quint8; and these values (N, 1).
+    """Rows (N, K) as quint8, in steps of 1/127 of their largest value, with 128 for 0; and these values (N, 1).
 
-    Not by TensorFlow's QuantizeV2, whose oneDNN kernel takes long to begin.
+    It does not use TensorFlow's QuantizeV2, whose oneDNN kernel is slow to start.
     """
     highest, lowest = (reduce(rows, axis=1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
     largest = tf.maximum(highest, -lowest)
@@ -174,7 +176,7 @@ def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _in_positive_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same for rows without negative numbers: steps of a 255th, 0 for 0."""
+    """The same for rows without negative numbers, in steps of 1/255, with 0 for 0."""
     largest = tf.reduce_max(rows, axis=1, keepdims=True)
     steps = tf.cast(rows * tf.math.divide_no_nan(255.0, largest) + 0.5, tf.uint8)
     return tf.bitcast(steps, tf.quint8), largest
@@ -183,8 +185,8 @@ def _in_positive_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _quantized_product(steps: tf.Tensor, lowest: float, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
     """Steps (N, K) of numbers from `lowest` to 1, times bytes (M, K), as float32 (N, M).
 
-    TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. That the range of the
-    numbers is constant lets the kernel work it into the weights once.
+    TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. Because the range of
+    the numbers is constant, the kernel combines it with the weights only once.
     """
     attributes = {
         "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),

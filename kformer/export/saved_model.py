@@ -40,23 +40,23 @@ def export_saved_model(
     Serving may batch requests. The folder appears whole or not at all: it is written under a name
     that TensorFlow Serving does not look at, checked, and renamed.
 
-    The weights are variables of the export's own: Keras's, saved as such, reach a Python loader but not
-    TensorFlow's C API.
+    The export has variables of its own for the weights, because TensorFlow's C API would not restore Keras's
+    variables; only a Python loader would.
 
-    Before it gets its name, the export translates some texts beside `translator` itself. `versions.DESCRIPTION_FILE` in
-    it says how it was made and how far the two were apart.
+    Before the folder gets its name, the export and `translator` translate the same texts. `versions.DESCRIPTION_FILE`
+    in the folder says how the export was made and how much the results of the two differ.
 
     Args:
         translator: What to export.
         directory: The model's base folder; made if missing.
-        version: Number of the new version; by default one more than the last one in `directory`. Of several exports at
-            once into one folder each gets a number of its own.
-        precision: Of the matrix products: "float32"; "bfloat16", half the size, and faster where the CPU multiplies it
-            (AVX512-BF16 or AMX), but slow elsewhere; "int8", a quarter of the size, on x86 alone.
-        variant: "portable": core operations, runs everywhere; "xla": the search is compiled for each shape that it
-            meets, in float32 only, which TensorFlow Serving does only with `--xla_cpu_compilation_enabled`.
+        version: Number of the new version; by default one more than the last one in `directory`. Exports into
+            one folder at the same time get different numbers.
+        precision: The number format of the matrix products. "float32"; "bfloat16", half the size, faster on CPUs with
+            AVX512-BF16 or AMX, but slow on others; "int8", a quarter of the size, on x86 only.
+        variant: "portable" has core operations only and runs everywhere. "xla" compiles the search for each shape of
+            its inputs, in float32 only; TensorFlow Serving needs `--xla_cpu_compilation_enabled` for it.
         samples: The texts to try it out on; by default `translator.samples`, which for a run folder are validation
-            sources. Where there are none, they are texts of random pieces, which say little of how a trained model
+            sources. If there are none, texts of random pieces are used, which say little about how a trained model
             behaves.
 
     Returns:
@@ -66,7 +66,7 @@ def export_saved_model(
         FileExistsError: The version exists already.
         OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
-            cannot be served, or the export scores its translations otherwise than the translator does.
+            cannot be served, or the export's scores differ too much from the translator's.
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)
@@ -88,7 +88,7 @@ def export_saved_model(
 
 @contextlib.contextmanager
 def _told_where(directory: pathlib.Path) -> Iterator[None]:
-    """Turns what is raised when a file cannot be written, TensorFlow's errors too, into one OSError in plain words."""
+    """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
@@ -151,17 +151,17 @@ def check_agreement(
     same = expected["translation"].numpy() == found["translation"].numpy()
     distance = np.abs(expected["score"].numpy() - found["score"].numpy()).mean()
     share = float(distance / max(np.abs(expected["score"].numpy()).mean(), 1e-9))
-    if not share <= SCORE_TOLERANCE[precision]:  # nan is not, either
+    if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
         raise ValueError(
             f"The export does not compute what the translator does. Its scores on {len(texts)} texts differ by "
-            f"{share:.2%} of their mean; {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
+            f"{share:.2%} of their mean; rounding to {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
             "Export in float32."
         )
     return {"samples": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
 
 
 def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
-    """Texts of random pieces, of one to `number` of them; always the same ones."""
+    """`number` texts of 1 to `number` random pieces; every call gives the same texts."""
     pieces = np.random.default_rng(0).integers(NUM_SPECIAL_IDS, tokenizer.vocab_size, (number, number))
     ids = tf.RaggedTensor.from_tensor(pieces.astype("int32"), lengths=range(1, number + 1))
     return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]

@@ -1,4 +1,4 @@
-"""The weights of an export: variables of its own, read once a call."""
+"""The weights of an export: variables of its own, each read once per call."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +11,7 @@ import tensorflow as tf
 class Weights(tf.Module):
     """Arrays as variables of a SavedModel, which the functions of that SavedModel only read.
 
-    A variable is read in the outermost graph, once however often and however deep in loops it is used.
+    A variable is read only once, in the outermost graph, even if it is used many times and inside loops.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Weights(tf.Module):
     def read(self, array: np.ndarray) -> tf.Tensor:
         """The array as a tensor; it is stored when it is first asked for."""
         if id(array) not in self._numbers:
-            self._numbers[id(array)] = array, len(self.stored)  # the array lives on, for its id is the key
+            self._numbers[id(array)] = array, len(self.stored)  # keeps the array alive, as its id is the key
             with tf.init_scope():
                 self.stored.append(tf.Variable(array, trainable=False))
         variable = self.stored[self._numbers[id(array)][1]]
@@ -38,7 +38,7 @@ class Weights(tf.Module):
         return self._reads[key][1]
 
     def once(self, tensor: tf.Tensor, function: Callable[[tf.Tensor], Any]) -> Any:
-        """`function(tensor)`, computed once for all who ask with the same tensor and function."""
+        """`function(tensor)`, computed once for all calls with the same tensor and function."""
         key = (id(tensor), id(function))
         if key not in self._results:
             self._results[key] = tensor, function, function(tensor)
@@ -46,11 +46,11 @@ class Weights(tf.Module):
 
 
 class FrozenScope(keras.StatelessScope):
-    """A scope in which a Keras variable has a value of an export's `Weights`.
+    """A scope in which Keras variables have the values that an export's `Weights` store.
 
     Args:
-        variables: What is frozen, at its present values.
-        weights: Where those that are read are stored.
+        variables: The variables to freeze, with their present values.
+        weights: Stores the variables that are read.
     """
 
     def __init__(self, variables: Iterable[keras.Variable], weights: Weights) -> None:

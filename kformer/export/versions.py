@@ -1,4 +1,4 @@
-"""What lies in a model's base folder: the numbered versions that TensorFlow Serving looks for.
+"""The numbered versions in a model's base folder, which TensorFlow Serving looks for.
 
 Nothing here needs TensorFlow, so a command can refuse a wrong folder or option before it starts TensorFlow.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
-# Beside the graph: TensorFlow Serving leaves this folder alone.
+# TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 
 
@@ -64,7 +64,7 @@ def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
 
 
 def _versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
-    """What has a number for its name."""
+    """The entries whose name is a number."""
     if not directory.is_dir():
         return {}
     return {int(entry.name): entry for entry in directory.iterdir() if entry.name.isdecimal()}

@@ -1,4 +1,4 @@
-"""Which model is meant, and whether it can search as asked: everything that is known before TensorFlow is loaded."""
+"""Finds a model, and checks that it can do the requested search, before TensorFlow is loaded."""
 
 import pathlib
 
@@ -27,8 +27,8 @@ def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | Non
 
     Args:
         model: From `find_model`.
-        decoding: How to search; None: as the model does by itself.
-        n_best: Hypotheses a text.
+        decoding: How to search; None: the model's default.
+        n_best: Hypotheses per text.
 
     Raises:
         ValueError: `decoding` or `n_best` is given for a SavedModel, or `n_best` exceeds the beam size.
@@ -36,14 +36,14 @@ def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | Non
     if not isinstance(model, RunFolder):
         if decoding is not None or n_best != 1:
             raise ValueError(
-                f"{model} is a SavedModel: its search was fixed when it was exported, and it gives one translation a "
-                "text. Leave out the options of the search and n-best, or name the run folder."
+                f"{model} is a SavedModel: its search was fixed when it was exported, and it gives one translation "
+                "per text. Leave out the options of the search and n-best, or name the run folder."
             )
         return
     beam_size = (decoding or model.decoding_config()).beam_size
     if n_best > beam_size:
         raise ValueError(
-            f"A search finds as many hypotheses as its beam is wide. Received: n_best={n_best}, "
+            f"A search finds at most beam_size hypotheses. Received: n_best={n_best}, "
             f"beam_size={beam_size}. Widen the beam."
         )
 

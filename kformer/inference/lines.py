@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 from kformer.translation.batches import Hypothesis, TranslateBatch, translate_all
 
-LINES_AT_ONCE = 1024  # of a pipe: sorted by length among themselves
-FILE_LINES_AT_ONCE = 65536  # of a file, which nobody waits for line by line
+LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
+FILE_LINES_AT_ONCE = 65536  # the same for a file: nobody waits for its single lines
 
 
 def translate_lines(
@@ -25,9 +25,9 @@ def translate_lines(
 
     Args:
         translate: From `kformer.inference.load.load_model`.
-        source: UTF-8 lines; both LF and CRLF end one.
+        source: UTF-8 lines that end in LF or CRLF.
         target: Where the translations go, UTF-8 lines ended by LF.
-        n_best: Hypotheses a line.
+        n_best: Hypotheses per line.
         lines_at_once: Lines read before the first of them are written; 1 for a person who types.
         on_batch: Called after each batch with the number of lines in it.
     """
@@ -40,7 +40,7 @@ def translate_lines(
 
 
 def count_lines(source: Iterable[bytes]) -> int:
-    """As many as `translate_lines` reads."""
+    """The number of lines that `translate_lines` reads."""
     return sum(1 for _ in source)
 
 

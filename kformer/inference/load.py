@@ -25,7 +25,7 @@ def load_model(path: str | pathlib.Path, decoding: DecodingConfig | None = None,
         path: A run folder, a SavedModel, or a folder of numbered SavedModel versions (the last one is taken).
         decoding: How a run folder's model searches; by default as the folder says (`RunFolder.decoding_config`).
             A SavedModel carries its own search, so it must be None.
-        n_best: Hypotheses a text, at most the beam size.
+        n_best: Hypotheses per text, at most the beam size.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
@@ -41,8 +41,8 @@ class _Translate:
     """A `TranslateBatch` over a TensorFlow function from (B,) strings to `translation` and `score`.
 
     Args:
-        function: It gives (B,) or (B, N) of each.
-        owner: What its variables belong to, kept alive as long as the function.
+        function: Its results have the shape (B,) or (B, N).
+        owner: The owner of its variables, which must stay alive as long as the function.
         n_best: N.
     """
 

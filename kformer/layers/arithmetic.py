@@ -35,12 +35,12 @@ class Arithmetic(keras.DTypePolicy, abc.ABC):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Dense(keras.layers.Dense):
-    """activation(x W + b), Keras's, with matrices that start small.
+    """Keras's dense layer, activation(x W + b), with small initial weights.
 
     Args:
         units: M.
         activation: Name of a Keras activation, or None.
-        use_bias: Whether there is a b.
+        use_bias: Whether the bias b is added.
     """
 
     def __init__(self, units: int, activation: str | None = None, use_bias: bool = True, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ from kformer.layers.dropout import Dropout
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
-# Where Keras has a fused kernel. In float16 JAX's asks for a product that CPUs and TPUs refuse to compile.
+# The dtypes with a fused kernel. JAX's kernel in float16 needs a product that CPUs and TPUs do not compile.
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
 
 
@@ -30,7 +30,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         bias: Floats that broadcast to (B, H, T, S), added to the scores, as some kinds of positions do.
 
     Returns:
-        (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 with nothing to attend to.
+        (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 if every key is masked.
     """
     scale = 1.0 / np.sqrt(query.shape[-1])
     scores = ops.matmul(ops.multiply(query, ops.cast(scale, query.dtype)), ops.swapaxes(key, -1, -2))
@@ -39,7 +39,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         scores = scores + ops.cast(bias, "float32")
     if mask is None:
         return ops.cast(ops.softmax(scores), query.dtype)
-    # A sum broadcasts faster than a choice between two tensors. Added to the most negative float32, scores vanish.
+    # Adding is faster here than `ops.where`. The most negative float32 makes any score negligible.
     allowed = ops.cast(mask, "float32")
     weights = ops.softmax(scores + (1.0 - allowed) * float(np.finfo("float32").min))
     return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
@@ -55,7 +55,7 @@ def scaled_dot_product_attention(
         mask, bias: See `attention_weights`.
 
     Returns:
-        (B, H, T, K) in the dtype of `query`; zeros for a query with nothing to attend to.
+        (B, H, T, K) in the dtype of `query`; zeros for a query whose keys are all masked.
     """
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
     if bias is not None or keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
     attended = ops.swapaxes(ops.dot_product_attention(*heads_last, mask=mask), 1, 2)  # (B, H, T, K)
     if mask is None:
         return attended
-    # The fused kernels average all values where nothing may be attended to.
+    # For a query whose keys are all masked, the fused kernels return the mean of all values.
     return ops.where(ops.any(mask, axis=-1, keepdims=True), attended, ops.zeros_like(attended))
 
 
@@ -73,8 +73,8 @@ class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
 
     `call` serves self-attention (`key` left out), cross-attention (`key` given) and causal attention (by its mask).
-    Where no `attention_mask` is given, the implicit Keras mask of the keys, such as `keras.layers.Embedding` with
-    `mask_zero=True` makes it, keeps their padding from being attended to.
+    Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For example,
+    `keras.layers.Embedding` with `mask_zero=True` makes such a mask.
 
     Args:
         d_model: D, size of inputs and outputs.
@@ -135,8 +135,9 @@ class MultiHeadAttention(keras.layers.Layer):
             value: (B, S, D) floats; `key` when left out.
             attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
             score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax.
-            rotation: Applied to the heads of queries and keys, as rotary positions ask for it.
-            mask, key_mask: Implicit Keras masks of `query` alone, (B, T), or of `key`, (B, S). Keras fills them in.
+            rotation: Applied to the heads of queries and keys, for rotary positions.
+            mask, key_mask: Implicit Keras masks, which Keras fills in: `mask` (B, T) if `query` is the only tensor,
+                `key_mask` (B, S) if there is a `key`.
             training: Whether dropout is applied.
 
         Returns:

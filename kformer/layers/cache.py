@@ -1,6 +1,6 @@
 """Keys and values of the positions that a search has decoded so far.
 
-Shape letters: B batch (sentences), R rows a sentence (1, or the beams of a search), N = B x R rows, H heads,
+Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, H heads,
 K size of a head, T positions that a cache has room for, S keys, D model size.
 """
 
@@ -16,21 +16,21 @@ from kformer.layers.tensors import KeysValues, Rotation, Tensor
 class RowOrder(NamedTuple):
     """How the B x R x H vectors of all heads in one position are ordered: by row and head, or by head and row.
 
-    Products give the first order, attention needs the second, and caches are written from the first. To gather whole
-    vectors by an index that is made once is faster than to transpose.
+    The projections give the first order, attention needs the second, and caches are written from the first. Gathering
+    whole vectors by an index that is made once is faster than transposing.
     """
 
     sentence_and_head: Tensor  # (N x H,) int32, in the first order: number of the sentence x H + number of the head
     row: Tensor  # (N x H,) int32, in the first order: number of the row in its sentence
-    by_head: Tensor  # (N x H,) int32, where the vectors of the second order stand in the first
-    by_row: Tensor  # (N x H,) int32, the other way round
+    by_head: Tensor  # (N x H,) int32: for each vector in the second order, its index in the first
+    by_row: Tensor  # (N x H,) int32: for each vector in the first order, its index in the second
     batch_size: int | Tensor  # B
     num_heads: int  # H
     rows: int  # R
 
 
 def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
-    """The order of the vectors of B sentences with R rows and H heads each; it is made once a search."""
+    """The order of the vectors of B sentences with R rows and H heads each. A search makes it once."""
     number = ops.arange(batch_size * rows * num_heads, dtype="int32")
     sentence = number // (rows * num_heads)
     row, head = number // num_heads % rows, number % num_heads
@@ -48,18 +48,18 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """Keys and values of one attention layer. A value: `write` and `grow` give a new cache.
+    """Keys and values of one attention layer. A cache is immutable: `write` and `grow` return a new one.
 
-    All rows of a sentence share one list of keys, in which row r has written position t at t x R + r. Each row attends
-    to its own history by a mask. So a search that reorders its rows moves nothing but that mask.
+    All rows of a sentence share one list of keys. The key of row r at position t has the index t x R + r. A mask limits
+    each row to its own history. So a search that reorders its rows changes only that mask.
 
     The caller who starts a search chooses the class. Subclasses may keep and read the keys in another way.
 
     Args:
-        key: (B x H x S, K) floats, S = T x R; or (B, H, S, K) floats of a source, which is only attended to.
+        key: (B x H x S, K) floats, S = T x R; or (B, H, S, K) floats of a source, which is never written to.
         value: As `key`.
         num_keys: S.
-        order: Of the rows.
+        order: The order of the rows and heads.
     """
 
     key: Tensor
@@ -80,7 +80,7 @@ class Cache:
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
     def with_content(self, tensors: KeysValues, room: int | Tensor) -> Self:
-        """A cache of the same kind with the `tensors` of another, which has room for so many positions."""
+        """A cache of the same class with the `tensors` of another cache, which has room for `room` positions."""
         return dataclasses.replace(self, key=tensors.key, value=tensors.value, num_keys=room * self.order.rows)
 
     @property
@@ -90,11 +90,11 @@ class Cache:
 
     @property
     def tensors(self) -> KeysValues:
-        """What a loop carries from step to step."""
+        """The tensors that a loop passes from step to step."""
         return KeysValues(self.key, self.value)
 
     def place(self, position: int | Tensor) -> Tensor:
-        """Where a position lies: (N x H,) int32 numbers of rows of `key`. Caches of equal size have the same places."""
+        """Where a position is stored: (N x H,) int32 row indices of `key`, the same in all caches of equal size."""
         return self.order.sentence_and_head * self.num_keys + (position * self.order.rows + self.order.row)
 
     def write(self, key: Tensor, value: Tensor, place: Tensor) -> Self:
@@ -143,20 +143,20 @@ class Cache:
 
     @staticmethod
     def zeros(shape: tuple, dtype: str) -> Tensor:
-        """A tensor in which nothing is written yet."""
+        """The zeros that a new cache begins with."""
         return ops.zeros(shape, dtype)
 
     @staticmethod
     def scatter(tensor: Tensor, place: Tensor, update: Tensor) -> Tensor:
         """`tensor` (M, K) with the rows `place` (n,) replaced by those of `update` (n, K).
 
-        A scatter, because `slice_update` would bring an XLA operation into TensorFlow graphs.
+        It does not use `slice_update`, which would add an XLA operation to TensorFlow graphs.
         """
         return ops.scatter_update(tensor, ops.expand_dims(place, 1), update)
 
     @staticmethod
     def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
-        """`scaled_dot_product_attention`, or what computes the same."""
+        """Computes `scaled_dot_product_attention`. A subclass may compute it in another way."""
         return scaled_dot_product_attention(query, key, value, mask, bias)
 
 
@@ -167,8 +167,8 @@ def write_step(
 
     Args:
         layer: A self-attention layer.
-        inputs: (N, D) floats, the rows of a sentence one below the other.
-        cache: The layer's, as the position before left it.
+        inputs: (N, D) floats, with the rows of a sentence next to each other.
+        cache: The layer's cache after the previous position.
         place: From `Cache.place`.
         rotation: As in `MultiHeadAttention.call`, for this position.
     """
@@ -184,11 +184,11 @@ def attend_step(
     score_bias: Tensor | None = None,
     rotation: Rotation | None = None,
 ) -> Tensor:
-    """Attends from one position of every row: what `MultiHeadAttention.call` gives there, without other positions.
+    """Attends from one position of every row. The result is that of `MultiHeadAttention.call` at this position.
 
     Args:
         layer: An attention layer.
-        inputs: (N, D) floats, the rows of a sentence one below the other.
+        inputs: (N, D) floats, with the rows of a sentence next to each other.
         cache: What is attended to: the layer's own history, or a source.
         attention_mask, score_bias: As in `Cache.attend`.
         rotation: As in `MultiHeadAttention.call`, for this position.
@@ -201,7 +201,7 @@ def attend_step(
 
 
 def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
-    """(N, D) to (N x H, K), ordered by row and head; all of one position, as a rotation sees them."""
+    """Splits (N, D) at one position into heads (N x H, K), ordered by row and head, and applies the rotation."""
     heads = ops.reshape(tensor, (-1, layer.head_dim))
     if rotation is None:
         return heads

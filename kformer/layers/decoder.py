@@ -2,7 +2,7 @@
 
 A whole sequence goes through `call`, one position through `step`; both run the same sublayers.
 
-Shape letters: B batch (sentences), R rows a sentence (1, or the beams of a search), N = B x R, H heads,
+Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R, H heads,
 K size of a head, T target length, S source length, D model size.
 """
 
@@ -55,8 +55,8 @@ class DecoderLayer(TransformerLayer):
             encoder_output: (B, S, D) floats.
             attention_mask: Booleans that broadcast to (B, H, T, T), as from `causal_mask`: (1, 1, T, T).
             cross_mask: Booleans that broadcast to (B, H, T, S), as from `padding_mask` of the source: (B, 1, 1, S).
-            score_bias, rotation: What positions do in the self-attention, as in `MultiHeadAttention.call`.
-            inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans; each counts where the
+            score_bias, rotation: How positions act on the self-attention, as in `MultiHeadAttention.call`.
+            inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans. Each is used if its
                 explicit mask is not given.
             training: Whether dropout is applied.
 
@@ -86,12 +86,12 @@ class DecoderLayer(TransformerLayer):
         memory: Cache,
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Decodes one position: what `call` gives there.
+        """Decodes one position. The result is that of `call` at this position.
 
         Args:
             inputs: (N, D) floats; row b x R + r belongs to sentence b.
-            cache: Of the self-attention, as the position before left it.
-            place: Where in the cache this position lies, from `Cache.place`.
+            cache: The self-attention's cache after the previous position.
+            place: Where the cache stores this position, from `Cache.place`.
             attention_mask: From `ancestry_mask`.
             score_bias, rotation: As in `call`, for this position.
             memory: Keys and values of the encoder output, from `Cache.of_source`.
@@ -120,7 +120,7 @@ class DecoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What `call` gives without dropout, and its cross-attention's weights (B, H, T, S); arguments as there."""
+        """The output of `call` without dropout, and cross-attention weights (B, H, T, S); arguments as in `call`."""
         scores = []
 
         def self_attend(x: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class DecoderLayer(TransformerLayer):
 class Decoder(Stack):
     """Decoder layers over embedded tokens: `Decoder([DecoderLayer(512, 8, 2048) for _ in range(6)])`.
 
-    Made of `EncoderLayer`s it is a decoder without a source: leave out `encoder_output`, or `memory`.
+    With `EncoderLayer`s it is a decoder-only model: leave out `encoder_output` in `call`, and `memory` in `step`.
     Arguments: see `Stack`.
     """
 
@@ -207,11 +207,11 @@ class Decoder(Stack):
         return scores
 
     def project_memory(self, encoder_output: Tensor) -> list[KeysValues]:
-        """Keys and values of every layer's cross-attention: (B, S, D) to a pair of (B, H, S, K) a layer."""
+        """Keys and values (B, H, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:
-        """A cache of this kind for every layer's self-attention, with room for so many positions."""
+        """An empty cache of class `kind` for every layer's self-attention, with room for `room` positions."""
         attentions = [layer.self_attention for layer in self.layers]
         return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
@@ -225,16 +225,16 @@ class Decoder(Stack):
         memory: Sequence[Cache] = (),
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, list[Cache]]:
-        """Decodes one position of every row: what `call` gives there.
+        """Decodes one position of every row. The result is that of `call` at this position.
 
         Args:
             inputs: (N, D) floats, the embedded tokens at this position; row b x R + r belongs to sentence b.
-            caches: Of the layers' self-attention, from `empty_caches` or the step before.
+            caches: The layers' self-attention caches, from `empty_caches` or the previous step.
             position: Number of the position, from 0 up.
             attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
-            table: From `positions.table`, of as many positions as the caches have room for, or more. A search makes it
+            table: From `positions.table`, for at least as many positions as the caches have room for. A search makes it
                 once; by default it is made here.
-            memory: Of the layers' cross-attention, from `Cache.of_source`; none for a decoder without a source.
+            memory: The layers' cross-attention caches, from `Cache.of_source`; empty for a decoder-only model.
             cross_mask: As in `call`.
 
         Returns:

@@ -5,19 +5,20 @@ import keras
 from kformer.layers.tensors import Tensor
 
 LEVELS = 2**16
-DECISIONS = 4  # of 16 bits each in a random number of 64
+DECISIONS = 4  # random decisions of 16 bits in one 64-bit number
 
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Dropout(keras.layers.Dropout):
-    """Keras's; on TensorFlow each decision takes 16 random bits instead of 32, and what is kept one multiplication.
+    """Keras's dropout, which on TensorFlow uses 16 random bits per value instead of 32, and one multiplication.
 
-    There the rate is rounded to a 65,536th, and what is kept is scaled to match: the expected value is the input.
+    There the rate is rounded to a multiple of 1/65,536. The kept values are scaled to match the rounded rate, so the
+    expected value is the input.
     """
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """(..., D) floats to the same shape; in training a share of `rate` of them is 0, the others are scaled up."""
-        if training and self.rate == 1:  # Keras before 3.14 refuses it, or gives gradients that are no numbers
+        if training and self.rate == 1:  # Keras before 3.14 refuses it, or gives NaN gradients
             return keras.ops.zeros_like(inputs)
         dropped = round(self.rate * LEVELS)
         if not training or keras.backend.backend() != "tensorflow" or dropped in (0, LEVELS):
@@ -30,7 +31,7 @@ class Dropout(keras.layers.Dropout):
 
 
 def _random_bits(shape: Tensor, seed: Tensor) -> Tensor:
-    """uint16 of this shape, all values alike probable."""
+    """Uniformly random uint16 numbers of this shape."""
     import tensorflow as tf
 
     outer, size = shape[:-1], shape[-1]

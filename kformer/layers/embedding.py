@@ -14,9 +14,9 @@ from kformer.layers.tensors import Tensor
 
 
 def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
-    """(V, D) and (...) integer ids to (..., D), with a gradient that is an ordinary tensor.
+    """Rows (..., D) of a matrix (V, D) for integer ids (...), with a gradient that is a dense tensor.
 
-    TensorFlow's own is a list of slices, which Keras's gradient accumulation does not add up rightly.
+    TensorFlow's own gradient is a list of slices, which Keras's gradient accumulation adds up incorrectly.
     """
     vocab_size, width = matrix.shape
 
@@ -38,8 +38,8 @@ def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Embeddings times sqrt(d_model); called in reverse, the projection to the vocabulary.
 
-    With `tie_weights` both use one matrix. Used for source, target and softmax alike it is the three-way
-    tie of section 3.4.
+    With `tie_weights` both use one matrix. One such layer for source, target and softmax is the three-way
+    weight tying of section 3.4.
 
     Args:
         input_dim: V.
@@ -56,7 +56,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
         Args:
             inputs: (B, T) integer ids; with `reverse`, (B, T, D) floats.
-            reverse: Which of the two (the signature of `keras.layers.ReversibleEmbedding`).
+            reverse: Whether to project to logits (the signature of `keras.layers.ReversibleEmbedding`).
 
         Returns:
             (B, T, D) floats; with `reverse`, (B, T, V) logits.
@@ -67,7 +67,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
         if isinstance(self.dtype_policy, Arithmetic):
             return self.dtype_policy.embed(self, inputs)
-        # The copy is a tensor where Keras hands out TensorFlow's variable, for which it allows no such gradient.
+        # Keras may return a TensorFlow variable, which allows no custom gradient. The copy is a tensor.
         rows = take_rows(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         return ops.cast(rows, self.compute_dtype)
 

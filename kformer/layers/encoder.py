@@ -15,7 +15,7 @@ from kformer.layers.tensors import Rotation, Tensor
 class EncoderLayer(TransformerLayer):
     """Self-attention, then the feed-forward network, each in a residual connection.
 
-    Under a causal mask it is the layer of a decoder without a source. Arguments: see `TransformerLayer`.
+    With a causal mask it is the layer of a decoder-only model. Arguments: see `TransformerLayer`.
     """
 
     def call(
@@ -27,13 +27,13 @@ class EncoderLayer(TransformerLayer):
         mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Encodes once.
+        """Applies the layer to all positions.
 
         Args:
             inputs: (B, S, D) floats.
             attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
-            score_bias, rotation: What positions do, as in `MultiHeadAttention.call`.
-            mask: The implicit Keras mask of `inputs`, (B, S) booleans; it counts where no `attention_mask` is given.
+            score_bias, rotation: How positions act on the attention, as in `MultiHeadAttention.call`.
+            mask: The implicit Keras mask of `inputs`, (B, S) booleans. It is used if no `attention_mask` is given.
             training: Whether dropout is applied.
 
         Returns:
@@ -58,7 +58,7 @@ class EncoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Cache]:
-        """One position of a decoder without a source: what `call` gives there under a causal mask.
+        """Decodes one position of a decoder-only model. The result is that of `call` with a causal mask.
 
         Arguments and results are those of `DecoderLayer.step`.
         """

@@ -1,4 +1,4 @@
-"""How weights start. The paper does not say."""
+"""Initial weights. The paper does not specify them."""
 
 import keras
 
@@ -6,9 +6,9 @@ STANDARD_DEVIATION = 0.02
 
 
 def small_normal() -> keras.initializers.Initializer:
-    """Normal with a deviation of 0.02, for every matrix, as in BERT and Marian models of Hugging Face.
+    """A normal distribution with standard deviation 0.02 for every matrix, as in Hugging Face's BERT and Marian.
 
-    With the layer norm after the sum, sublayers that start small leave the residual path open. On the shipped
-    corpus this learned faster than Glorot's uniform: see CONTRIBUTING.md.
+    When the layer norm follows the sum, small initial sublayers leave most of the sum to the residual path. On the
+    shipped corpus, models learned faster with it than with Glorot's uniform initializer: see CONTRIBUTING.md.
     """
     return keras.initializers.RandomNormal(stddev=STANDARD_DEVIATION)

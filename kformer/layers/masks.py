@@ -1,4 +1,4 @@
-"""Attention masks: boolean, True where a query may attend to a key. Nothing else makes masks.
+"""Attention masks: boolean, True where a query may attend to a key. Only this module makes masks.
 
 Shapes broadcast against attention scores (B, H, T, S): B batch, H heads, T queries, S keys.
 Combine masks with `keras.ops.logical_and` (or `&` on tensors).
@@ -10,7 +10,7 @@ from kformer.layers.tensors import Tensor
 
 
 def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
-    """True where a key is no padding.
+    """True where a key is not padding.
 
     Args:
         ids: Token ids, integers of shape (B, S).
@@ -23,7 +23,7 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
 
 
 def key_mask(visible: Tensor) -> Tensor:
-    """The mask in which every query sees the same keys: those of a Keras mask.
+    """The attention mask for a Keras mask: every query sees the same keys.
 
     Args:
         visible: Booleans of shape (B, S), such as the implicit mask of `keras.layers.Embedding(mask_zero=True)`.

@@ -14,10 +14,10 @@ LAYER_NORM_EPSILON = 1e-6  # TensorFlow's Transformers use it; PyTorch's use 1e-
 
 @keras.saving.register_keras_serializable(package="kformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras's, over the last axis.
+    """Keras's layer normalization, over the last axis.
 
-    In training on TensorFlow its gradient is not the automatic one, which takes more passes over memory. XLA makes few
-    passes of either.
+    In training on TensorFlow its gradient is written by hand, because the automatic one passes over memory more often.
+    (XLA compiles both to few passes.)
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -48,7 +48,7 @@ def _normalize(rows: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, output
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             upstream = tf.cast(upstream, dtype)
             products = upstream * normal
-            # Sums as products of matrices: faster than TensorFlow's sums, the more so along columns.
+            # Matrix products compute these sums faster than TensorFlow's sums, especially along columns.
             mean_of_rows = tf.expand_dims(gamma / size, 1)  # (D, 1)
             sum_of_columns = tf.ones((1, tf.shape(rows)[0]), dtype)  # (1, N)
             shift, slope = tf.matmul(upstream, mean_of_rows), tf.matmul(products, mean_of_rows)  # (N, 1)

@@ -1,4 +1,4 @@
-"""What tells positions apart: sinusoids (section 3.5), learned vectors (row E of Table 3), or a kind of your own.
+"""Positional encodings: sinusoids (section 3.5), learned vectors (row E of Table 3), or a class of your own.
 
 Shape letters: B batch, H heads, T length, S keys, K size of a head, D model size.
 """
@@ -13,19 +13,19 @@ from keras import ops
 from kformer.layers.initializers import small_normal
 from kformer.layers.tensors import Tensor, check_width
 
-_BASE = 32  # Of the digits in which a position is written: small tables, which an export must hold.
+_BASE = 32  # The base in which positions are written. It keeps the tables small, which an export must store.
 _DIGITS = 4
 
 
 class Positions(keras.layers.Layer, abc.ABC):
-    """How a stack of layers tells positions apart.
+    """A positional encoding, as a stack of layers uses it.
 
-    A kind may act in three places: it may be added to the embeddings, it may rotate the heads of queries and keys, and
+    It may act in three places: it may be added to the embeddings, it may rotate the heads of queries and keys, and
     it may add a bias to the scores of self-attention. It implements `table` and those of `add`, `rotate` and
     `score_bias` that it needs; the others leave everything as it is. A whole sequence and a single step of a search go
     through the same methods: the first with all rows of the table, the second with one.
 
-    To make a further kind known to the configuration, name it in `POSITIONS` and in
+    To make a new class available in the configuration, add its name to `POSITIONS` and to
     `kformer.config.POSITIONAL_ENCODINGS`.
     """
 
@@ -36,13 +36,13 @@ class Positions(keras.layers.Layer, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
-        """The kind as a model of these sizes uses it; see `kformer.TransformerConfig`."""
+        """The positional encoding for a model of these sizes; see `kformer.TransformerConfig`."""
 
     @abc.abstractmethod
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
-        """What the kind must know of the positions offset, offset + 1, ...: (length, ...), one row a position.
+        """What the encoding needs for the positions offset, offset + 1, ...: (length, ...), one row per position.
 
-        A search computes it once, and looks its rows up.
+        A search computes it once, and looks up its rows.
         """
 
     def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Positions(keras.layers.Layer, abc.ABC):
         return inputs
 
     def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
-        """Heads of queries or keys, (..., T, K) floats, at the positions of the T rows."""
+        """Rotates heads of queries or keys, (..., T, K) floats, by the positions of the T rows."""
         return heads
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor | None:
@@ -63,7 +63,7 @@ class Positions(keras.layers.Layer, abc.ABC):
         return None
 
     def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Embeddings with their positions, for models that put the layer behind an embedding by themselves.
+        """Adds positions to embeddings, for models that apply this layer directly after an embedding.
 
         Args:
             inputs: (B, T, D) floats.
@@ -81,9 +81,9 @@ class Positions(keras.layers.Layer, abc.ABC):
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same; interleaved (section 3.5).
 
-    The angles are exact: a position is written with four digits in base 32, the sines and cosines of each digit's
-    share of the angle come from tables that NumPy computes in float64, and the theorem of addition puts them
-    together. In float32 the angle of position 20,000 would be off by a thousandth.
+    The angles are exact: a position is written with four digits in base 32, NumPy computes tables of the sines and
+    cosines of each digit's part of the angle in float64, and the angle addition formulas combine them. In float32 the
+    angle of position 20,000 would be off by a thousandth.
 
     Args:
         positions: (T,) integers from 0 to 1,048,575.
@@ -118,7 +118,7 @@ class PositionalEncoding(Positions):
         super().__init__(**kwargs)
         if d_model % 2:
             raise ValueError(
-                f"d_model must be even, one sine a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
+                f"d_model must be even: each sine needs a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
             )
         self.d_model = d_model
 
@@ -142,15 +142,15 @@ class PositionalEncoding(Positions):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class LearnedPositionalEncoding(Positions):
-    """Adds one trained vector a position; positions from `max_length` on do not exist.
+    """Adds one trained vector per position, for the positions below `max_length`.
 
     Args:
         max_length: Number of positions.
         d_model: D.
 
     Raises:
-        ValueError: Inputs have another width; or their length, known when the graph is made, exceeds `max_length`.
-            Where the length is known only later, positions past the last share its vector.
+        ValueError: Inputs have another width; or their length exceeds `max_length`, if it is known when the graph is
+            made. If it is known only later, all positions after the last one use the last one's vector.
     """
 
     def __init__(self, max_length: int, d_model: int, **kwargs: Any) -> None:

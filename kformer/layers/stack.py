@@ -62,7 +62,7 @@ class TransformerLayer(keras.layers.Layer):
         self._make_sublayers()
 
     def _make_sublayers(self) -> None:
-        """Makes what the layer consists of. A layer with more sublayers adds them here."""
+        """Makes the sublayers. A layer with more sublayers adds them here."""
         options = (self.d_model, self.d_ff, self.activation, self.use_bias)
         self.self_attention = self._attention("self_attention")
         self.feed_forward = FeedForward(*options, dtype=self.dtype_policy, name="feed_forward")
@@ -104,13 +104,13 @@ class TransformerLayer(keras.layers.Layer):
 
 
 class Stack(keras.layers.Layer):
-    """Positions and dropout on the embeddings (sections 3.5 and 5.4), then layer upon layer.
+    """Applies positions and dropout to the embeddings (sections 3.5 and 5.4), and then one layer after another.
 
-    A stack of layers with `norm_first` ends in one more layer norm, because such layers leave their sums bare.
+    A stack of layers with `norm_first` ends in one more layer norm, because such layers do not normalize their output.
 
     Args:
-        layers: The layers, the first one first. Each has the same `d_model` and `num_heads`.
-        positions: What tells positions apart, or None where the inputs know their positions already.
+        layers: The layers, in order. All have the same `d_model` and `num_heads`.
+        positions: The positional encoding, or None if the inputs contain their positions already.
         dropout_rate: P_drop on the embeddings.
     """
 
@@ -139,7 +139,7 @@ class Stack(keras.layers.Layer):
         self.built = True
 
     def _embed(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, Tensor | None, Rotation | None]:
-        """Embeddings with their positions; and what the positions add to the scores, and how they rotate heads."""
+        """Embeddings with positions and dropout, the positions' bias for the scores, and their rotation of heads."""
         if self.positions is None:
             return self.dropout(inputs, training=training), None, None
         rows = self.positions.table(ops.shape(inputs)[1])

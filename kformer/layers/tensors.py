@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Tensor = Any  # A tensor of whichever backend Keras runs on.
-Rotation = Callable[[Tensor], Tensor]  # What positions may do to heads: (..., T, K) to the same shape.
+Rotation = Callable[[Tensor], Tensor]  # Rotates heads by their positions: (..., T, K) to the same shape.
 
 
 class KeysValues(NamedTuple):

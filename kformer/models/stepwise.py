@@ -1,6 +1,6 @@
 """A Transformer as a `next_logits` closure, for the searches of `kformer.decoding`.
 
-Shape letters: B sentences, R rows a sentence (the beams of a search), N = B x R, S source length,
+Shape letters: B sentences, R rows per sentence (the beam size of a search), N = B x R, S source length,
 T target length, V vocabulary.
 """
 
@@ -24,22 +24,22 @@ def start_decoding(
     first_length: int | None = None,
     cache: type[Cache] = Cache,
 ) -> tuple[Callable[[Tensor, Any], tuple[Tensor, Any]], dict[str, Any]]:
-    """Encodes the source once and gives what a search needs to go on from there.
+    """Encodes the source once and returns what a search needs to decode it.
 
     Args:
         model: From `build_transformer`, or one with the same layer names.
         source: (B, S) int32 ids.
         max_length: T, number of steps the caches have room for.
         pad_id: Marks padding in `source`.
-        rows_per_source: R, hypotheses a sentence; row b x R + r belongs to sentence b.
-        first_length: Steps that the caches have room for at first; they grow twofold when they are full. Needs a
-            backend whose shapes may change in a loop: TensorFlow without XLA. None: room for all from the start.
+        rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
+        first_length: Steps that the caches have room for at first; they double when they are full. Needs a backend
+            whose shapes may change in a loop: TensorFlow without XLA. None: room for all steps from the start.
         cache: How keys and values are kept. An export has a class of its own.
 
     Returns:
         `next_logits(tokens, state) -> (logits, state)` and the first state. `tokens` are the (N,) int32
-        ids of one position, start ids first; `logits` are (N, V) float32 for the position after. A search that
-        reorders the rows of a sentence does so in the state by `reorder_rows`.
+        ids of one position, at first the start ids; `logits` are (N, V) float32 for the next position. A search that
+        reorders the rows of a sentence must reorder the state by `reorder_rows`.
     """
     target_embedding = transformer.embedding(model, transformer.TARGET_EMBEDDING)
     decoder = model.get_layer(transformer.DECODER)
@@ -82,7 +82,7 @@ def start_decoding(
 def _with_room(
     caches: list[Cache], room: Tensor, position: Tensor, max_length: int | Tensor
 ) -> tuple[list[Cache], Tensor]:
-    """The caches, twice as long (but no longer than needed) where they have no room for this position."""
+    """The caches and their room: doubled, up to `max_length`, if they have no room for this position."""
     new_room = ops.where(position >= room, ops.minimum(2 * room, max_length), room)
     tensors = ops.cond(
         position >= room,
@@ -93,9 +93,9 @@ def _with_room(
 
 
 def reorder_rows(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    """The state in which row i goes on from what was row `rows[i]`, of the same sentence; `rows` is (N,) int32.
+    """The state in which row i continues the former row `rows[i]` of the same sentence; `rows` is (N,) int32.
 
-    The caches stay where they are. Only the record of which row wrote which position of a row's history moves:
-    a copy of the caches would cost more memory traffic than all the rest of a beam search's step.
+    The caches are not copied. Only `ancestors` is reordered, the record of which row wrote each position: copying the
+    caches would cost more memory traffic than the rest of a beam search's step.
     """
     return {**state, "ancestors": ops.take(state["ancestors"], rows, axis=0)}

@@ -40,7 +40,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
 
     Returns:
         A functional `keras.Model` with inputs `{"source": (B, S) int32, "target_in": (B, T) int32}` and
-        output logits (B, T, V) of the target vocabulary. `target_in` is the target behind the start id.
+        output logits (B, T, V) of the target vocabulary. `target_in` is the start id, followed by the target.
         The model's `name` is "transformer" and its layers keep the names in this module.
     """
     source = keras.Input((None,), dtype="int32", name="source")
@@ -70,7 +70,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
 
 
 def embedding(model: keras.Model, name: str) -> TokenEmbedding:
-    """The embedding of a model from `build_transformer`, under its name or shared by both sides."""
+    """An embedding layer of a model from `build_transformer`: the shared one, or else the one of this name."""
     layers = {layer.name: layer for layer in model.layers}
     return layers.get(SHARED_EMBEDDING) or layers[name]
 
@@ -88,11 +88,11 @@ def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor
     Args:
         model: From `build_transformer`.
         source: (B, S) int32 ids.
-        target_in: (B, T) int32 ids, the target behind the start id.
+        target_in: (B, T) int32 ids: the start id, followed by the target.
         pad_id: Marks padding in `source`.
 
     Returns:
-        For every decoder layer the attention weights (B, H, T, S): row t is of the position that gives token t.
+        For every decoder layer the attention weights (B, H, T, S): row t belongs to the position that predicts token t.
     """
     encoder_output, source_mask = encode_source(model, source, pad_id)
     embedded = embedding(model, TARGET_EMBEDDING)(target_in)
@@ -100,7 +100,7 @@ def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor
 
 
 def _embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """Source and target embedding; one and the same for a three-way tie (section 3.4)."""
+    """Source and target embedding; both are one layer for three-way weight tying (section 3.4)."""
 
     def new(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
         return TokenEmbedding(vocab_size, config.d_model, tie_weights=tie_weights, dtype=dtype, name=name)

@@ -1,11 +1,11 @@
-"""What a person may say of a packed model."""
+"""The facts that a user may give about a packed model."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from kformer.config import did_you_mean
 
-# Nothing else in the folder of a packed model tells it.
+# No other file of a packed model has these facts.
 ABOUT = ("description", "command", "scores", "licence", "provenance")
 
 
@@ -18,6 +18,7 @@ def check_about(about: Mapping[str, Any]) -> None:
     unknown = sorted(set(about) - set(ABOUT))
     if unknown:
         raise ValueError(
-            f"Of a preset is said: {', '.join(ABOUT)}. Received: {', '.join(unknown)}. Rename or remove the unknown."
+            f"The facts about a preset are: {', '.join(ABOUT)}. Received: {', '.join(unknown)}. "
+            "Rename or remove the unknown ones."
             f"{did_you_mean(unknown, ABOUT)}"
         )

@@ -29,7 +29,7 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
         return RunFolder(_SHIPPED / preset)
     if not pathlib.Path(preset).is_dir():
         raise ValueError(
-            f"There is no preset {str(preset)!r}. Choose one of {', '.join(names)}; or name a run folder, such as "
-            f"`kformer pack` writes.{did_you_mean([str(preset)], names)}"
+            f"There is no preset {str(preset)!r}. Choose one of {', '.join(names)}; or name a run folder, for "
+            f"example one from `kformer pack`.{did_you_mean([str(preset)], names)}"
         )
     return RunFolder(preset).check()

@@ -42,19 +42,19 @@ def pack_run(
 ) -> PackingReport:
     """Makes a small run folder: configurations, tokenizers, and the best weights in bytes (see `packed_weights`).
 
-    It translates, is evaluated and exported like any run, and a training may begin with its weights; what only a run
-    that goes on needs is left out. The folder appears whole or not at all.
+    It translates, is evaluated and exported like any run, and a new run may begin with its weights. What only a resumed
+    run needs is left out. The folder appears whole or not at all.
 
     Args:
         run: A run folder.
         output: The folder to make.
-        about: What is to be said of the model in `preset.json`, plain values under any of the names in
+        about: Facts about the model for `preset.json`, plain values under any of the names in
             `kformer.presets.about.ABOUT`: what it is, the command that trained it, its scores with their signatures,
             under which licence it is passed on, and where the text came from.
         steps: Of the packed weights, see `save_packed_weights`: fewer make a smaller file, and a larger error.
-        decoding: How the packed model searches unless it is told otherwise; by default as the run's model does.
-        samples: Texts that an export of the packed model is tried on. They are passed on with the model, so the run's
-            own, which are validation sources, are taken only if they are given here: `RunFolder(run).samples()`.
+        decoding: How the packed model searches by default; None: as the run's model does.
+        samples: Texts that an export of the packed model is tried on. They are passed on with the model. So the
+            run's own samples, which are validation sources, are used only if you give them: `RunFolder(run).samples()`.
 
     Raises:
         FileNotFoundError: `run` is no run folder, or has no weights yet.

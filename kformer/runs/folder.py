@@ -4,18 +4,18 @@ RUN/
   transformer.json, training.json   the configurations, with every default written out
   corpus.json                       what it is trained on
   samples.json                      some validation sources: an export is tried on them
-  decoding.json                     how its model searches, where that is not the paper's search
+  decoding.json                     how its model searches, if not as in the paper
   environment.json                  versions of what it is trained with
   tokenizer/                        both tokenizers
   initial/                          the run whose weights it began with, if any: a small run folder
   best.weights.h5                   the weights of the best validation
-  weights/                          those of the last validations, for an average
-  checkpoint.npz                    everything needed to go on
+  weights/                          the weights of the last validations, for averaging
+  checkpoint.npz                    everything needed to resume the run
   previous-checkpoint.npz           the one before it
-  log.csv, tensorboard/             the course of the run
+  log.csv, tensorboard/             the logs of the run
 
-A run folder made to be passed on (`kformer.presets.pack_run`) has `packed-weights.npz` in place of `best.weights.h5`,
-`preset.json` with what is to be said of it, always `decoding.json`, and nothing of the run's course.
+A packed run folder (`kformer.presets.pack_run`) has `packed-weights.npz` instead of `best.weights.h5`, `preset.json`
+with facts about the model, always `decoding.json`, and no logs, checkpoints or other weights.
 """
 
 import contextlib
@@ -130,7 +130,7 @@ class RunFolder:
         return TrainingConfig.load(self.training_file)
 
     def decoding_config(self) -> DecodingConfig:
-        """How the model searches unless it is told otherwise: the paper's search where the folder does not say."""
+        """How the model searches by default: the paper's search, if the folder does not name another."""
         return DecodingConfig.load(self.decoding_file) if self.decoding_file.is_file() else DecodingConfig()
 
     def corpus(self) -> dict[str, Any]:
@@ -162,15 +162,16 @@ class RunFolder:
         return _read_json(self.preset_file)
 
     def write_preset(self, description: dict[str, Any]) -> None:
-        """Notes what is to be said of a packed model, see `kformer.presets.pack_run`."""
+        """Writes the facts about a packed model, see `kformer.presets.pack_run`."""
         write_json(self.preset_file, description)
 
 
 @contextlib.contextmanager
 def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFolder]:
-    """Makes a run folder with what tells of `source`, its search and its tokenizers; the block adds the weights.
+    """Makes a run folder with the descriptions and tokenizers of `source`; the block adds the weights.
 
-    The folder given lies beside `output` and gets that name if the block ends well: it appears whole or not at all.
+    The block gets a folder beside `output`, which is renamed to `output` if the block succeeds: it appears whole or not
+    at all.
 
     Raises:
         FileExistsError: `output` exists.

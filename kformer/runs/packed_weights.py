@@ -25,8 +25,8 @@ def save_packed_weights(path: str | pathlib.Path, model: keras.Model, steps: int
     Args:
         path: The file.
         model: Any model whose weights have paths of their own.
-        steps: From zero to the largest number of a row or column. Half of them save about a tenth of the file, as it is
-            compressed, and double the error.
+        steps: Number of steps from zero to the largest number of a row or column. Half as many steps make the
+            compressed file about a tenth smaller and double the error.
 
     Returns:
         How far the packed weights are from the model's: the root of their mean square distance, divided by the root of
@@ -55,7 +55,7 @@ def save_packed_weights(path: str | pathlib.Path, model: keras.Model, steps: int
 def load_packed_weights(path: str | pathlib.Path, model: keras.Model) -> None:
     """Reads a file of `save_packed_weights` into a model of the same architecture, as float32, on any backend.
 
-    Nothing is assigned before every weight was found to fit.
+    It checks the shapes of all weights before it assigns any.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -75,7 +75,7 @@ def load_packed_weights(path: str | pathlib.Path, model: keras.Model) -> None:
 
 
 def _pack(name: str, array: np.ndarray, steps: int) -> dict[str, np.ndarray]:
-    """What stands in the file for a weight."""
+    """The arrays that the file holds for a weight."""
     if array.ndim != 2:
         return {name: array}
     by_row, by_column = (_round(name, array, axis, steps) for axis in (1, 0))
@@ -83,7 +83,7 @@ def _pack(name: str, array: np.ndarray, steps: int) -> dict[str, np.ndarray]:
 
 
 def _round(name: str, matrix: np.ndarray, axis: int, steps: int) -> dict[str, np.ndarray]:
-    """(M, K) float32 to (M, K) int8, and (M, 1) or (1, K) float32 scales: of what lies along `axis`."""
+    """(M, K) float32 to (M, K) int8, and (M, 1) or (1, K) float32 scales, one for the numbers along `axis`."""
     largest = np.abs(matrix).max(axis=axis, keepdims=True)
     scale = np.where(largest > 0, largest / np.float32(steps), np.float32(1))
     return {name: np.round(matrix / scale).astype("int8"), name + _SCALE: scale}

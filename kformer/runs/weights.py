@@ -30,7 +30,7 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
     """Reads a run's best weights, packed or not, into a model of its configuration, on any backend.
 
     Args:
-        run: A run folder that has weights, such as `kformer.presets.find_preset` gives.
+        run: A run folder with weights, for example from `kformer.presets.find_preset`.
         model: From `build_transformer(run.transformer_config())`, compiled or not; its optimizer stays as it is.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The mean of a run's last weights, as the paper takes it for its results (section 6.1)."""
+"""The mean of a run's last weights, as the paper uses it for its results (section 6.1)."""
 
 import pathlib
 

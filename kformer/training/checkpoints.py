@@ -39,7 +39,7 @@ class TrainingState:
 
 
 class DamagedCheckpointError(ValueError):
-    """The file is no checkpoint, or no longer what was written."""
+    """The file is not a checkpoint, or it was damaged after it was written."""
 
 
 def previous_checkpoint(path: str | pathlib.Path) -> pathlib.Path:
@@ -53,13 +53,13 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
 
     Raises:
         ValueError: The model is not compiled, or its optimizer is not built.
-        FloatingPointError: A weight is not finite. What was there stays.
+        FloatingPointError: A weight is not finite. The files at `path` stay as they were.
     """
     path = pathlib.Path(path)
     arrays: dict[str, Any] = {}
     for name, variable in _named_variables(model):
         array = keras.ops.convert_to_numpy(variable)
-        # NumPy's format knows no bfloat16; float32 holds its every value.
+        # NumPy's format has no bfloat16; float32 represents all its values exactly.
         arrays[name] = array.astype("float32") if variable.dtype == "bfloat16" else array
         if name.startswith("model_") and not np.all(np.isfinite(arrays[name])):
             raise FloatingPointError(
@@ -79,12 +79,12 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
 def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingState:
     """Reads `path` into a compiled model of the same architecture and optimizer; returns the state.
 
-    Nothing is assigned before every variable was found to fit.
+    It checks the shapes of all variables before it assigns any.
 
     Raises:
         FileNotFoundError: There is no such file.
-        DamagedCheckpointError: The file is no checkpoint, or no longer what was written.
-        ValueError: It is one of another model or optimizer.
+        DamagedCheckpointError: The file is not a checkpoint, or it was damaged after it was written.
+        ValueError: The checkpoint belongs to another model or optimizer.
     """
     path = pathlib.Path(path)
     try:
@@ -117,7 +117,7 @@ def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[
     Raises:
         FileNotFoundError: There is no checkpoint.
         DamagedCheckpointError: Both are damaged.
-        ValueError: The checkpoint is one of another model or optimizer.
+        ValueError: The checkpoint belongs to another model or optimizer.
     """
     previous = previous_checkpoint(path)
     try:

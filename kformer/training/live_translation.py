@@ -89,7 +89,7 @@ class LiveTranslator:
 class ScoreTranslations(keras.callbacks.Callback):
     """Adds the scores of translations to the logs: all of `kformer.monitors.MONITORS` that the corpus has.
 
-    It must come before the callbacks that look at them.
+    It must come before the callbacks that use these scores.
 
     Args:
         translate: What translates.
@@ -154,7 +154,7 @@ class ExportBest(keras.callbacks.Callback):
         run: The run folder.
         directory: A base folder; gets a new version each time.
         state: Shared with the other callbacks.
-        console: Where to say so.
+        console: Where to print the path of the new version.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ class Adam(keras.optimizers.Adam):
 
     on every backend. This is the form at the end of section 2 of Kingma and Ba (2015), and `epsilon` is what they call
     epsilon hat. Their Algorithm 1, which PyTorch follows, adds epsilon to the corrected sqrt(v_t / (1 - beta_2^t))
-    instead. An `epsilon` here has the effect of epsilon / sqrt(1 - beta_2^t) there: with beta_2 = 0.98, of a value 7.1
-    times as large at the first update, and of nearly the same value after some hundred.
+    instead. An `epsilon` here has the effect of epsilon / sqrt(1 - beta_2^t) there. With beta_2 = 0.98 this is
+    7.1 times as large at the first update, and nearly the same after a few hundred updates.
 
     The average is a_t = d_t a_(t-1) + (1 - d_t) w_t with d_t = min(ema_decay, (t - 1) / (t + 8)). At first it is a
     mean of about the last ninth of the updates (polynomial-decay averaging, Shamir and Zhang 2013, section 4, eta = 8),

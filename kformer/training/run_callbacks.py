@@ -25,7 +25,7 @@ class ActiveRun:
     """A run that is being trained.
 
     Attributes:
-        folder: The run folder; one of its own in every process but the main one.
+        folder: The run folder; in processes other than the main one, a temporary copy.
         setup: What the run trains with.
         group: The devices and processes that train together.
         model: Compiled, with the weights of `state`.
@@ -43,7 +43,7 @@ class ActiveRun:
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Callbacks that do more than the model's own figures at a validation.
+    """Callbacks that score or show translations, or export the model, at a validation.
 
     Attributes:
         scores: Add figures to the logs, in every process.
@@ -57,7 +57,7 @@ class Validation:
 def translate_at_validations(
     run: ActiveRun, corpus: Corpus, samples: Sequence[str], export_to: str | pathlib.Path | None
 ) -> Validation:
-    """What a run's options ask for; arguments as in `kformer.train`."""
+    """The callbacks that a run's options ask for; arguments as in `kformer.train`."""
     tensorboard = callbacks.TensorBoardLog(run.folder.tensorboard_folder, run.state)
     scores: list[keras.callbacks.Callback] = []
     shows: list[keras.callbacks.Callback] = []
@@ -115,7 +115,7 @@ def _endings(
     interrupt: callbacks.GracefulInterrupt,
     notices: Sequence[callbacks.NoticeStop],
 ) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
-    """What ends the run, and what must stand last in the list for it."""
+    """The callbacks that end the run, and those that must be the last in the list for it."""
     state, max_minutes = run.state, run.setup.training.max_minutes
     loss_check = callbacks.StopOnNaN(state)
     of_this_process: list[callbacks.EndsRun] = [interrupt]

@@ -19,7 +19,7 @@ from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 
 SAMPLES = 16  # validation sources that are kept for the trial of an export
-SCORED_SOURCES = 500  # translated at each validation, where translations tell the best weights
+SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
 # Fields that say when a run ends and is saved. Only these may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
 # Fields of a TransformerConfig that the tokenizers decide.
@@ -43,8 +43,8 @@ def check_parts(corpus: Corpus) -> None:
     for part in ("train", "valid"):
         if not getattr(corpus, part):
             raise ValueError(
-                f"The corpus {corpus.name!r} has no {part} pairs. Training needs some to learn from (train) and "
-                "some to tell the best weights by (valid)."
+                f"The corpus {corpus.name!r} has no {part} pairs. Training needs pairs to learn from (train) and "
+                "pairs that decide the best weights (valid)."
             )
 
 
@@ -57,8 +57,8 @@ def start_run(
 ) -> RunSetup:
     """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
 
-    The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. What is wrong with
-    the corpus or with the configurations is found before anything is written.
+    The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. The corpus and
+    the configurations are checked before anything is written.
     """
     run.check_new()
     _check_monitor(training, corpus)
@@ -83,7 +83,7 @@ def start_run(
     run.write_corpus(description)
     run.write_samples(sample_sources(corpus.valid, SAMPLES))
     run.write_environment(describe_environment())
-    # This file comes last, as a folder that has it is a run.
+    # This file is written last, because a folder with this file counts as a run.
     transformer.save(run.transformer_file)
     return RunSetup(transformer, training, tokenizers, *pairs)
 
@@ -95,13 +95,13 @@ def resume_run(
     training: TrainingConfig | None = None,
     initialize_from: str | pathlib.Path | None = None,
 ) -> RunSetup:
-    """Reads the run back, with the budget of `training`; what else differs from the run is refused."""
+    """Reads the run back, with the budget of `training`; any other difference from the run is an error."""
     _check_resumable(run)
     _check_same_corpus(run, corpus)
     began_with = run.corpus().get("initialize_from")
     if initialize_from is not None and str(initialize_from) != began_with:
         raise ValueError(
-            f"A resumed run keeps its beginning. The run in {run.path} began with {began_with or 'new weights'}. "
+            f"A resumed run keeps its initial weights. The run in {run.path} began with {began_with or 'new weights'}. "
             f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
         )
     stored_transformer, stored_training = run.transformer_config(), run.training_config()
@@ -171,7 +171,7 @@ def _encode(
 
 
 def _complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
-    """The configuration with what the corpus, the machine and the run that the weights come from decide."""
+    """The configuration with the fields that the corpus, the machine and the run of the first weights determine."""
     if origin is not None:
         stored = origin.training_config()
         kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
@@ -184,7 +184,7 @@ def _complete_training_config(training: TrainingConfig, corpus: Corpus, origin: 
 
 
 def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
-    """The configuration with the sizes of the vocabularies, the special ids, and matrices tied as far as can be."""
+    """The configuration with the sizes of the vocabularies, the special ids, and as much weight tying as possible."""
     tying = transformer.embedding_tying
     return transformer.replace(
         source_vocab_size=source.vocab_size,
@@ -203,11 +203,11 @@ def _decided_by_tokenizers(stored: TransformerConfig, given: TransformerConfig) 
 
 
 def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
-    """The configuration that the weights of `origin` fit; another one that is given is refused."""
+    """The configuration of the weights in `origin`; a given one that differs from it is an error."""
     stored = origin.transformer_config()
     if given is not None and (changed := _changes(stored, given, but=_decided_by_tokenizers(stored, given))):
         raise ValueError(
-            f"A run that begins with the weights of another keeps its transformer. Received for {origin.path}: "
+            f"A run that begins with another run's weights keeps that run's transformer. Received for {origin.path}: "
             f"{changed}. Leave them out, or train a new model."
         )
     return stored

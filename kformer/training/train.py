@@ -39,7 +39,7 @@ class TrainingReport:
     Attributes:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
-        best: The best validation of what was monitored, such as the label-smoothed loss in nats a token, BLEU from 0 to
+        best: The best value of the monitored figure, such as the label-smoothed loss in nats per token, BLEU from 0 to
             100, or the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
     """
@@ -66,9 +66,9 @@ def train(
 ) -> TrainingReport:
     """Trains a translator with `model.fit` and keeps everything in a run folder.
 
-    The best weights by what `training.monitor` names are kept; the run ends at the first limit of the budget, after
-    `patience` validations without better ones, or at Ctrl-C, always in good order. A second Ctrl-C ends it at once. At
-    SIGTERM the run ends in good order, too, and then the process by that signal.
+    The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
+    after `patience` validations without better weights, or at Ctrl-C. A second Ctrl-C ends it at once. At SIGTERM the
+    run ends cleanly, too, and then the signal ends the process.
 
     Args:
         corpus: What to learn from; its validation part decides which weights are the best.
@@ -77,21 +77,21 @@ def train(
             the tokenizers that are trained here.
         training: Text, batches, optimizer and budget; the size `small` by default.
         resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
-            The configurations are then those of the run; `transformer`, `training` and `initialize_from`, where
-            given, must be alike, save for the budget.
+            The configurations are then those of the run. If `transformer`, `training` or `initialize_from` is given, it
+            must be the same as in the run, except for the budget.
         initialize_from: A run folder, or the name of a preset, whose weights the new run begins with. Its tokenizers
-            and transformer are kept, so `transformer`, where given, must be alike; the optimizer begins anew, by
-            `training`. The new run folder holds what it needs of the old one.
-        samples: Source texts whose translations are shown after every validation; by default some of those that are
-            scored, where any are (`training.scored_sources`).
+            and transformer are kept, so `transformer`, if given, must be the same; the optimizer begins anew, as
+            `training` says. The new run folder gets a copy of what it needs from the old one.
+        samples: Source texts whose translations are shown after every validation; by default some of the
+            scored sources, if there are any (`training.scored_sources`).
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
             (TensorFlow backend).
         callbacks: Keras callbacks of your own, run in the main process. A Keras "epoch" is one interval between
-            validations. When it ends they come after kformer's own have scored, kept and shown the weights, and before
-            the checkpoint is written, and find all figures in the logs. During a validation and at the end of an
-            epoch the model has the weights that are validated: with `training.ema_decay` the averaged ones. One that
-            sets `model.stop_training` ends the run in good order. A run that is resumed between two validations calls
-            `fit` twice: for the rest of that epoch, and for those that follow.
+            validations. At its end your callbacks run after kformer's own have scored, kept and shown the weights, and
+            before the checkpoint is written; the logs then have all figures. During a validation and at the end of an
+            epoch the model has the weights that are validated: with `training.ema_decay` the averaged ones. A callback
+            that sets `model.stop_training` ends the run cleanly. A run that is resumed between two validations calls
+            `fit` twice: for the rest of that epoch, and for the following ones.
         console: Where to print; standard output by default.
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
             Keras lists. In processes that called `kformer.training.distributed.initialize` it is all devices of
@@ -106,9 +106,9 @@ def train(
         ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
             resumed run; or the transformer is not that of `initialize_from`; or the devices cannot share the run's
             batches evenly.
-        ConnectionError: Another process was lost. The last checkpoint is whole.
+        ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
-        OSError: The disk is full, for example. What the run folder held before is whole.
+        OSError: The disk is full, for example. The files that the run folder had before are undamaged.
     """
     check_parts(corpus)
     if export_to is not None:
@@ -153,8 +153,8 @@ def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> Traini
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
     if training.batch_size_multiple % group.replicas:
         raise ValueError(
-            f"The rows of this run's batches are multiples of {training.batch_size_multiple}, by the devices that it "
-            f"began on. Received: {group.replicas} devices. Resume with a number of devices that divides it."
+            f"The rows of this run's batches are multiples of {training.batch_size_multiple}, due to the devices that "
+            f"it began on. Received: {group.replicas} devices. Resume with a device count that divides that number."
         )
 
 
@@ -180,7 +180,7 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
 
 
 def _last_state(folder: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:
-    """Reads the last good checkpoint into the model. A run killed before its first one begins again, just alike."""
+    """Reads the last good checkpoint into the model. A run killed before its first one starts over."""
     files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
         console.print("There is no checkpoint yet: the run begins again.")
@@ -200,7 +200,7 @@ def _fit(
 ) -> None:
     """Trains until a callback ends the run; `run.state.end_reason` then says why.
 
-    A SIGTERM that came is handed on when `outermost` closes: no process may leave before the others are done.
+    A SIGTERM takes effect when `outermost` closes, because no process may exit before the others are done.
     """
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training)
@@ -222,7 +222,7 @@ def _fit(
 
 
 def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
-    """The batches of a run, in as many shapes as are good for the backend."""
+    """The batches of a run, with a number of shapes that suits the backend."""
     return BatchPlan(
         train_pairs,
         training.tokens_per_batch,
@@ -297,7 +297,7 @@ def _fit_epochs(
 
 @contextlib.contextmanager
 def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]:
-    """Gives the terminal back and closes the log, when `fit` is left by an error, too."""
+    """Restores the terminal and closes the log, even if `fit` raises an error."""
     try:
         yield
     finally:
@@ -308,11 +308,11 @@ def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]
 
 @contextlib.contextmanager
 def _write_errors_explained(run: ActiveRun) -> Iterator[None]:
-    """Says of an error in writing, such as that of a full disk, what it leaves behind."""
+    """Adds to a write error, such as that of a full disk, what the state of the run folder is."""
     try:
         yield
     except OSError as error:
         raise OSError(
-            f"{error}. The run ended at update {run.state.step}. What its folder {run.folder.path} held before is "
-            "whole: mend the cause (make room on a full disk) and go on with resume (`--resume`)."
+            f"{error}. The run ended at update {run.state.step}. The files that its folder {run.folder.path} had "
+            "before are undamaged: remove the cause (make room on a full disk) and go on with resume (`--resume`)."
         ) from error

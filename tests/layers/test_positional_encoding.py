@@ -53,7 +53,7 @@ class TestPositionalEncoding:
         np.testing.assert_allclose(output, oracles.sinusoids(3, 4, offset=255), atol=2**-8)
 
     def test_an_odd_d_model_is_refused(self):
-        expected = r"d_model must be even, one sine a cosine. Received: d_model=7. Choose 8."
+        expected = r"d_model must be even: each sine needs a cosine. Received: d_model=7. Choose 8."
         with pytest.raises(ValueError, match=expected):
             PositionalEncoding(7)
 

@@ -79,7 +79,7 @@ def test_what_is_packed_is_what_setup_cfg_puts_into_the_wheel(packed, tmp_path):
 
 
 def test_a_mistake_in_packing_is_told_and_leaves_nothing(numbers_run, tmp_path):
-    with pytest.raises(ValueError, match="Received: license. Rename or remove the unknown."):
+    with pytest.raises(ValueError, match="Received: license. Rename or remove the unknown ones."):
         pack_run(numbers_run, tmp_path / "new", {"license": "MIT"})
     with pytest.raises(FileExistsError, match="exists already. Name another folder."):
         pack_run(numbers_run, tmp_path)

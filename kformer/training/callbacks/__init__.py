@@ -6,22 +6,22 @@ them one dict of logs, which the first ones complete. The order must be:
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
    `minutes` to the logs;
 2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and say why in
-   `TrainingState.end_reason`; where several processes train, `StopTogether` comes behind those of them that decide by
-   what one process alone sees;
+   `TrainingState.end_reason`; where several processes train, `StopTogether` comes after those of them that decide by
+   what only one process sees;
 3. `UseEMA`, then those that see the averaged weights at the end of an epoch: what scores translations, `KeepBest` (the
    best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own callbacks, each
    followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left out;
 4. `CSVLog`;
-5. `Checkpoint`: writes where the run stands when all the others have done their part; where several processes train,
-   `CompareLast` comes behind it.
+5. `Checkpoint`: writes where the run stands when all the others are done; where several processes train,
+   `CompareLast` comes after it.
 
-`kformer.train` makes this list. `AverageWeights` is for a `model.fit` of one's own.
+`kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
 
 On JAX, Keras runs ahead of the device as long as every callback with a hook at the end of a training batch says
-`async_safe = True`, as these do; one that does not makes every step wait for its figures. On TensorFlow Keras
-reads the figures at every step whatever the callbacks are.
+`async_safe = True`, as these do. A callback without it makes every step wait for its figures. On TensorFlow,
+Keras reads the figures at every step in any case.
 
-`fit` does not call `on_train_end` when it is left by an exception. Call `close()` of `ProgressBar` and `CSVLog` in a
+`fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar` and `CSVLog` in a
 `finally:`; a second call does nothing.
 """
 

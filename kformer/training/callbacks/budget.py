@@ -7,15 +7,15 @@ from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import accumulation_steps
 
-# Both look when a batch begins, as Keras runs ahead on JAX and calls the hook of a batch's end late: the batch that
-# begins is still trained, and the run ends after it.
+# Both callbacks check their budget when a batch begins, because on JAX Keras runs ahead and calls `on_train_batch_end`
+# late. The batch that begins is still trained, and the run ends after it.
 
 
 class StepBudget(EndsRun):
     """Stops `fit` after the update number `max_steps`.
 
-    The updates in `state` count, those done before a resume. `fit` always trains one batch at least: do not call
-    it when the budget was spent before. After the last batch `fit` still validates.
+    The updates in `state`, done before a resume, count too. `fit` always trains at least one batch: do not call it
+    if the budget is already spent. After the last batch `fit` still validates.
 
     Args:
         state: What the run starts from; shared with the other callbacks.
@@ -46,7 +46,7 @@ class TimeBudget(EndsRun):
         state: Shared with the other callbacks.
         max_minutes: Minutes since `started`.
         started: When the minutes began, by `clock`; None: when `fit` begins.
-        clock: Seconds, for tests.
+        clock: Returns the time in seconds; tests replace it.
     """
 
     def __init__(

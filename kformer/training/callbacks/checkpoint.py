@@ -99,9 +99,9 @@ class KeepLast(keras.callbacks.Callback):
 class Checkpoint(keras.callbacks.Callback):
     """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
 
-    In between it writes before a batch begins, when `minutes` have passed. A run that goes on from such a checkpoint
-    goes on with the metrics of the epoch, too: this callback puts them back when the epoch begins. Keras must have
-    made them by then, which it does at a model's first batch: evaluate one before such a `fit`.
+    In between it writes before a batch begins, if `minutes` have passed. A run that goes on from such a checkpoint also
+    goes on with the metrics of the epoch: this callback restores them when the epoch begins. Keras makes the metrics at
+    a model's first batch, so evaluate one batch before such a `fit`.
 
     It must come last, so that everything that the others write at the end of an epoch is on disk before the checkpoint
     says that the epoch is over.
@@ -109,8 +109,8 @@ class Checkpoint(keras.callbacks.Callback):
     Args:
         directory: Made if missing. None: nothing is written, as another process does it.
         state: Shared with the other callbacks.
-        minutes: Between two checkpoints, about.
-        clock: Seconds, for tests.
+        minutes: Approximate time between two checkpoints.
+        clock: Returns the time in seconds; tests replace it.
 
     Attributes:
         path: The file, for `kformer.training.checkpoints.load_last_checkpoint`, or None.
@@ -164,9 +164,9 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _assign_sum(variable: keras.Variable, value: np.ndarray) -> None:
-    """Assigns to a metric's variable, which under `tf.distribute` is the sum of those of the replicas.
+    """Assigns to a metric's variable, which under `tf.distribute` is the sum of the replicas' variables.
 
-    TensorFlow would give each an equal share, which of a number of tokens is rounded down.
+    TensorFlow would give each replica an equal share, and round a share of a number of tokens down.
     """
     shares = getattr(variable.value, "values", None)
     if not isinstance(shares, tuple):

@@ -37,7 +37,7 @@ class CSVLog(keras.callbacks.CSVLogger):
 
 
 def drop_later_rows(path: pathlib.Path, step: int) -> None:
-    """Takes rows of a later `step` out of a CSV file, and a row that was not written to its end."""
+    """Removes rows of a later `step`, and an incomplete row, from a CSV file."""
     with path.open(newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
     kept = [row for row in rows if len(row) == len(header) and float(row[header.index("step")]) <= step]

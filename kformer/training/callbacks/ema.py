@@ -1,4 +1,4 @@
-"""Validation by averaged weights."""
+"""Validation with averaged weights."""
 
 import keras
 
@@ -6,16 +6,16 @@ from kformer.training.optimizers import Adam, inner_adam
 
 
 class AverageWeights(keras.callbacks.Callback):
-    """Gives a plain `model.fit` the averaged weights: validations see them, and they are the model's when `fit` ends.
+    """Gives a plain `model.fit` the averaged weights: validations use them, and the model has them when `fit` ends.
 
     The optimizer is from `build_adam`, with an `ema_decay` above 0:
 
         model.compile(build_adam(d_model, training), ...)
         model.fit(..., callbacks=[AverageWeights()])
 
-    At the end of an epoch the callbacks behind it in the list see the averaged weights, too. Training goes on with the
+    At the end of an epoch the callbacks after it in the list see the averaged weights, too. Training goes on with the
     trained ones; after the last epoch those are dropped, so a further `fit` goes on from the averaged ones.
-    (`kformer.train` does without it: it keeps both, as it can go on where it stopped.)
+    (`kformer.train` does not use it: it keeps both, so that a run can be resumed.)
 
     Raises:
         ValueError: The optimizer keeps no averages.
@@ -54,11 +54,11 @@ class AverageWeights(keras.callbacks.Callback):
 
 
 class UseEMA(keras.callbacks.Callback):
-    """Puts the averaged weights in the model's place when a validation begins; `UseTrained` puts them back.
+    """Puts the averaged weights into the model when a validation begins; `UseTrained` puts the trained ones back.
 
     Between the two in the list of callbacks are those that should see the averaged weights at the end of an epoch.
     The optimizer is from `build_adam`, with an `ema_decay`. (Keras's `SwapEMAWeights` swaps by sums and differences,
-    which round: the run would not go on as it would without validations.)
+    which are rounded, so validations would change the course of the training.)
     """
 
     def on_test_begin(self, logs: dict | None = None) -> None:

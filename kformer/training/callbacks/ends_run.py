@@ -9,7 +9,7 @@ from kformer.training.checkpoints import TrainingState
 
 
 def end_run(model: keras.Model, state: TrainingState, reason: str) -> None:
-    """Lets `fit` end after the batch or the validation in hand. The first reason is kept."""
+    """Lets `fit` end after the current batch or validation. The first reason is kept."""
     state.end_reason = state.end_reason or reason
     model.stop_training = True
 
@@ -35,7 +35,7 @@ class EndsRun(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        # On JAX, whoever reads `self.model` makes Keras copy the weights to it. This is the model as it is.
+        # On JAX, reading `self.model` makes Keras copy the weights to it. Reading this attribute does not.
         self._model_in_fit = model
 
     def _end_run(self) -> None:
@@ -43,10 +43,10 @@ class EndsRun(keras.callbacks.Callback):
 
 
 class NoticeStop(EndsRun):
-    """Gives the run a reason to end when the callback before it, which knows nothing of runs, stops the training.
+    """Ends the run, with a reason, when the callback before it sets `model.stop_training`.
 
-    Such a callback sets `model.stop_training`. Where several processes train, the others must stop at the same batch:
-    so this one takes the mark back, and requests the stop of all.
+    Where several processes train, the others must stop at the same batch. So this callback resets
+    `model.stop_training` and requests that all processes stop.
 
     Args:
         state: Shared with the other callbacks.
@@ -56,7 +56,7 @@ class NoticeStop(EndsRun):
     def __init__(self, state: TrainingState, callback: keras.callbacks.Callback) -> None:
         super().__init__(state)
         self.reason = f"the callback {type(callback).__name__} stopped the training"
-        # While Keras runs ahead on JAX it might see the mark before it is taken back.
+        # While Keras runs ahead on JAX it might see `stop_training` before it is reset.
         self.async_safe = not any(_overrides(callback, hook) for hook in ("on_train_batch_end", "on_batch_end"))
 
     def on_train_begin(self, logs: dict | None = None) -> None:

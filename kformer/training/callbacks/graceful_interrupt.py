@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run in good order."""
+"""Ctrl-C ends a run cleanly."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class GracefulInterrupt(EndsRun):
-    """The first SIGINT (Ctrl-C) or SIGTERM lets `fit` end in good order; the second one ends the process at once.
+    """The first SIGINT (Ctrl-C) or SIGTERM lets `fit` end cleanly; the second one ends the process at once.
 
-    Signals are handled while a `with` block runs, which encloses `fit`:
+    Signals are handled inside a `with` block that encloses `fit`:
 
         with GracefulInterrupt(state) as interrupt:
             model.fit(..., callbacks=[..., interrupt])
 
-    The first signal is acknowledged on standard error. `fit` finishes the batch or the validation in hand; after a
-    batch it validates once more. So the other callbacks write their checkpoint and best weights. A second signal raises
+    The first signal is acknowledged on standard error. `fit` finishes the current batch or validation; after a batch it
+    validates once more. So the other callbacks write their checkpoint and best weights. A second signal raises
     `KeyboardInterrupt`.
 
-    When the block ends the former handlers are back. A SIGTERM that came is then sent once more, and ends the process
-    unless a former handler says otherwise: who sent it wanted the process to end, not the training alone. Outside the
-    main thread, where Python allows no handlers, the block changes nothing.
+    At its end the block restores the former handlers. If a SIGTERM was received, the block then raises it again for
+    them, because its sender wanted the process to end, not only the training. Outside the main thread, where Python
+    allows no handlers, the block changes nothing.
 
     Args:
         state: Shared with the other callbacks.
@@ -53,13 +53,13 @@ class GracefulInterrupt(EndsRun):
             signal.signal(number, handler)
         self._former = {}
         if signal.SIGTERM in self._received:
-            _say(f"the training ended at update {self.state.step}, and SIGTERM is handed on")
+            _say(f"the training ended at update {self.state.step}, and SIGTERM is raised again")
             sys.stdout.flush()
             signal.raise_signal(signal.SIGTERM)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._in_fit = True
-        if self._received:  # before `fit` began, which takes back all requests to stop
+        if self._received:  # before `fit` began: `fit` resets requests to stop when it begins
             self.request_stop()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -69,16 +69,16 @@ class GracefulInterrupt(EndsRun):
         self._in_hand = "validation"
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Runs wherever the signal finds the main thread, in the middle of a line that is being printed, too."""
+        """Runs at any point of the main thread, even while a line is being printed."""
         self._received.append(number)
         if len(self._received) > 1:
             raise KeyboardInterrupt
         if self._in_fit:
             self.request_stop()
-        _say(f"stopping after this {self._in_hand}. A second signal stops at once, and loses what no checkpoint holds")
+        _say(f"stopping after this {self._in_hand}. A second signal stops at once, and loses what is in no checkpoint")
 
 
 def _say(words: str) -> None:
-    # Neither print nor logging: the interrupted code may hold a lock of theirs.
+    # It does not use print or logging, because the interrupted code may hold their locks.
     with contextlib.suppress(OSError):
         os.write(2, f"\nkformer: {words}.\n".encode())

@@ -16,10 +16,10 @@ _OF_TRAINING = ("loss", "accuracy")  # shown of the batches so far
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """One live line: updates done, loss, accuracy, real target tokens a second, time left; a line a validation.
+    """A live line with updates, loss, accuracy, target tokens per second and time left; and a line per validation.
 
-    Where the output is no terminal it prints a plain line every `line_seconds` instead. Others print above the
-    live line through `progress_bar.console`. Batches in between cost a look at the clock.
+    If the output is not a terminal, it prints a plain line every `line_seconds` instead. Other code prints above the
+    live line through `progress_bar.console`. At batches in between it only reads the clock.
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
@@ -27,7 +27,7 @@ class ProgressBar(keras.callbacks.Callback):
         max_minutes: Minutes of the whole run; None: no limit. The bar shows the limit that will be reached first.
         console: Where to print; None: standard output.
         line_seconds: Seconds between plain lines.
-        clock: Seconds, for tests.
+        clock: Returns the time in seconds; tests replace it.
     """
 
     async_safe = True

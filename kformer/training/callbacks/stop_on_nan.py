@@ -1,4 +1,4 @@
-"""Ends a run whose loss is no number any more."""
+"""Ends a run whose loss became NaN or infinite."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from kformer.training.checkpoints import TrainingState
 class StopOnNaN(keras.callbacks.Callback):
     """Raises an error after the first batch whose loss is NaN or infinite, so that nothing is saved after it.
 
-    On JAX the ends of batches come from several threads: the batch that is named may be one that was begun soon after.
+    On JAX several threads report the ends of batches, so the error may name a slightly later batch.
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.

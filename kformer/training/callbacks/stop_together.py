@@ -9,25 +9,25 @@ from kformer.training.callbacks.ends_run import EndsRun, NoticeStop, end_run
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.checkpoints import TrainingState
 
-# Batches between two questions whether a process wants to stop; its answer is read when the next is asked.
+# Batches between two comparisons. The result of a comparison is read when the next one begins.
 _EVERY = 4
 
 
 class StopTogether(keras.callbacks.Callback):
     """Makes all processes stop, or raise an error, after the same batch when one of them wants to.
 
-    Each decides by what its own process alone sees: a clock, a signal, a loss that it may read sooner or later. A
-    process that stopped by itself would leave the others waiting for it in their next step. So the callbacks that
-    decide only tell this one. Every few batches the processes compare what they were told, without waiting for the
-    answer, and act on it at the next comparison. They compare once more when an epoch ends.
+    Each process decides by what only it sees: a clock, a signal, a loss that it may read sooner or later. A process
+    that stopped by itself would leave the others waiting for it in their next step. So the callbacks that decide only
+    inform this one. Every few batches the processes begin to compare what they want, without waiting for the result,
+    and act on it at the next comparison. They compare once more when an epoch ends.
 
-    It stands behind `endings` in the list of callbacks, in every process.
+    It comes after `endings` in the list of callbacks, in every process.
 
     Args:
-        endings: Callbacks that may end the run: the same ones in every process. Of several that want to, the last one
-            gives the reason.
+        endings: Callbacks that may end the run: the same ones in every process. If several want to, the last one in
+            the list gives the reason.
         loss_check: The callback that may find a loss that is not finite.
-        noticed: `NoticeStop` callbacks, which may stand anywhere in the list, of the main process alone.
+        noticed: `NoticeStop` callbacks, anywhere in the list. Only the main process has them.
         state: Shared with the other callbacks.
         all_reduce_max: `kformer.training.distributed.ProcessGroup.all_reduce_max`.
     """
@@ -44,7 +44,7 @@ class StopTogether(keras.callbacks.Callback):
         self.state = state
         self.all_reduce_max = all_reduce_max
         self._reasons = [*(ending.reason for ending in endings), "a callback of process 0 stopped the training"]
-        self._wish = 0  # number of a reason, from 1 up; above all of them: an error
+        self._wish = 0  # the number of a reason, from 1 up; a larger number means an error
         self._error: FloatingPointError | None = None
         for number, ending in enumerate(endings, start=1):
             ending.request_stop = functools.partial(self._request, number)
@@ -79,13 +79,13 @@ class StopTogether(keras.callbacks.Callback):
 
     def _act(self, wish: int) -> None:
         if wish > len(self._reasons):
-            raise self._error or FloatingPointError("The loss is not finite any more. Another process says since when.")
+            raise self._error or FloatingPointError("The loss is not finite any more. Another process names the batch.")
         if wish:
             end_run(self.model, self.state, self._reasons[wish - 1])
 
 
 class CompareLast(keras.callbacks.Callback):
-    """Lets all processes compare once more behind all other callbacks of an epoch's end, for a stop wanted meanwhile.
+    """Lets all processes compare once more after all other callbacks of an epoch's end, in case one wanted to stop.
 
     Args:
         together: The callback that compares.

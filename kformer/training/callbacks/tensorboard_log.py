@@ -13,9 +13,9 @@ from kformer.training.checkpoints import TrainingState
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes the logs of every epoch as scalars at `state.step`: training and validation as two runs of one tag.
 
-    Unlike `keras.callbacks.TensorBoard` it counts updates, not epochs, and the package `tensorboard` is needed for
-    looking only, not for writing. It needs TensorFlow, whichever the backend is. What a killed run wrote after the
-    checkpoint that a resumed run goes on from, TensorBoard leaves out.
+    Unlike `keras.callbacks.TensorBoard` it counts updates, not epochs, and needs the package `tensorboard` only for
+    viewing, not for writing. It needs TensorFlow on every backend. When a run is resumed, TensorBoard ignores what the
+    killed run wrote after its last checkpoint.
 
     Args:
         directory: Gets the folders `train` and `validation`; a resumed run adds a file to each.

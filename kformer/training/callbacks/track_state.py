@@ -1,4 +1,4 @@
-"""Keeps a `TrainingState` in step with `fit`, and completes the logs."""
+"""Keeps a `TrainingState` up to date during `fit`, and completes the logs."""
 
 import threading
 import time
@@ -17,15 +17,14 @@ _MAX_BATCHES_AHEAD = 16
 class TrackState(keras.callbacks.Callback):
     """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
 
-    After every batch `state.batch`, `state.step` and `state.epoch_seconds`; at the end of an epoch `state.epoch`, and
-    in the logs: `step` (updates done), `learning_rate` (of the next update), `gradient_norm` (of the last batch; the
-    optimizer is from `build_adam`), `tokens_per_second` (target tokens, no
-    padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
-    (since `fit` began).
+    After every batch it sets `state.batch`, `state.step` and `state.epoch_seconds`. At the end of an epoch it sets
+    `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update), `gradient_norm` (of
+    the last batch; the optimizer is from `build_adam`), `tokens_per_second` (target tokens without padding, validation
+    time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes` (since `fit` began).
 
     Args:
         state: What the run starts from; shared with the other callbacks.
-        clock: Seconds, for tests.
+        clock: Returns the time in seconds; tests replace it.
     """
 
     async_safe = True
@@ -43,9 +42,9 @@ class TrackState(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._batch_before = self.state.batch
         self._step_before = self.state.step
-        # As if the epoch had gone on without a break, where it was begun before a resume.
+        # For a resumed epoch, the seconds before the resume count, too.
         self._epoch_began = self.clock() - self.state.epoch_seconds
-        # Made anew: a batch that found the data at its end has begun and never ends.
+        # A new one for every epoch, because a batch that begins after the end of the data never ends.
         self._ahead = threading.Semaphore(_MAX_BATCHES_AHEAD)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:

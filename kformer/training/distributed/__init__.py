@@ -2,7 +2,7 @@
 
 Every batch is shared out among all devices, and every process has the same weights after every update. Process 0 is
 the main process: it makes the run folder, writes all files and prints. The others receive what they need from it over
-the network. So they need the corpus, but no common disk.
+the network. So they need the corpus, but no shared disk.
 
 On JAX, Keras's `DataParallel` runs over the devices of one process or of many; on TensorFlow `tf.distribute`'s
 `MirroredStrategy` runs over those of one.

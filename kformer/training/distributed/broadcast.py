@@ -33,7 +33,7 @@ def send(file: IO[bytes]) -> None:
 
 
 def receive(file: IO[bytes]) -> int:
-    """Writes what `send` sends to a file, and seeks its beginning; returns the number of bytes."""
+    """Writes the bytes from `send` to a file and rewinds it; returns the number of bytes."""
     size = left = broadcast_number(0)
     while left:
         data = _broadcast(np.zeros(min(left, _BYTES_AT_ONCE), "uint8"))
@@ -44,7 +44,7 @@ def receive(file: IO[bytes]) -> int:
 
 def broadcast_number(number: int) -> int:
     """Returns the `number` of process 0 in all processes."""
-    # As bytes: JAX has no 64-bit integers unless told to.
+    # It is sent as bytes, because JAX has no 64-bit integers by default.
     return int.from_bytes(_broadcast(np.frombuffer(number.to_bytes(8, "big"), "uint8")).tobytes(), "big")
 
 

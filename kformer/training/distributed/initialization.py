@@ -20,10 +20,10 @@ _VARIABLE = "KERAS_DISTRIBUTION_"
 def initialize(coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None) -> None:
     """Makes this process a member of the group that trains together. Call it first, before anything is computed.
 
-    It does what `keras.distribution.initialize` does, which would notice a lost process after 100 seconds only.
-    What is not given is read from the variables that Keras reads, `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
-    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`; and what they do not give JAX asks the
-    cluster for, under Slurm or Open MPI.
+    It does what `keras.distribution.initialize` does, which would notice a lost process only after 100 seconds.
+    Arguments that are not given are read from Keras's environment variables, `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`. Under Slurm or Open MPI, JAX gets what is
+    still missing from the cluster.
 
     Args:
         coordinator: "host:port" of process 0, which all others can reach.

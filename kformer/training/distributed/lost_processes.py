@@ -25,9 +25,9 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
         yield
         return
     folder = str(run) if group.is_main else "of process 0"
-    again = f"What the run folder {folder} holds is whole: start all processes again with resume (`--resume`)."
+    again = f"The files of the run folder {folder} are undamaged: start all processes again with resume (`--resume`)."
     name = f"Process {group.rank} of {group.world_size}"
-    ended = f"kformer: {name} was ended before its run was over: it was killed, or JAX found another one lost."
+    ended = f"kformer: {name} was ended before its run was over: it was killed, or another process was lost."
     with watchdog(f"{ended} {again}"):
         try:
             yield
@@ -43,10 +43,10 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
 
 
 def _loss(error: BaseException | None) -> BaseException | None:
-    """The error that tells of a lost process: the one given, or one during which it was raised. None if there is none.
+    """The error that reports a lost process: `error` itself, or one that was raised before it. None if there is none.
 
-    JAX raises RuntimeErrors and ValueErrors of the libraries by which processes exchange their gradients. Keras may
-    raise another one after it, because it reads weights that the broken step has used up.
+    JAX raises RuntimeErrors and ValueErrors of the libraries that exchange the gradients. Keras may raise another error
+    after them, because it reads weights whose memory the failed step has released.
     """
     while error is not None:
         if isinstance(error, RuntimeError | ValueError) and re.search("gloo|nccl|coordination", str(error), re.I):

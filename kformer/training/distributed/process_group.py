@@ -40,7 +40,7 @@ class ProcessGroup:
         return self.rank == 0
 
     def all_reduce_max(self, value: int) -> Callable[[], int]:
-        """Begins to find the largest of the values that the processes give; the function returned waits for it.
+        """Starts to compute the maximum of the processes' values; the returned function waits for it.
 
         Every process must call it at the same place between the same steps of training.
         """
@@ -99,7 +99,7 @@ class ProcessGroup:
             self.barrier()
 
     def barrier(self) -> None:
-        """Waits until all processes are here. JAX takes a process for lost if it ends while process 0 still writes."""
+        """Waits until all processes are here. JAX reports a process as lost if it ends while process 0 still writes."""
         if self.world_size > 1:
             self.all_reduce_max(0)()
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 def watchdog(message: str) -> Iterator[None]:
     """Prints the message on standard error if this process ends within the block, however it is ended.
 
-    A small helper process waits for it: it reads from a pipe, which closes when this process is gone. At the end of the
-    block it is told through the pipe that there is nothing to print.
+    A small helper process reads from a pipe, which closes when this process is gone. At the end of the block, this
+    process tells the helper through the pipe that there is nothing to print.
     """
     program = "import sys\nif not sys.stdin.buffer.read(): print(sys.argv[1], file=sys.stderr)"
     helper = subprocess.Popen(
