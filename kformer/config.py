@@ -256,7 +256,8 @@ class TransformerConfig(_Config):
             )
         if self.positional_encoding == "sinusoidal" and self.d_model % 2:
             raise ValueError(
-                f"Sinusoidal positions need an even d_model, each sine needs a cosine. Received: d_model={self.d_model}. "
+                "Sinusoidal positions need an even d_model: each sine needs a cosine. "
+                f"Received: d_model={self.d_model}. "
                 f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
             )
         if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
