@@ -1,6 +1,6 @@
 """The encoder of section 3.1: N layers of self-attention and a feed-forward network.
 
-Shape letters: B batch, H heads, S source length, D model size, N rows of a search (see `kformer.layers.cache`).
+Shape letters: B batch, H heads, S source length, D model size.
 """
 
 import keras
@@ -25,6 +25,7 @@ class EncoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
+        inputs_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         """Encodes once.
@@ -33,13 +34,14 @@ class EncoderLayer(TransformerLayer):
             inputs: (B, S, D) floats.
             attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
             score_bias, rotation: What positions do, as in `MultiHeadAttention.call`.
-            mask: The implicit Keras mask of `inputs`, (B, S) booleans; it counts where no `attention_mask` is given.
+            mask, inputs_mask: The implicit Keras mask of `inputs`, (B, S) booleans; it counts where no `attention_mask`
+                is given. Keras fills the first where `inputs` is the only tensor, else the second.
             training: Whether dropout is applied.
 
         Returns:
             (B, S, D) floats.
         """
-        attention_mask = explicit_or_implicit(attention_mask, mask)
+        attention_mask = explicit_or_implicit(attention_mask, inputs_mask if mask is None else mask)
         attended = self.self_attention_residual(
             inputs,
             sublayer=lambda x: self.self_attention(

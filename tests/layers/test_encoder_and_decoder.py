@@ -249,6 +249,15 @@ class TestImplicitMasks:
         assert np.abs(ops.convert_to_numpy(encoder(plain)) - ops.convert_to_numpy(outputs)).max() > 1e-3
         np.testing.assert_array_equal(outputs._keras_mask, self.IDS != 0)  # handed on to the next layer
 
+    def test_encoder_layer_with_a_second_tensor(self, embedded):
+        masked, plain = embedded
+        layer, bias = EncoderLayer(D, H, F), np.random.default_rng(2).normal(size=(1, H, S, S)).astype("float32")
+        expected = layer(plain, attention_mask=padding_mask(self.IDS), score_bias=bias)
+        outputs = layer(masked, score_bias=bias)
+        np.testing.assert_allclose(outputs, expected, atol=1e-6)
+        unmasked = ops.convert_to_numpy(layer(plain, score_bias=bias))
+        assert np.abs(unmasked - ops.convert_to_numpy(outputs)).max() > 1e-3
+
     @pytest.mark.parametrize("kind", ["layer", "stack"])
     def test_decoder(self, embedded, kind, target):
         masked, plain = embedded
