@@ -156,6 +156,9 @@ class Decoder(Stack):
     """
 
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
+        for layer in self.layers:
+            if isinstance(layer, DecoderLayer) and not layer.built:
+                layer.build(inputs_shape, encoder_output_shape)
         super().build(inputs_shape)
 
     def call(

@@ -173,6 +173,21 @@ class TestStacks:
             expected = oracles.layer_norm(oracles.below(weights, "final_norm"), expected)
         np.testing.assert_allclose(stack(target, source, cross_mask=source_mask), expected, atol=5e-4, rtol=1e-4)
 
+    @pytest.mark.parametrize("kind", ["layer", "stack"])
+    def test_an_encoder_output_may_have_another_width(self, kind, source, target, source_mask):
+        decoder = (
+            DecoderLayer(D, H, F) if kind == "layer" else Decoder(layers(DecoderLayer), LearnedPositionalEncoding(T, D))
+        )
+        wider = np.concatenate([source, source[:, :, :4]], axis=-1)
+        outputs = decoder(target, wider, cross_mask=source_mask)
+        assert outputs.shape == (B, T, D)
+        for layer in [decoder] if kind == "layer" else decoder.layers:
+            assert layer.cross_attention.key_projection.kernel.shape == (D + 4, D)
+        again = type(decoder).from_config(decoder.get_config())
+        again(target, wider)
+        again.set_weights(decoder.get_weights())
+        np.testing.assert_array_equal(again(target, wider, cross_mask=source_mask), outputs)
+
     def test_positions_are_added_before_the_first_layer(self, source):
         stack = Encoder([], positions=PositionalEncoding(D + 1))
         inputs = np.concatenate([source, source[:, :, :1]], axis=-1)
