@@ -36,6 +36,18 @@ class DecoderLayer(TransformerLayer):
         self.cross_attention.build(inputs_shape, encoder_output_shape)
         self.cross_attention_residual.build(inputs_shape)
 
+    def _sublayers(
+        self,
+        inputs: Tensor,
+        self_attend: Callable[[Tensor], Tensor],
+        cross_attend: Callable[[Tensor], Tensor],
+        training: bool | None,
+    ) -> Tensor:
+        """The layer of Figure 1. `call` and `step` hand in how its two attentions attend."""
+        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
+        outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
+        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
+
     def call(
         self,
         inputs: Tensor,
@@ -100,16 +112,17 @@ class DecoderLayer(TransformerLayer):
         Returns:
             The output (N, D) and the new cache.
         """
-        written = []
 
         def self_attend(x: Tensor) -> Tensor:
-            written.append(write_step(self.self_attention, x, cache, place, rotation))
-            return attend_step(self.self_attention, x, written[0], attention_mask, score_bias, rotation)
+            nonlocal cache
+            cache = write_step(self.self_attention, x, cache, place, rotation)
+            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
 
         def cross_attend(x: Tensor) -> Tensor:
             return attend_step(self.cross_attention, x, memory, cross_mask)
 
-        return self._sublayers(inputs, self_attend, cross_attend, training=False), written[0]
+        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
+        return outputs, cache
 
     def call_with_scores(
         self,
@@ -120,28 +133,24 @@ class DecoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What `call` gives without dropout, and its cross-attention's weights (B, H, T, S); arguments as there."""
-        scores = []
+        """What `call` gives without dropout, and its cross-attention's weights (B, H, T, S); arguments as there.
+
+        The weights are those after the softmax.
+        """
+        scores = None
 
         def self_attend(x: Tensor) -> Tensor:
-            return self.self_attention(x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation)
+            return self.self_attention(
+                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=False
+            )
 
         def cross_attend(x: Tensor) -> Tensor:
-            scores.append(self.cross_attention.attention_scores(x, encoder_output, cross_mask))
-            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask)
+            nonlocal scores
+            scores = self.cross_attention.attention_scores(x, encoder_output, cross_mask)
+            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=False)
 
-        return self._sublayers(inputs, self_attend, cross_attend, training=False), scores[0]
-
-    def _sublayers(
-        self,
-        inputs: Tensor,
-        self_attend: Callable[[Tensor], Tensor],
-        cross_attend: Callable[[Tensor], Tensor],
-        training: bool | None,
-    ) -> Tensor:
-        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
-        outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
-        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
+        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
+        return outputs, scores
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)

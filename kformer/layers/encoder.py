@@ -64,15 +64,14 @@ class EncoderLayer(TransformerLayer):
 
         Arguments and results are those of `DecoderLayer.step`.
         """
-        attention = self.self_attention
-        written = []
 
         def self_attend(x: Tensor) -> Tensor:
-            written.append(write_step(attention, x, cache, place, rotation))
-            return attend_step(attention, x, written[0], attention_mask, score_bias, rotation)
+            nonlocal cache
+            cache = write_step(self.self_attention, x, cache, place, rotation)
+            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
 
         attended = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
-        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), written[0]
+        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), cache
 
 
 @keras.saving.register_keras_serializable(package="kformer")

@@ -217,6 +217,20 @@ class TestStacks:
         )
         assert np.abs(difference).max() > 1e-4
 
+    def test_attention_weights_are_without_dropout_in_a_layer_that_trains(self, source, target):
+        # Dropout in the self-attention would change the first layer's weights; in the cross-attention, the second's.
+        options = {"dropout_rate": 0.5, "attention_dropout_rate": 0.5}
+        decoder = Decoder(layers(DecoderLayer, **options), LearnedPositionalEncoding(T, D), dropout_rate=0.5)
+        decoder.build(target.shape, source.shape)
+        oracles.randomize(decoder)
+
+        class Watching(keras.layers.Layer):
+            def call(self, inputs, training=None):
+                return ops.stack(decoder.cross_attention_scores(inputs, source))
+
+        expected = ops.stack(decoder.cross_attention_scores(target, source))
+        np.testing.assert_array_equal(Watching()(target, training=True), expected)
+
 
 class TestOptions:
     """Each option of a layer reaches the sublayer that it is meant for."""
