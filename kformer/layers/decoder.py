@@ -180,13 +180,17 @@ class Decoder(Stack):
         encoder_output_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`."""
+        """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`.
+
+        `mask` is the implicit Keras mask of `inputs`, as `inputs_mask` is. Keras fills it where `inputs` is the only
+        tensor, as in a decoder without a source.
+        """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        implicit = mask if encoder_output is None else inputs_mask
+        implicit = inputs_mask if mask is None else mask
         if implicit is not None:
             attention_mask = attention_mask & key_mask(implicit)
         source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
-        outputs, score_bias, rotation = self._embed(inputs, training)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training)
         for layer in self.layers:
             outputs = layer(
                 outputs,
@@ -208,13 +212,15 @@ class Decoder(Stack):
     ) -> list[Tensor]:
         """Which source positions each target position looks at: attention weights (B, H, T, S) of every layer.
 
-        Arguments as in `call`.
+        They are the weights after the softmax, without dropout. Arguments as in `call`.
         """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        outputs, *positions = self._embed(inputs, training=False)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
         scores = []
         for layer in self.layers:
-            outputs, of_layer = layer.call_with_scores(outputs, encoder_output, attention_mask, cross_mask, *positions)
+            outputs, of_layer = layer.call_with_scores(
+                outputs, encoder_output, attention_mask, cross_mask, score_bias, rotation
+            )
             scores.append(of_layer)
         return scores
 
@@ -252,7 +258,7 @@ class Decoder(Stack):
         Returns:
             The output (N, D) and the new caches.
         """
-        outputs, score_bias, rotation = self._embed_step(inputs, caches[0], position, table)
+        outputs, score_bias, rotation = self._apply_positions_step(inputs, caches[0], position, table)
         place = caches[0].place(position)
         written = []
         for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
@@ -261,10 +267,10 @@ class Decoder(Stack):
             written.append(new_cache)
         return self._finish(outputs), written
 
-    def _embed_step(
+    def _apply_positions_step(
         self, inputs: Tensor, cache: Cache, position: int | Tensor, table: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Rotation | None]:
-        """`_embed` for one position."""
+        """`_apply_positions` for one position, without dropout."""
         if self.positions is None:
             return inputs, None, None
         if table is None:

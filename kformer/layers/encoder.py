@@ -90,7 +90,7 @@ class Encoder(Stack):
     ) -> Tensor:
         """Encodes embedded tokens; shapes as in `EncoderLayer.call`."""
         attention_mask = explicit_or_implicit(attention_mask, mask)
-        outputs, score_bias, rotation = self._embed(inputs, training)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training)
         for layer in self.layers:
             outputs = layer(
                 outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training

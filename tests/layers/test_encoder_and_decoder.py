@@ -320,6 +320,16 @@ class TestWithoutTheOtherSide:
             expected = oracles.encoder_layer(oracles.below(weights, name), H, expected, self_mask(), False)
         np.testing.assert_allclose(decoder(target), expected, atol=5e-4, rtol=1e-4)
 
+    def test_its_padding_is_hidden_by_an_implicit_mask(self):
+        ids = np.array([[3, 0, 2, 4, 1], [1, 1, 2, 3, 4]], "int32")  # later positions would see the padding
+        masked = keras.layers.Embedding(5, D, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)(ids)
+        plain = ops.convert_to_tensor(ops.convert_to_numpy(masked))
+        decoder = Decoder(layers(EncoderLayer, 1))
+        outputs = decoder(masked)
+        seen = causal_mask(T) & padding_mask(ids)
+        np.testing.assert_allclose(outputs, decoder.layers[0](plain, attention_mask=seen), atol=1e-6)
+        assert np.abs(ops.convert_to_numpy(decoder(plain)) - ops.convert_to_numpy(outputs)).max() > 1e-3
+
     def test_it_decodes_step_by_step(self, target):
         decoder = Decoder(layers(EncoderLayer), positions=LearnedPositionalEncoding(T, D), dropout_rate=0.0)
         expected = decoder(target)
