@@ -1,7 +1,7 @@
 """Scaled dot-product attention and multi-head attention (section 3.2).
 
 Shape letters: B batch, T queries, S keys, H heads, K size of a head (the paper's d_k = d_v), D model size
-(`d_model` = H x K), N rows of a search (see `kformer.layers.cache`).
+(`d_model` = H x K).
 """
 
 from typing import Any
@@ -32,9 +32,9 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     Returns:
         (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 if every key is masked.
     """
-    scale = 1.0 / np.sqrt(query.shape[-1])
-    scores = ops.matmul(ops.multiply(query, ops.cast(scale, query.dtype)), ops.swapaxes(key, -1, -2))
-    scores = ops.cast(scores, "float32")  # (B, H, T, S)
+    # The queries are scaled, not the scores: they are fewer numbers where S > K, and products in float16 stay small.
+    query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
+    scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
         scores = scores + ops.cast(bias, "float32")
     if mask is None:
@@ -42,6 +42,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     # Adding is faster here than `ops.where`. The most negative float32 makes any score negligible.
     allowed = ops.cast(mask, "float32")
     weights = ops.softmax(scores + (1.0 - allowed) * float(np.finfo("float32").min))
+    # Where nothing is allowed, all scores are equal and the softmax is uniform. Times max(allowed) = 0, the row is 0.
     return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
 
 
@@ -124,6 +125,7 @@ class MultiHeadAttention(keras.layers.Layer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
@@ -136,18 +138,18 @@ class MultiHeadAttention(keras.layers.Layer):
             attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
             score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax.
             rotation: Applied to the heads of queries and keys, for rotary positions.
-            mask, key_mask: Implicit Keras masks, which Keras fills in: `mask` (B, T) if `query` is the only tensor,
-                `key_mask` (B, S) if there is a `key`.
+            mask, query_mask, key_mask: Implicit Keras masks of `query`, (B, T), or `key`, (B, S). Keras fills them in.
             training: Whether dropout is applied.
 
         Returns:
             (B, T, D) floats.
         """
-        attention_mask = explicit_or_implicit(attention_mask, mask if key is None else key_mask)
+        if key is None:  # Keras fills `mask` where `query` is the only tensor, else the masks with a tensor's name.
+            key, key_mask = query, query_mask if mask is None else mask
+        attention_mask = explicit_or_implicit(attention_mask, key_mask)
         queries = self._split_heads(self.query_projection(query), rotation)
-        keys, values = self.keys_values(query if key is None else key, value, rotation)
-        if training and self.dropout_rate:
-            # No fused kernel drops attention weights.
+        keys, values = self.keys_values(key, value, rotation)
+        if training and self.dropout_rate:  # No fused kernel drops attention weights.
             weights = attention_weights(queries, keys, attention_mask, score_bias)
             heads = ops.matmul(self.dropout(weights, training=training), values)
         else:
@@ -156,10 +158,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def keys_values(self, key: Tensor, value: Tensor | None = None, rotation: Rotation | None = None) -> KeysValues:
         """Projects keys and values, (B, S, D) each to (B, H, S, K); arguments as in `call`."""
-        value = key if value is None else value
-        return KeysValues(
-            self._split_heads(self.key_projection(key), rotation), self._split_heads(self.value_projection(value))
-        )
+        keys = self._split_heads(self.key_projection(key), rotation)
+        return KeysValues(keys, self._split_heads(self.value_projection(key if value is None else value)))
 
     def attention_scores(
         self,
@@ -169,7 +169,7 @@ class MultiHeadAttention(keras.layers.Layer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
     ) -> Tensor:
-        """The attention weights (B, H, T, S) of each head, without dropout; arguments as in `call`."""
+        """The weights (B, H, T, S) of each head after the softmax, without dropout; arguments as in `call`."""
         queries = self._split_heads(self.query_projection(query), rotation)
         keys, _ = self.keys_values(query if key is None else key, rotation=rotation)
         return attention_weights(queries, keys, attention_mask, score_bias)

@@ -36,6 +36,18 @@ class DecoderLayer(TransformerLayer):
         self.cross_attention.build(inputs_shape, encoder_output_shape)
         self.cross_attention_residual.build(inputs_shape)
 
+    def _sublayers(
+        self,
+        inputs: Tensor,
+        self_attend: Callable[[Tensor], Tensor],
+        cross_attend: Callable[[Tensor], Tensor],
+        training: bool | None,
+    ) -> Tensor:
+        """The layer of Figure 1. `call` and `step` hand in how its two attentions attend."""
+        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
+        outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
+        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
+
     def call(
         self,
         inputs: Tensor,
@@ -100,16 +112,17 @@ class DecoderLayer(TransformerLayer):
         Returns:
             The output (N, D) and the new cache.
         """
-        written = []
 
         def self_attend(x: Tensor) -> Tensor:
-            written.append(write_step(self.self_attention, x, cache, place, rotation))
-            return attend_step(self.self_attention, x, written[0], attention_mask, score_bias, rotation)
+            nonlocal cache
+            cache = write_step(self.self_attention, x, cache, place, rotation)
+            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
 
         def cross_attend(x: Tensor) -> Tensor:
             return attend_step(self.cross_attention, x, memory, cross_mask)
 
-        return self._sublayers(inputs, self_attend, cross_attend, training=False), written[0]
+        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
+        return outputs, cache
 
     def call_with_scores(
         self,
@@ -120,28 +133,24 @@ class DecoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The output of `call` without dropout, and cross-attention weights (B, H, T, S); arguments as in `call`."""
-        scores = []
+        """The output of `call` without dropout, and cross-attention weights (B, H, T, S); arguments as in `call`.
+
+        The weights are those after the softmax.
+        """
+        scores = None
 
         def self_attend(x: Tensor) -> Tensor:
-            return self.self_attention(x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation)
+            return self.self_attention(
+                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=False
+            )
 
         def cross_attend(x: Tensor) -> Tensor:
-            scores.append(self.cross_attention.attention_scores(x, encoder_output, cross_mask))
-            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask)
+            nonlocal scores
+            scores = self.cross_attention.attention_scores(x, encoder_output, cross_mask)
+            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=False)
 
-        return self._sublayers(inputs, self_attend, cross_attend, training=False), scores[0]
-
-    def _sublayers(
-        self,
-        inputs: Tensor,
-        self_attend: Callable[[Tensor], Tensor],
-        cross_attend: Callable[[Tensor], Tensor],
-        training: bool | None,
-    ) -> Tensor:
-        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
-        outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
-        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
+        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
+        return outputs, scores
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)
@@ -156,6 +165,9 @@ class Decoder(Stack):
     """
 
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
+        for layer in self.layers:
+            if isinstance(layer, DecoderLayer) and not layer.built:
+                layer.build(inputs_shape, encoder_output_shape)
         super().build(inputs_shape)
 
     def call(
@@ -168,13 +180,17 @@ class Decoder(Stack):
         encoder_output_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`."""
+        """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`.
+
+        `mask` is the implicit Keras mask of `inputs`, as `inputs_mask` is. Keras fills it where `inputs` is the only
+        tensor, as in a decoder without a source.
+        """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        implicit = mask if encoder_output is None else inputs_mask
+        implicit = inputs_mask if mask is None else mask
         if implicit is not None:
             attention_mask = attention_mask & key_mask(implicit)
         source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
-        outputs, score_bias, rotation = self._embed(inputs, training)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training)
         for layer in self.layers:
             outputs = layer(
                 outputs,
@@ -196,13 +212,15 @@ class Decoder(Stack):
     ) -> list[Tensor]:
         """Which source positions each target position looks at: attention weights (B, H, T, S) of every layer.
 
-        Arguments as in `call`.
+        They are the weights after the softmax, without dropout. Arguments as in `call`.
         """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        outputs, *positions = self._embed(inputs, training=False)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
         scores = []
         for layer in self.layers:
-            outputs, of_layer = layer.call_with_scores(outputs, encoder_output, attention_mask, cross_mask, *positions)
+            outputs, of_layer = layer.call_with_scores(
+                outputs, encoder_output, attention_mask, cross_mask, score_bias, rotation
+            )
             scores.append(of_layer)
         return scores
 
@@ -240,7 +258,7 @@ class Decoder(Stack):
         Returns:
             The output (N, D) and the new caches.
         """
-        outputs, score_bias, rotation = self._embed_step(inputs, caches[0], position, table)
+        outputs, score_bias, rotation = self._apply_positions_step(inputs, caches[0], position, table)
         place = caches[0].place(position)
         written = []
         for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
@@ -249,10 +267,10 @@ class Decoder(Stack):
             written.append(new_cache)
         return self._finish(outputs), written
 
-    def _embed_step(
+    def _apply_positions_step(
         self, inputs: Tensor, cache: Cache, position: int | Tensor, table: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Rotation | None]:
-        """`_embed` for one position."""
+        """`_apply_positions` for one position, without dropout."""
         if self.positions is None:
             return inputs, None, None
         if table is None:

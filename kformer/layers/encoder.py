@@ -1,6 +1,6 @@
 """The encoder of section 3.1: N layers of self-attention and a feed-forward network.
 
-Shape letters: B batch, H heads, S source length, D model size, N rows of a search (see `kformer.layers.cache`).
+Shape letters: B batch, H heads, S source length, D model size.
 """
 
 import keras
@@ -25,6 +25,7 @@ class EncoderLayer(TransformerLayer):
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
+        inputs_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         """Applies the layer to all positions.
@@ -33,13 +34,14 @@ class EncoderLayer(TransformerLayer):
             inputs: (B, S, D) floats.
             attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
             score_bias, rotation: How positions act on the attention, as in `MultiHeadAttention.call`.
-            mask: The implicit Keras mask of `inputs`, (B, S) booleans. It is used if no `attention_mask` is given.
+            mask, inputs_mask: The implicit Keras mask of `inputs`, (B, S) booleans. It is used if no `attention_mask`
+                is given. Keras fills in the first if `inputs` is the only tensor, or else the second.
             training: Whether dropout is applied.
 
         Returns:
             (B, S, D) floats.
         """
-        attention_mask = explicit_or_implicit(attention_mask, mask)
+        attention_mask = explicit_or_implicit(attention_mask, inputs_mask if mask is None else mask)
         attended = self.self_attention_residual(
             inputs,
             sublayer=lambda x: self.self_attention(
@@ -62,15 +64,14 @@ class EncoderLayer(TransformerLayer):
 
         Arguments and results are those of `DecoderLayer.step`.
         """
-        attention = self.self_attention
-        written = []
 
         def self_attend(x: Tensor) -> Tensor:
-            written.append(write_step(attention, x, cache, place, rotation))
-            return attend_step(attention, x, written[0], attention_mask, score_bias, rotation)
+            nonlocal cache
+            cache = write_step(self.self_attention, x, cache, place, rotation)
+            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
 
         attended = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
-        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), written[0]
+        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), cache
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -89,7 +90,7 @@ class Encoder(Stack):
     ) -> Tensor:
         """Encodes embedded tokens; shapes as in `EncoderLayer.call`."""
         attention_mask = explicit_or_implicit(attention_mask, mask)
-        outputs, score_bias, rotation = self._embed(inputs, training)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training)
         for layer in self.layers:
             outputs = layer(
                 outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training

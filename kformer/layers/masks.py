@@ -35,7 +35,11 @@ def key_mask(visible: Tensor) -> Tensor:
 
 
 def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None) -> Tensor | None:
-    """The attention mask that was given; else the one that follows from a Keras mask (B, S); else None."""
+    """The attention mask that was given; else the one that follows from a Keras mask (B, S); else None.
+
+    Keras fills a layer's argument `mask` where the layer gets exactly one tensor. Where it gets more, Keras fills
+    `<name>_mask` for each tensor, as in `query_mask`. So a layer whose further tensors are optional takes both.
+    """
     if attention_mask is not None or implicit is None:
         return attention_mask
     return key_mask(implicit)

@@ -65,6 +65,8 @@ class Positions(keras.layers.Layer, abc.ABC):
     def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Adds positions to embeddings, for models that apply this layer directly after an embedding.
 
+        The stacks do not call it: they need the rows of the table for `rotate` and `score_bias`, too.
+
         Args:
             inputs: (B, T, D) floats.
             offset: Position of the first row, an integer or an integer scalar tensor.
@@ -93,18 +95,26 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
         (T, D) float32, correct to 5e-7.
     """
     rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
-    sine, cosine = 0.0, 1.0
+    sine, cosine = 0.0, 1.0  # Of the angle 0, which is the sum of no digits.
     for place in (_BASE**power for power in range(_DIGITS)):
         angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
         digits = ops.cast(positions, "int32") // place % _BASE
         of_sine = ops.take(np.sin(angles).astype("float32"), digits, axis=0)  # (T, D / 2)
         of_cosine = ops.take(np.cos(angles).astype("float32"), digits, axis=0)
+        # sin(a + b) = sin a cos b + cos a sin b, and cos(a + b) = cos a cos b - sin a sin b
         sine, cosine = sine * of_cosine + cosine * of_sine, cosine * of_cosine - sine * of_sine
     return ops.reshape(ops.stack([sine, cosine], axis=-1), (-1, d_model))  # (T, D)
 
 
+class AddedPositions(Positions):
+    """A kind whose table has a vector for each position, (T, D), which is added to the embedding there."""
+
+    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        return inputs + ops.cast(rows, inputs.dtype)
+
+
 @keras.saving.register_keras_serializable(package="kformer")
-class PositionalEncoding(Positions):
+class PositionalEncoding(AddedPositions):
     """Adds the sinusoids of section 3.5 to its input, for any offset and up to 1,048,576 positions.
 
     Args:
@@ -129,9 +139,6 @@ class PositionalEncoding(Positions):
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         return sinusoids(ops.arange(length) + offset, self.d_model)  # (T, D)
 
-    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        return inputs + ops.cast(rows, inputs.dtype)
-
     def build(self, inputs_shape: tuple) -> None:
         check_width(self, inputs_shape)
         self.built = True
@@ -141,7 +148,7 @@ class PositionalEncoding(Positions):
 
 
 @keras.saving.register_keras_serializable(package="kformer")
-class LearnedPositionalEncoding(Positions):
+class LearnedPositionalEncoding(AddedPositions):
     """Adds one trained vector per position, for the positions below `max_length`.
 
     Args:
@@ -179,9 +186,6 @@ class LearnedPositionalEncoding(Positions):
             )
         positions = ops.minimum(ops.arange(length) + offset, self.max_length - 1)
         return ops.take(self.embeddings, positions, axis=0)  # (T, D)
-
-    def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        return inputs + ops.cast(rows, inputs.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length, "d_model": self.d_model}

@@ -18,6 +18,7 @@ from kformer.layers.tensors import Rotation, Tensor, check_width
 class TransformerLayer(keras.layers.Layer):
     """Self-attention and a feed-forward network, each in a residual connection; maps (B, T, D) to (B, T, D).
 
+    Abstract: a kind of layer implements `call`, and `step` if a `Decoder` is to decode with it step by step.
     Implicit Keras masks are honoured where no explicit mask is given, and passed on.
 
     Args:
@@ -63,19 +64,36 @@ class TransformerLayer(keras.layers.Layer):
 
     def _make_sublayers(self) -> None:
         """Makes the sublayers. A layer with more sublayers adds them here."""
-        options = (self.d_model, self.d_ff, self.activation, self.use_bias)
         self.self_attention = self._attention("self_attention")
-        self.feed_forward = FeedForward(*options, dtype=self.dtype_policy, name="feed_forward")
+        self.feed_forward = FeedForward(
+            d_model=self.d_model,
+            d_ff=self.d_ff,
+            activation=self.activation,
+            use_bias=self.use_bias,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward_residual = self._residual("feed_forward_residual")
 
     def _attention(self, name: str) -> MultiHeadAttention:
-        rate, use_bias = self.attention_dropout_rate, self.use_bias
-        return MultiHeadAttention(self.d_model, self.num_heads, rate, use_bias, dtype=self.dtype_policy, name=name)
+        return MultiHeadAttention(
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            dropout_rate=self.attention_dropout_rate,
+            use_bias=self.use_bias,
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     def _residual(self, name: str) -> ResidualConnection:
-        options = (self.dropout_rate, self.norm_first, self.layer_norm_epsilon)
-        return ResidualConnection(*options, dtype=self.dtype_policy, name=name)
+        return ResidualConnection(
+            dropout_rate=self.dropout_rate,
+            norm_first=self.norm_first,
+            layer_norm_epsilon=self.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     def build(self, inputs_shape: tuple) -> None:
         check_width(self, inputs_shape)
@@ -128,6 +146,7 @@ class Stack(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.final_norm = None
+        # The last layer's output is the stack's: with `norm_first` it is a sum that no norm has followed.
         if self.layers and self.layers[-1].norm_first:
             epsilon = self.layers[-1].layer_norm_epsilon
             self.final_norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="final_norm")
@@ -138,7 +157,7 @@ class Stack(keras.layers.Layer):
                 sublayer.build(inputs_shape)
         self.built = True
 
-    def _embed(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, Tensor | None, Rotation | None]:
+    def _apply_positions(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, Tensor | None, Rotation | None]:
         """Embeddings with positions and dropout, the positions' bias for the scores, and their rotation of heads."""
         if self.positions is None:
             return self.dropout(inputs, training=training), None, None

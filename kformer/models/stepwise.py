@@ -41,7 +41,7 @@ def start_decoding(
         ids of one position, at first the start ids; `logits` are (N, V) float32 for the next position. A search that
         reorders the rows of a sentence must reorder the state by `reorder_rows`.
     """
-    target_embedding = transformer.embedding(model, transformer.TARGET_EMBEDDING)
+    target_embedding = transformer.find_embedding(model, transformer.TARGET_EMBEDDING)
     decoder = model.get_layer(transformer.DECODER)
     encoder_output, source_mask = transformer.encode_source(model, source, pad_id)
     batch_size = ops.shape(source)[0]

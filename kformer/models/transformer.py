@@ -22,8 +22,15 @@ DECODER = "decoder"
 
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (
-    *("d_model", "num_heads", "d_ff", "dropout_rate", "attention_dropout_rate"),
-    *("norm_first", "activation", "layer_norm_epsilon", "use_bias"),
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "dropout_rate",
+    "attention_dropout_rate",
+    "norm_first",
+    "activation",
+    "layer_norm_epsilon",
+    "use_bias",
 )
 
 Policy = Any  # A `keras.DTypePolicy`, the name of one, or None.
@@ -46,30 +53,31 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
     source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
-    source_embedding, target_embedding = _embeddings(config, dtype)
+    source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = Encoder(
-        _layers(EncoderLayer, config.num_encoder_layers, config, dtype),
-        _positions(config, dtype),
+        _make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
+        _make_positions(config, dtype),
         config.dropout_rate,
         dtype=dtype,
         name=ENCODER,
     )
     decoder = Decoder(
-        _layers(DecoderLayer, config.num_decoder_layers, config, dtype),
-        _positions(config, dtype),
+        _make_layers(DecoderLayer, config.num_decoder_layers, config, dtype),
+        _make_positions(config, dtype),
         config.dropout_rate,
         dtype=dtype,
         name=DECODER,
     )
     encoder_output = encoder(source_embedding(source), attention_mask=source_mask)
     decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask)
+    # A cast to float32: a layer has a dtype of its own, which the dtype policy of the other layers does not change.
     logits = keras.layers.Activation("linear", dtype="float32", name="logits")(
         target_embedding(decoder_output, reverse=True)
     )
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
 
 
-def embedding(model: keras.Model, name: str) -> TokenEmbedding:
+def find_embedding(model: keras.Model, name: str) -> TokenEmbedding:
     """An embedding layer of a model from `build_transformer`: the shared one, or else the one of this name."""
     layers = {layer.name: layer for layer in model.layers}
     return layers.get(SHARED_EMBEDDING) or layers[name]
@@ -78,7 +86,7 @@ def embedding(model: keras.Model, name: str) -> TokenEmbedding:
 def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """The encoder's output (B, S, D) for source ids (B, S), and their padding mask (B, 1, 1, S); no dropout."""
     source_mask = padding_mask(source, pad_id)
-    embedded = embedding(model, SOURCE_EMBEDDING)(source)
+    embedded = find_embedding(model, SOURCE_EMBEDDING)(source)
     return model.get_layer(ENCODER)(embedded, attention_mask=source_mask, training=False), source_mask
 
 
@@ -92,34 +100,35 @@ def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor
         pad_id: Marks padding in `source`.
 
     Returns:
-        For every decoder layer the attention weights (B, H, T, S): row t belongs to the position that predicts token t.
+        For every decoder layer the attention weights (B, H, T, S), after the softmax: row t belongs to the position
+        that predicts token t.
     """
     encoder_output, source_mask = encode_source(model, source, pad_id)
-    embedded = embedding(model, TARGET_EMBEDDING)(target_in)
+    embedded = find_embedding(model, TARGET_EMBEDDING)(target_in)
     return model.get_layer(DECODER).cross_attention_scores(embedded, encoder_output, cross_mask=source_mask)
 
 
-def _embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
+def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Source and target embedding; both are one layer for three-way weight tying (section 3.4)."""
 
-    def new(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
+    def make(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
         return TokenEmbedding(vocab_size, config.d_model, tie_weights=tie_weights, dtype=dtype, name=name)
 
     if config.embedding_tying == "all":
-        shared = new(SHARED_EMBEDDING, config.target_vocab_size)
+        shared = make(SHARED_EMBEDDING, config.target_vocab_size)
         return shared, shared
     target_tied = config.embedding_tying == "target"
     return (
-        new(SOURCE_EMBEDDING, config.source_vocab_size),
-        new(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
+        make(SOURCE_EMBEDDING, config.source_vocab_size),
+        make(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
     )
 
 
-def _layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
+def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
     options = {name: getattr(config, name) for name in LAYER_OPTIONS}
     return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
 
 
-def _positions(config: TransformerConfig, dtype: Policy) -> Positions:
+def _make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
     kind = POSITIONS[config.positional_encoding]
     return kind.from_sizes(config.d_model, config.num_heads, config.max_length, dtype)

@@ -210,6 +210,25 @@ class TestMultiHeadAttention:
         np.testing.assert_allclose(layer(embedded, attention_mask=everything), layer(plain), atol=1e-6)
         assert np.abs(to_numpy(layer(plain)) - to_numpy(layer(embedded)))[0].max() > 1e-3
 
+    @pytest.mark.parametrize("second", ["score_bias", "value"])
+    def test_an_implicit_mask_counts_beside_a_second_tensor_too(self, layer, second):
+        ids = np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32")
+        embedded = keras.layers.Embedding(4, D, mask_zero=True)(ids)
+        plain = ops.convert_to_tensor(to_numpy(embedded))
+        visible = (ids != 0)[:, None, None, :]
+        others = {second: normal(1, H, T, T, seed=1) if second == "score_bias" else normal(B, T, D, seed=1)}
+        expected = layer(plain, attention_mask=visible, **others)
+        np.testing.assert_allclose(layer(embedded, **others), expected, atol=1e-6)
+        everything = np.ones((1, 1, 1, T), bool)
+        unmasked = layer(embedded, attention_mask=everything, **others)
+        np.testing.assert_allclose(unmasked, layer(plain, **others), atol=1e-6)
+        assert np.abs(to_numpy(unmasked) - to_numpy(expected))[0].max() > 1e-3
+
+    def test_the_implicit_mask_of_the_queries_hides_no_keys_of_others(self, layer):
+        embedded = keras.layers.Embedding(4, D, mask_zero=True)(np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32"))
+        plain, key = ops.convert_to_tensor(to_numpy(embedded)), normal(B, T, D, seed=1)
+        np.testing.assert_array_equal(layer(embedded, key), layer(plain, key))
+
     def test_a_rotation_is_applied_to_queries_and_keys_and_not_to_values(self, layer):
         query, key = normal(B, T, D), normal(B, S, D, seed=1)
         keys, values = (to_numpy(part) for part in layer.keys_values(key))

@@ -173,6 +173,21 @@ class TestStacks:
             expected = oracles.layer_norm(oracles.below(weights, "final_norm"), expected)
         np.testing.assert_allclose(stack(target, source, cross_mask=source_mask), expected, atol=5e-4, rtol=1e-4)
 
+    @pytest.mark.parametrize("kind", ["layer", "stack"])
+    def test_an_encoder_output_may_have_another_width(self, kind, source, target, source_mask):
+        decoder = (
+            DecoderLayer(D, H, F) if kind == "layer" else Decoder(layers(DecoderLayer), LearnedPositionalEncoding(T, D))
+        )
+        wider = np.concatenate([source, source[:, :, :4]], axis=-1)
+        outputs = decoder(target, wider, cross_mask=source_mask)
+        assert outputs.shape == (B, T, D)
+        for layer in [decoder] if kind == "layer" else decoder.layers:
+            assert layer.cross_attention.key_projection.kernel.shape == (D + 4, D)
+        again = type(decoder).from_config(decoder.get_config())
+        again(target, wider)
+        again.set_weights(decoder.get_weights())
+        np.testing.assert_array_equal(again(target, wider, cross_mask=source_mask), outputs)
+
     def test_positions_are_added_before_the_first_layer(self, source):
         stack = Encoder([], positions=PositionalEncoding(D + 1))
         inputs = np.concatenate([source, source[:, :, :1]], axis=-1)
@@ -201,6 +216,20 @@ class TestStacks:
             layer(target, source)
         )
         assert np.abs(difference).max() > 1e-4
+
+    def test_attention_weights_are_without_dropout_in_a_layer_that_trains(self, source, target):
+        # Dropout in the self-attention would change the first layer's weights; in the cross-attention, the second's.
+        options = {"dropout_rate": 0.5, "attention_dropout_rate": 0.5}
+        decoder = Decoder(layers(DecoderLayer, **options), LearnedPositionalEncoding(T, D), dropout_rate=0.5)
+        decoder.build(target.shape, source.shape)
+        oracles.randomize(decoder)
+
+        class Watching(keras.layers.Layer):
+            def call(self, inputs, training=None):
+                return ops.stack(decoder.cross_attention_scores(inputs, source))
+
+        expected = ops.stack(decoder.cross_attention_scores(target, source))
+        np.testing.assert_array_equal(Watching()(target, training=True), expected)
 
 
 class TestOptions:
@@ -249,6 +278,15 @@ class TestImplicitMasks:
         assert np.abs(ops.convert_to_numpy(encoder(plain)) - ops.convert_to_numpy(outputs)).max() > 1e-3
         np.testing.assert_array_equal(outputs._keras_mask, self.IDS != 0)  # handed on to the next layer
 
+    def test_encoder_layer_with_a_second_tensor(self, embedded):
+        masked, plain = embedded
+        layer, bias = EncoderLayer(D, H, F), np.random.default_rng(2).normal(size=(1, H, S, S)).astype("float32")
+        expected = layer(plain, attention_mask=padding_mask(self.IDS), score_bias=bias)
+        outputs = layer(masked, score_bias=bias)
+        np.testing.assert_allclose(outputs, expected, atol=1e-6)
+        unmasked = ops.convert_to_numpy(layer(plain, score_bias=bias))
+        assert np.abs(unmasked - ops.convert_to_numpy(outputs)).max() > 1e-3
+
     @pytest.mark.parametrize("kind", ["layer", "stack"])
     def test_decoder(self, embedded, kind, target):
         masked, plain = embedded
@@ -281,6 +319,16 @@ class TestWithoutTheOtherSide:
         for name in ("layer_0", "layer_1"):
             expected = oracles.encoder_layer(oracles.below(weights, name), H, expected, self_mask(), False)
         np.testing.assert_allclose(decoder(target), expected, atol=5e-4, rtol=1e-4)
+
+    def test_its_padding_is_hidden_by_an_implicit_mask(self):
+        ids = np.array([[3, 0, 2, 4, 1], [1, 1, 2, 3, 4]], "int32")  # later positions would see the padding
+        masked = keras.layers.Embedding(5, D, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)(ids)
+        plain = ops.convert_to_tensor(ops.convert_to_numpy(masked))
+        decoder = Decoder(layers(EncoderLayer, 1))
+        outputs = decoder(masked)
+        seen = causal_mask(T) & padding_mask(ids)
+        np.testing.assert_allclose(outputs, decoder.layers[0](plain, attention_mask=seen), atol=1e-6)
+        assert np.abs(ops.convert_to_numpy(decoder(plain)) - ops.convert_to_numpy(outputs)).max() > 1e-3
 
     def test_it_decodes_step_by_step(self, target):
         decoder = Decoder(layers(EncoderLayer), positions=LearnedPositionalEncoding(T, D), dropout_rate=0.0)
