@@ -10,6 +10,7 @@ import difflib
 import math
 import pathlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
@@ -79,7 +80,7 @@ class _Config:
             ValueError: A name is no field of this configuration, or a value is out of range.
         """
         known = [field.name for field in dataclasses.fields(cls)]
-        unknown = sorted(set(values) - set(known))
+        unknown = sorted(str(name) for name in set(values) - set(known))
         if unknown:
             raise ValueError(
                 f"{cls.__name__} has no field {', '.join(map(repr, unknown))}. "
@@ -100,9 +101,16 @@ class _Config:
         """Reads a `.json`, `.yaml` or `.yml` file.
 
         Raises:
-            ValueError: The file is not a mapping of field names to values.
+            FileNotFoundError: There is no such file.
+            OSError: The file cannot be read.
+            ValueError: The file is not a mapping of field names to values, a name is no field of this configuration, or
+                a value is out of range. The message names the file.
         """
-        return cls.from_dict(read_mapping(path))
+        values = read_mapping(path)
+        try:
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes a `.json`, `.yaml` or `.yml` file, whole or not at all."""
@@ -116,7 +124,7 @@ class _Config:
         for name, hint in get_type_hints(type(self)).items():
             value = getattr(self, name)
             allowed = get_args(hint) if get_origin(hint) is not None or get_args(hint) else (hint,)
-            if float in allowed and type(value) is int:
+            if float in allowed and type(value) is int and abs(value) <= sys.float_info.max:
                 object.__setattr__(self, name, float(value))
             elif type(value) not in allowed:
                 expected = " or ".join(kind.__name__ for kind in allowed)
@@ -203,7 +211,7 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8: {error}. Convert the file.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date such as 2026-13-01 is a ValueError
         raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Mend the file.") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a mapping of names to values. Received: {type(values).__name__}.")

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -319,6 +320,28 @@ class TestDictionariesAndFiles:
         (tmp_path / "latin.yaml").write_bytes("größe: 1".encode("latin-1"))
         with pytest.raises(ValueError, match=r"latin.yaml is not UTF-8: .* Convert the file."):
             read_mapping(tmp_path / "latin.yaml")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("warmup_step: 1\n", r"TrainingConfig has no field 'warmup_step'\. .* Did you mean 'warmup_steps'\?$"),
+            ("{7: 1, foo: 2}\n", r"TrainingConfig has no field '7', 'foo'\. Its fields are: tokenizer, "),
+            ("beta_1: 1.5\n", r"beta_1 must be at least 0 and below 1\. Received: beta_1=1\.5\.$"),
+            ("max_length: [7]\n", r"max_length must be int\. Received: max_length=\[7\] of type list\.$"),
+            (f"max_minutes: {10**400}\n", r"max_minutes must be float or NoneType\. Received: max_minutes=10000"),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["training.yaml", "training.json"])
+    def test_a_mistake_in_a_file_is_told_with_the_files_name(self, name, text, message, tmp_path):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: {message}"):
+            TrainingConfig.load(path)
+
+    def test_a_value_that_yaml_refuses_is_told_with_the_files_name(self, tmp_path):
+        (tmp_path / "a.yaml").write_text("seed: 2026-13-01\n")  # YAML takes it for a date
+        with pytest.raises(ValueError, match=r"a\.yaml is not valid yaml: month must be in 1\.\.12\. Mend the file"):
+            read_mapping(tmp_path / "a.yaml")
 
     def test_a_list_is_no_configuration(self, tmp_path):
         (tmp_path / "config.yaml").write_text("- d_model\n")

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.data.corpus import Pair
-from kformer.tokenizers.base import Tokenizer
+from kformer.tokenizers.base import Tokenizer, is_surely_longer
 
 _TEXTS_PER_CALL = 2000
 
@@ -58,15 +58,18 @@ def encode_pairs(
 ) -> EncodedPairs:
     """The token ids of (source, target) pairs, with the end id on both sides.
 
-    A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id.
+    A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id. A
+    text with more than 1,000 characters for each of these tokens, white space not counted, is too long in any case (see
+    `is_surely_longer`). It is not tokenized, because a line of 100 MB would take 10 GB of memory.
 
     Raises:
         ValueError: No pair is left.
     """
-    sources, source_counts = _tokenize([source for source, _ in pairs], source_tokenizer)
-    targets, target_counts = _tokenize([target for _, target in pairs], target_tokenizer)
-    full = np.array([bool(source.strip() and target.strip()) for source, target in pairs], bool)  # (N,)
-    full &= (source_counts > 0) & (target_counts > 0)
+    filled = [pair for pair in pairs if all(text.strip() for text in pair)]
+    short = [pair for pair in filled if not any(is_surely_longer(text, max_length) for text in pair)]
+    sources, source_counts = _tokenize([source for source, _ in short], source_tokenizer)
+    targets, target_counts = _tokenize([target for _, target in short], target_tokenizer)
+    full = (source_counts > 0) & (target_counts > 0)  # (N,) before the selection
     fits = np.maximum(source_counts, target_counts) < max_length  # one place is for the end id
     keep = full & fits
     source_ids, source_offsets = _select(sources, source_counts, keep, source_tokenizer.end_id)
@@ -80,8 +83,8 @@ def encode_pairs(
         target_pad_id=target_tokenizer.pad_id,
         start_id=target_tokenizer.start_id,
         max_length=max_length,
-        skipped_blank=int(np.sum(~full)),
-        skipped_long=int(np.sum(full & ~fits)),
+        skipped_blank=len(pairs) - len(filled) + int(np.sum(~full)),
+        skipped_long=len(filled) - len(short) + int(np.sum(full & ~fits)),
     )
     if not encoded.kept:
         raise ValueError(f"No pair of {len(pairs):,} is left: {encoded.report()}. Check the texts or raise max_length.")

@@ -2,20 +2,25 @@
 
 Files whose names end in `.gz` or `.xz` are decompressed. Only a line feed ends a line, and a carriage return before it
 is dropped. Other Unicode line separators belong to the text. A byte order mark at the start of a file is dropped.
+
+Two checks are made of regular files, but not of named pipes. A compressed file is decompressed twice: the first time to
+compare its checksums, which stand behind the data, and the second time to read its lines. And a file must not change
+while it is read.
 """
 
-import gzip
-import lzma
+import contextlib
+import io
+import os
 import pathlib
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+import stat
+from collections.abc import Iterator, Sequence
 
+from kformer.data.compression import decompressed, is_compressed
 from kformer.data.corpus import Pair
 
 _BLANK_PAIR: Pair = ("", "")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_BLOCK_BYTES = 1 << 16
 
 
 def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:
@@ -30,8 +35,8 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is damaged or not UTF-8, all its lines are blank, or a line that is not blank has another
-            number of columns.
+        ValueError: The file is damaged or not UTF-8, it changes while it is read, all its lines are blank, or a line
+            that is not blank has another number of columns.
     """
     if "source" not in columns or "target" not in columns or len(set(columns)) != len(columns):
         raise ValueError(
@@ -39,21 +44,8 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
             'For a file with an id in its first column, pass columns=("id", "source", "target") in Python or '
             "--columns id,source,target on the command line."
         )
-    source, target = list(columns).index("source"), list(columns).index("target")
-    pairs = []
-    for number, line in _read_lines(pathlib.Path(path)):
-        if not line.strip():
-            pairs.append(_BLANK_PAIR)
-            continue
-        cells = line.split("\t")
-        if len(cells) != len(columns):
-            raise ValueError(
-                f"{path}, line {number}: {_count(len(cells), 'column')} where {len(columns)} were expected "
-                f"({', '.join(columns)}, split by tabs). Mend the line. If all lines are like it, name the columns, "
-                'such as columns=("source", "target", "attribution") in Python or '
-                "--columns source,target,attribution on the command line."
-            )
-        pairs.append((cells[source], cells[target]))
+    with _open_lines(pathlib.Path(path)) as lines:
+        pairs = [_pair(path, number, line, columns) for number, line in lines]
     if all(pair == _BLANK_PAIR for pair in pairs):
         raise ValueError(f"{path} is empty, or all its lines are blank. Pass a file with at least one pair.")
     return pairs
@@ -64,10 +56,13 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
 
     Raises:
         FileNotFoundError: One of the files does not exist.
-        ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8.
+        ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8, or changes while
+            it is read.
     """
-    sources = [line for _, line in _read_lines(pathlib.Path(source_path))]
-    targets = [line for _, line in _read_lines(pathlib.Path(target_path))]
+    with _open_lines(pathlib.Path(source_path)) as lines:
+        sources = [line for _, line in lines]
+    with _open_lines(pathlib.Path(target_path)) as lines:
+        targets = [line for _, line in lines]
     if len(sources) != len(targets):
         short = min(len(sources), len(targets))
         longer = source_path if len(sources) > short else target_path
@@ -81,25 +76,67 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
     return list(zip(sources, targets, strict=True))
 
 
-def _read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1, without the characters that end them."""
+def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[str]) -> Pair:
+    """The texts in the columns "source" and "target" of a line."""
+    if not line.strip():
+        return _BLANK_PAIR
+    cells = line.split("\t")
+    if len(cells) != len(columns):
+        raise ValueError(
+            f"{path}, line {number}: {_count(len(cells), 'column')} where {len(columns)} were expected "
+            f"({', '.join(columns)}, split by tabs). Mend the line. If all lines are like it, name the columns, "
+            'such as columns=("source", "target", "attribution") in Python or '
+            "--columns source,target,attribution on the command line."
+        )
+    return cells[columns.index("source")], cells[columns.index("target")]
+
+
+@contextlib.contextmanager
+def _open_lines(path: pathlib.Path) -> Iterator[Iterator[tuple[int, str]]]:
+    """Gives the lines with their numbers from 1, without the characters that end them.
+
+    The block must read them to the end. If it fails with a ValueError in a file that has changed meanwhile, then that
+    change is told, because the line that was blamed may never have been in the file.
+    """
     if path.is_dir() or not path.exists():  # a named pipe is accepted
         found = "is a directory" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {found}. Pass the name of a file.")
-    number = 0
-    with _open(path) as file:
+    with path.open("rb") as file:
+        before = os.fstat(file.fileno())
         try:
-            for number, line in enumerate(file, 1):
-                yield number, _decode(path, number, line)
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-            raise ValueError(
-                f"{path}, after line {number}: the {path.suffix} data are damaged or incomplete ({error}). "
-                "Copy or download the file again."
-            ) from error
+            if stat.S_ISREG(before.st_mode) and is_compressed(path):
+                _check_compressed(path, file)
+            yield _lines(path, file)
+        except ValueError as error:
+            _check_unchanged(path, file, before, error)
+            raise
+        _check_unchanged(path, file, before)
 
 
-def _open(path: pathlib.Path) -> IO[bytes]:
-    return _OPENERS.get(path.suffix, open)(path, "rb")
+def _check_compressed(path: pathlib.Path, file: io.BufferedIOBase) -> None:
+    """Decompresses the file to its end, block by block, and goes back to its start."""
+    with decompressed(path, file) as content:
+        while content.read(_BLOCK_BYTES):
+            pass
+    file.seek(0)
+
+
+def _check_unchanged(
+    path: pathlib.Path, file: io.BufferedReader, before: os.stat_result, cause: Exception | None = None
+) -> None:
+    """Refuses a regular file whose size or time of modification is not that of `before`."""
+    after = os.fstat(file.fileno())
+    if stat.S_ISREG(before.st_mode) and (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ValueError(
+            f"{path} was written to while it was read: it had {before.st_size:,} bytes before and has "
+            f"{after.st_size:,} now. Wait until it is completely written, or copy it first and read the copy."
+        ) from cause
+
+
+def _lines(path: pathlib.Path, file: io.BufferedIOBase) -> Iterator[tuple[int, str]]:
+    with decompressed(path, file) as content:
+        for number, line in enumerate(content, 1):
+            yield number, _decode(path, number, line)
 
 
 def _decode(path: pathlib.Path, number: int, line: bytes) -> str:

@@ -5,12 +5,35 @@ Shapes: B batch, T tokens.
 
 import abc
 import pathlib
+import re
 from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 NUM_SPECIAL_IDS = 4
+
+# A piece of SentencePiece has at most 16 characters, and normalization makes one character of at most four. A word, or
+# a symbol between blanks, has some ten. Only a long run of characters that the vocabulary lacks may be one unknown
+# token of any length, but no model learns from a text of such runs.
+CHARACTERS_PER_TOKEN = 1000
+
+
+def is_surely_longer(text: str, tokens: int) -> bool:
+    """True if a text has more than 1,000 characters for each of `tokens` tokens: no token covers so many.
+
+    White space is not counted, because most tokenizers make one blank of a run of blanks. The text is not tokenized:
+    that takes some 100 bytes of memory for each character.
+    """
+    most = tokens * CHARACTERS_PER_TOKEN
+    if len(text) <= most:
+        return False
+    found = 0
+    for run in re.finditer(r"\S+", text):
+        found += run.end() - run.start()
+        if found > most:
+            return True
+    return False
 
 
 class Tokenizer(tf.Module, metaclass=abc.ABCMeta):

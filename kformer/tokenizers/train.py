@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kformer.config import TrainingConfig
-from kformer.tokenizers.base import Tokenizer
+from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 
@@ -15,11 +15,21 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
     the texts are too few for `vocab_size` pieces, the vocabulary is as large as they allow. With a shared vocabulary
     (section 5.1 of the paper) both tokenizers are the same object.
 
+    A pair is left out if one of its texts is longer than `max_length` tokens in any case (see `is_surely_longer`),
+    because the run does not train on it either.
+
     Raises:
-        ValueError: All texts are blank, or `vocab_size` is too small for their characters.
+        ValueError: All texts are blank, all are too long, or `vocab_size` is too small for their characters.
     """
-    sources = [source for source, _ in pairs]
-    targets = [target for _, target in pairs]
+    longest = training_config.max_length
+    short = [pair for pair in pairs if not any(is_surely_longer(text, longest) for text in pair)]
+    if pairs and not short:
+        raise ValueError(
+            f"There is no text to learn a vocabulary from: all {len(pairs):,} pairs are longer than "
+            f"max_length={longest} tokens. Check that line feeds end the lines, or raise max_length."
+        )
+    sources = [source for source, _ in short]
+    targets = [target for _, target in short]
     if training_config.shared_vocabulary:
         shared = _train(sources + targets, training_config)
         return shared, shared

@@ -3,6 +3,7 @@
 import keras_nlp
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from kformer.data import encode_pairs
 from kformer.tokenizers import KerasNLPTokenizer, SymbolTokenizer
@@ -51,6 +52,27 @@ def test_more_pairs_than_one_call_takes(letters: SymbolTokenizer) -> None:
 def test_lone_surrogates_are_unknown(letters: SymbolTokenizer) -> None:
     encoded = encode_pairs([("a \ud800", "b")], letters, letters, max_length=8)
     assert encoded.source_ids[:2].tolist() == [4, 3]
+
+
+class RefusesLongTexts(SymbolTokenizer):
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        longest = max(map(len, text.numpy()), default=0)
+        assert longest <= 3100, f"{longest} bytes are tokenized"
+        return super().tokenize(text)
+
+
+def test_texts_that_are_surely_too_long_are_skipped_before_they_are_tokenized() -> None:
+    tokenizer = RefusesLongTexts(["a", "b"])
+    many, few = "a " * 3001, "a " * 1500  # more than 1,000 characters for each of three tokens; 1,500 of them
+    pairs = [("a", "b"), (many, "b"), ("b", many), (many, ""), (few, "b"), ("x" * 3001, "b"), ("x" * 3000 + " ", "b")]
+    encoded = encode_pairs(pairs, tokenizer, tokenizer, max_length=3)
+    assert encoded.source_ids.tolist() == [4, 2, 3, 2]  # 3: the symbol of 3,000 characters is unknown
+    assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, 1, 4)
+
+
+def test_blanks_do_not_make_a_text_too_long(letters: SymbolTokenizer) -> None:
+    encoded = encode_pairs([("a" + " \u3000" * 5000 + "b", "c")], letters, letters, max_length=3)
+    assert encoded.source_ids.tolist() == [4, 5, 2]
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "a")], [("a b c", "a")]])

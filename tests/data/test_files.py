@@ -2,12 +2,16 @@
 
 import gzip
 import lzma
+import os
 import pathlib
+import random
 import re
+import threading
+from collections.abc import Callable
 
 import pytest
 
-from kformer.data import encode_pairs, read_parallel, read_tsv
+from kformer.data import encode_pairs, files, read_parallel, read_tsv
 from kformer.tokenizers import SymbolTokenizer
 
 
@@ -150,9 +154,7 @@ def incompressible(lines: int) -> bytes:
 def test_cut_short(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(incompressible(20_000))
     path = write(tmp_path / f"a.tsv{suffix}", whole[: len(whole) // 2])
-    with pytest.raises(
-        ValueError, match=rf"a\.tsv\{suffix}, after line \d+: the \{suffix} data are damaged or incomplete"
-    ):
+    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged or incomplete"):
         read_tsv(path)
 
 
@@ -167,14 +169,135 @@ def test_damaged_data(suffix: str, compress, tmp_path: pathlib.Path) -> None:
 
 def test_damaged_block_type(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv.gz", gzip.compress(b"one\tuno\n")[:10] + b"\xff" * 30)
-    with pytest.raises(
-        ValueError, match=r"after line 0: the \.gz data are damaged or incomplete \(.*invalid block type"
-    ):
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz: the \.gz data are damaged or incomplete \(.*invalid block type"):
         read_tsv(path)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_only_named_compressed(suffix: str, tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / f"a.tsv{suffix}", b"one\tuno\n")
-    with pytest.raises(ValueError, match=rf"after line 0: the \{suffix} data are damaged"):
+    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged"):
         read_tsv(path)
+
+
+# More than a block of 64 KiB, so that a reader could give lines before it compares a checksum.
+SENTENCES = "".join(
+    f"line {n} of the text\tlínea {n} del texto {n * 2654435761 % 2**32}\n" for n in range(2000)
+).encode()
+
+
+def pairs_or_error(path: pathlib.Path) -> list[tuple[str, str]] | str:
+    try:
+        return read_tsv(path)
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_flipped_bit_is_damage_and_not_the_fault_of_a_line(suffix: str, compress, tmp_path: pathlib.Path) -> None:
+    whole = compress(SENTENCES)
+    path = write(tmp_path / f"a.tsv{suffix}", whole)
+    pairs = read_tsv(path)
+    damage = f"{path}: the {suffix} data are damaged or incomplete ("
+    told = 0
+    for bit in random.Random(0).sample(range(8 * len(whole)), 50):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = pairs_or_error(write(path, bytes(flipped)))
+        told += isinstance(found, str)
+        # A time in a header may be another one: then the pairs are right.
+        assert found == pairs or (isinstance(found, str) and found.startswith(damage)), (bit, found)
+    assert told >= 45
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_damage_in_the_second_of_two_joined_files(suffix: str, compress, tmp_path: pathlib.Path) -> None:
+    # `cat a.xz b.xz` is a file of two streams, which may be filled up by zeros to a multiple of 4 bytes.
+    first, second = compress(b"one\tuno\n"), compress(b"two\tdos\n")
+    for joined in (first + second, first + bytes(8) + second + bytes(4)):
+        assert read_tsv(write(tmp_path / f"a.tsv{suffix}", joined)) == [("one", "uno"), ("two", "dos")]
+    for place in (0, 1, 2, len(second) // 2, len(second) - 1):
+        flipped = bytearray(first + second)
+        flipped[len(first) + place] ^= 1
+        with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged or incomplete"):
+            read_tsv(write(tmp_path / f"a.tsv{suffix}", bytes(flipped)))
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_named_pipe(suffix: str, compress, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / f"a.tsv{suffix}"
+    os.mkfifo(path)
+    writer = threading.Thread(target=write, args=(path, compress(b"one\tuno\n")))
+    writer.start()
+    try:
+        assert read_tsv(path) == [("one", "uno")]
+    finally:
+        writer.join()
+
+
+def append(path: pathlib.Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"two\td")
+
+
+def rewrite(path: pathlib.Path) -> None:
+    path.write_bytes(b"+" + path.read_bytes()[1:])
+
+
+def shrink(path: pathlib.Path) -> None:
+    os.truncate(path, 300_000)
+
+
+def shrink_to_half_a_line(path: pathlib.Path) -> None:
+    os.truncate(path, 300_002)
+
+
+CHANGES = pytest.mark.parametrize("change", [append, rewrite, shrink, shrink_to_half_a_line])
+
+
+@pytest.fixture
+def changed_while_read(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pathlib.Path]:
+    """Makes a file of 400,000 bytes, written an hour ago, which is changed when its first line is read."""
+
+    def make(name: str, line: bytes, change: Callable[[pathlib.Path], None]) -> pathlib.Path:
+        path = write(tmp_path / name, line * (400_000 // len(line)))
+        an_hour_ago = path.stat().st_mtime - 3600
+        os.utime(path, (an_hour_ago, an_hour_ago))
+        decode = files._decode
+
+        def change_and_decode(read: pathlib.Path, number: int, text: bytes) -> str:
+            if read == path and number == 1:
+                change(path)
+            return decode(read, number, text)
+
+        monkeypatch.setattr(files, "_decode", change_and_decode)
+        return path
+
+    return make
+
+
+@CHANGES
+def test_a_file_that_changes_while_it_is_read(change, changed_while_read) -> None:
+    path = changed_while_read("a.tsv", b"one\tuno\n", change)
+    message = (
+        rf"^{re.escape(str(path))} was written to while it was read: it had 400,000 bytes before and has "
+        r"\d{3},\d{3} now. Wait until it is completely written, or copy it first and read the copy."
+    )
+    with pytest.raises(ValueError, match=message):
+        read_tsv(path)
+
+
+@CHANGES
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_parallel_file_that_changes_while_it_is_read(side: int, change, changed_while_read) -> None:
+    path = changed_while_read("a.en", b"one\n", change)
+    other = write(path.with_name("a.es"), b"uno\n" * 100_000)
+    with pytest.raises(ValueError, match=r"a\.en was written to while it was read"):
+        read_parallel(*((path, other) if side == 0 else (other, path)))
+
+
+def test_a_file_that_is_replaced_by_another_one_is_read_as_it_was(changed_while_read) -> None:
+    def replace(path: pathlib.Path) -> None:
+        write(path.with_name("new"), b"two\tdos\n").replace(path)
+
+    assert read_tsv(changed_while_read("a.tsv", b"one\tuno\n", replace)) == [("one", "uno")] * 50_000

@@ -225,6 +225,17 @@ def test_train_tokenizers() -> None:
     assert source.symbols == ("X", "b", "Y", "a")
 
 
+def test_train_tokenizers_leaves_out_what_is_surely_too_long() -> None:
+    config = TrainingConfig(tokenizer="symbols", shared_vocabulary=False, max_length=2)
+    pairs = [("a", "b"), ("c" * 2000, "d"), ("e" * 2001, "f"), ("g", "h" * 2001)]
+    source, target = train_tokenizers(pairs, config)
+    assert (source.symbols, target.symbols) == (("a", "c" * 2000), ("b", "d"))
+    with pytest.raises(
+        ValueError, match=r"all 2 pairs are longer than max_length=2 tokens\. Check that line feeds end"
+    ):
+        train_tokenizers(pairs[2:], config)
+
+
 def test_train_tokenizers_learns_subwords(texts: list[str]) -> None:
     config = TrainingConfig(tokenizer="unigram", vocab_size=300)
     source, target = train_tokenizers([(text, text) for text in texts], config)
