@@ -1,0 +1,128 @@
+"""One process owns a run folder while it trains in it.
+
+The owner holds a lock (flock) on the file `lock` in the folder, in which it writes who it is. The operating system
+releases the lock when the process ends, however it ends. The file stays; an owner that ends in good order empties it.
+"""
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import socket
+from collections.abc import Callable, Iterator
+
+LOCK_FILE = "lock"
+# What a file system without locks answers, such as some that mount a bucket.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class RunInUseError(OSError):
+    """Another process trains in the run folder."""
+
+
+@contextlib.contextmanager
+def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: None) -> Iterator[None]:
+    """Owns a run folder while the block runs. The folder is made if it is missing, and removed if it stays empty.
+
+    Args:
+        folder: The run folder.
+        tell: Called with a note if the last owner was killed, or if the file system has no locks.
+
+    Raises:
+        RunInUseError: Another process owns the folder.
+    """
+    path = folder / LOCK_FILE
+    descriptor, locked = _lock(path)
+    try:
+        last = _read(descriptor)
+        if not locked:
+            _check_ended(path, last)
+            tell(f"The file system of {folder} has no locks: start no second process there while this one trains.")
+        elif last:
+            tell(f"The last owner of {folder}, {last}, ended without notice: it was killed. This process takes over.")
+        _write(descriptor, _this_process())
+        yield
+    finally:
+        _write(descriptor, "")
+        if [entry.name for entry in folder.iterdir()] == [LOCK_FILE]:
+            path.unlink()
+            with contextlib.suppress(OSError):  # another process has just begun there
+                folder.rmdir()
+        os.close(descriptor)
+
+
+def check_not_owned(folder: pathlib.Path) -> None:
+    """Refuses a run folder that another process owns at this moment, before any work is done for it.
+
+    Raises:
+        RunInUseError: Another process owns the folder.
+    """
+    if (folder / LOCK_FILE).is_file():
+        with contextlib.suppress(PermissionError):  # told when the folder is owned
+            os.close(_lock(folder / LOCK_FILE)[0])
+
+
+def _lock(path: pathlib.Path) -> tuple[int, bool]:
+    """An open and locked lock file, and whether the file system has locks."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # the folder was removed meanwhile, by an owner that left it empty
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return descriptor, False
+            owner = _read(descriptor)
+            os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise RunInUseError(
+                f"Another process trains in {path.parent}: {owner or 'it has just begun'}. Wait until it ends, stop "
+                "it, or choose another folder."
+            ) from None
+        if _is_still(path, descriptor):
+            return descriptor, True
+        os.close(descriptor)
+
+
+def _is_still(path: pathlib.Path, descriptor: int) -> bool:
+    """Whether the locked file is the one that others find. An owner that left the folder empty has removed its own."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _this_process() -> str:
+    since = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "since": since})
+
+
+def _read(descriptor: int) -> str:
+    """Who owns the folder or owned it last, in words; "" where nobody is named."""
+    try:
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _write(descriptor: int, text: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text.encode(), 0)
+    os.fsync(descriptor)
+
+
+def _check_ended(path: pathlib.Path, owner: str) -> None:
+    """Without locks only what the file says can tell whether its writer still trains."""
+    if owner:
+        raise RunInUseError(
+            f"{path} names an owner, {owner}, and its file system has no locks that tell whether that process still "
+            f"trains. If it has ended, remove {path} and start again."
+        )

@@ -1,0 +1,100 @@
+"""One process owns a run folder: the others are refused, and a killed owner is told."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from kformer.runs import ownership
+from kformer.runs.ownership import RunInUseError, check_not_owned, owned
+
+OWNER = """
+import pathlib, sys, time
+from kformer.runs.ownership import owned
+with owned(pathlib.Path(sys.argv[1])):
+    pathlib.Path(sys.argv[1], "begun").touch()
+    print("owned", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def owner(tmp_path):
+    """Another process that owns the folder `run`."""
+    process = subprocess.Popen([sys.executable, "-c", OWNER, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "owned\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_folder_that_another_process_owns_is_refused_with_its_name(owner, tmp_path):
+    said = rf"Another process trains in .*run: process {owner.pid} on {socket.gethostname()} since 20\d\d-.*Wait until"
+    with pytest.raises(RunInUseError, match=said), owned(tmp_path / "run"):
+        pytest.fail("Two processes own the folder.")
+    with pytest.raises(RunInUseError, match=said):
+        check_not_owned(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "lock").read_text())["process"] == owner.pid  # the refused one wrote nothing
+
+
+def test_a_killed_owner_is_told_and_the_folder_is_taken_over(owner, tmp_path):
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    check_not_owned(tmp_path / "run")
+    notes = []
+    with owned(tmp_path / "run", notes.append):
+        assert json.loads((tmp_path / "run" / "lock").read_text())["process"] == os.getpid()
+    (note,) = notes
+    assert f"The last owner of {tmp_path / 'run'}, process {owner.pid} on" in note
+    assert "ended without notice: it was killed. This process takes over." in note
+
+
+def test_an_owner_that_ends_leaves_nothing_to_tell(tmp_path):
+    notes = []
+    for _ in range(2):
+        with owned(tmp_path, notes.append):
+            (tmp_path / "begun").touch()
+    assert notes == []
+    assert (tmp_path / "lock").read_text() == ""
+
+
+def test_a_folder_that_stays_empty_is_removed(tmp_path):
+    with owned(tmp_path / "new" / "run"):
+        assert (tmp_path / "new" / "run" / "lock").exists()
+    assert not (tmp_path / "new" / "run").exists()
+
+
+def test_a_folder_removed_while_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    """Another process leaves the folder empty between the opening of the lock file and its lock."""
+    flock, path = ownership.fcntl.flock, tmp_path / "run" / "lock"
+
+    def removed_first(descriptor, operation):
+        monkeypatch.setattr(ownership.fcntl, "flock", flock)
+        path.unlink()
+        path.parent.rmdir()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(ownership.fcntl, "flock", removed_first)
+    with owned(tmp_path / "run"):
+        assert json.loads(path.read_text())["process"] == os.getpid()
+        with pytest.raises(RunInUseError):
+            check_not_owned(tmp_path / "run")
+
+
+def test_without_locks_an_owner_is_believed_to_train_until_its_name_is_removed(tmp_path, monkeypatch):
+    def no_locks(descriptor, operation):
+        raise OSError(ownership.errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
+    notes = []
+    with owned(tmp_path, notes.append):
+        assert f"The file system of {tmp_path} has no locks" in notes[0]
+        (tmp_path / "begun").touch()
+        with pytest.raises(RunInUseError, match=f"If it has ended, remove {tmp_path}/lock and start"), owned(tmp_path):
+            pytest.fail("Two processes own the folder.")
+    with owned(tmp_path):  # an owner that ends in good order takes its name out
+        pass
