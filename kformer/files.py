@@ -26,6 +26,10 @@ DAMAGE = (
 _STALE_SECONDS = 60.0  # A folder without an owner that is younger may just have been made.
 
 
+class WriteError(OSError):
+    """A file could not be written, for example on a full disk. What was there before is undamaged."""
+
+
 def check_file_path(path: str | pathlib.Path) -> None:
     """Refuses a path to which `replacing` could not write, before any work is done for it.
 

@@ -341,8 +341,18 @@ def test_a_damaged_export_is_told(exported, tmp_path):
     damaged = pathlib.Path(shutil.copytree(exported, tmp_path / "1"))
     (weights,) = (damaged / "variables").glob("variables.data*")
     weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"variables.data.* does not have the checksum .*. Export the model again."):
+        load_model(tmp_path)
+    (damaged / "assets.extra" / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match="1 cannot be loaded: .*. Export the model again."):
         load_model(tmp_path)
+
+
+def test_sha256sum_checks_an_export(exported):
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    folder = pathlib.Path(exported) / "assets.extra"
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert "../saved_model.pb: OK" in said
 
 
 def test_a_failed_export_leaves_nothing_behind(numbers_translator, tmp_path, monkeypatch):

@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from kformer.checksums import note_checksums
 from kformer.export.graph import served_function
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
-from kformer.files import check_folder_path, staging_folder, sync_tree
+from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.translator import Translator
@@ -82,6 +83,8 @@ def export_saved_model(
         agreement = check_agreement(fresh, translator, texts, precision)
         with _told_where(directory):
             _describe(fresh, translator, {"precision": precision, "variant": variant, **agreement})
+            files = [file for file in fresh.rglob("*") if file.is_file()]
+            note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
         return _named(fresh, directory, version)
 
@@ -95,7 +98,7 @@ def _told_where(directory: pathlib.Path) -> Iterator[None]:
         said = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
         # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
         reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
-        raise OSError(
+        raise WriteError(
             f"The export could not be written to {directory}: {reason}. Nothing of it is left there. Make room on that "
             "disk, or name a folder on another one."
         ) from error

@@ -60,7 +60,12 @@ def find_saved_model(path: str | pathlib.Path) -> pathlib.Path | None:
 def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
     """How an export was made; empty for a SavedModel that kformer did not write."""
     path = pathlib.Path(saved_model, DESCRIPTION_FILE)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error
 
 
 def _versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:

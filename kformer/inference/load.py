@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
 from kformer.export.graph import n_best_function
 from kformer.export.variables import Weights
-from kformer.export.versions import description
+from kformer.export.versions import DESCRIPTION_FILE, description
 from kformer.files import DAMAGE
 from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.inference.find import check_search, find_model
@@ -69,6 +70,9 @@ def _from_run(run: RunFolder, decoding: DecodingConfig | None, n_best: int) -> T
 def _from_saved_model(path: pathlib.Path) -> TranslateBatch:
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
+    sums = (path / DESCRIPTION_FILE).parent
+    if (sums / SUMS_FILE).is_file():
+        check_folder(sums, remedy="Export the model again.")
     if description(path).get("precision") == "bfloat16" and not cpu_multiplies_bfloat16():
         warnings.warn(
             f"{path} computes in bfloat16, which this CPU only emulates: it will be slow. "
