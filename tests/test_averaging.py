@@ -32,7 +32,7 @@ def run(tmp_path_factory):
 def test_a_run_keeps_its_last_weights(run):
     names = [path.name for path in run.kept_weights()]
     assert names == [f"step-00000000{step}.weights.h5" for step in (4, 6, 8)]
-    assert sorted(os.listdir(run.weights_folder)) == names
+    assert sorted(os.listdir(run.weights_folder)) == ["SHA256SUMS", *names]
 
 
 def test_every_weight_is_the_mean(run, tmp_path):

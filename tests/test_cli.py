@@ -1,6 +1,7 @@
 """The command line as a person uses it, mostly in processes of its own; and that its options arrive."""
 
 import contextlib
+import errno
 import io
 import json
 import lzma
@@ -8,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -23,10 +25,12 @@ from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.export.versions import DESCRIPTION_FILE, description
+from kformer.files import WriteError
 from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import RunInUseError
 from kformer.training.train import TrainingReport
 from kformer.translation.batches import Hypothesis
 from kformer.translation.translator import Translator
@@ -34,10 +38,10 @@ from kformer.translation.translator import Translator
 pytestmark = pytest.mark.tensorflow_only
 
 
-def invoke(*arguments):
+def invoke(*arguments, exit_code=0):
     """Runs a command in this process."""
     answer = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == exit_code, answer.output
     return answer
 
 
@@ -150,6 +154,14 @@ MISTAKES = {
     "train, unknown corpus": ("train --output new --corpus cmudic", "Known corpora: bible-en-es, cmudict, tfds:NAME"),
     "train, corpus alike": ("train --output new --corpus cmudic", "Did you mean 'cmudict'?"),
     "train, one of two files": ("train --output new --train-source a", "--train-source and --train-target go together"),
+    "train, a signal that none can handle": (
+        "train --output new --train {corpus} --stop-signal KILL",
+        "--stop-signal must name a signal that can be handled, such as SIGUSR1. Received: KILL.",
+    ),
+    "train, a summary in a folder that is a file": (
+        "train --output new --train {corpus} --summary {corpus}/end.json",
+        "corpus cannot be a folder: it is a file.",
+    ),
     "train, missing file": ("train --output new --train no.tsv", "no.tsv does not exist. Pass the name of a file."),
     "train, pairs to validate on": (
         "train --output new --corpus cmudict --valid v.tsv",
@@ -310,6 +322,7 @@ def places(tmp_path_factory):
     TransformerConfig().save(run.transformer_file)
     toy.TRAINING.save(run.training_file)
     run.write_corpus({"symbols": False})
+    run.note_files()
     run.weights_folder.mkdir()
     for file in (run.best_weights_file, run.weights_folder / "step-000000001.weights.h5"):
         file.touch()
@@ -387,7 +400,7 @@ def trained_with(monkeypatch):
 
     def trained(corpus, output, transformer, training, **options):
         calls.append({"corpus": corpus, "transformer": transformer, "training": training, **options})
-        return TrainingReport(RunFolder(output), 7, None, "trained")
+        return TrainingReport(RunFolder(output), 7, None, "trained", interrupted="interrupted" in str(output))
 
     monkeypatch.setattr("kformer.training.train.train", trained)
     monkeypatch.setattr(RunFolder, "training_config", lambda run: TrainingConfig())
@@ -418,6 +431,47 @@ def test_train_hands_on_where_to_begin_to_export_and_on_what_to_run(pairs_file, 
     assert {name: calls[0][name] for name in names} == {
         "initialize_from": "cmudict", "export_to": tmp_path / "exported", "devices": 2, "resume": False,
     }  # fmt: skip
+
+
+def test_train_hands_on_how_it_may_be_stopped_and_resumed(pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    options = ["--auto-resume", "--stop-signal", "SIGUSR1", "--stop-signal", "usr2", "--summary", tmp_path / "end.json"]
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "run", *options)
+    assert {name: calls[0][name] for name in ("resume", "stop_signals", "summary")} == {
+        "resume": "auto", "stop_signals": [signal.SIGUSR1, signal.SIGUSR2], "summary": tmp_path / "end.json",
+    }  # fmt: skip
+
+
+def test_a_run_that_was_interrupted_ends_with_a_status_of_its_own(pairs_file, tmp_path, monkeypatch):
+    trained_with(monkeypatch)
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "interrupted", exit_code=75)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("no such field"), 1),
+        (FileNotFoundError("no such file"), 1),
+        (FloatingPointError("nan"), 3),
+        (WriteError("File too large. The run ended"), 74),
+        (OSError(errno.ENOSPC, "No space left on device"), 74),
+        (ConnectionError("process 1 was lost"), 75),
+        (RunInUseError("Another process trains"), 75),
+    ],
+)
+def test_the_exit_status_and_the_summary_tell_the_kind_of_an_error(error, status, pairs_file, tmp_path, monkeypatch):
+    def fails(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("kformer.training.train.train", fails)
+    summary = tmp_path / "end.json"
+    summary.write_text("of an earlier run")
+    command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", "--summary", summary]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in command])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == status
+    assert json.loads(summary.read_text()) == {"exit_status": status, "reason": str(error)}
 
 
 def test_a_few_pairs_are_told_to_be_too_few(pairs_file, tmp_path, monkeypatch):
@@ -486,7 +540,8 @@ def test_evaluate_reads_the_columns_of_a_file(loaded, places, tmp_path):
 @pytest.mark.parametrize(("tokenizer", "symbols"), [("bpe", True), ("symbols", False)])
 def test_a_corpus_of_another_kind_than_the_model_is_told(tokenizer, symbols, loaded, places, tmp_path, monkeypatch):
     shutil.copytree(places["run"], tmp_path / "run")
-    toy.TRAINING.replace(tokenizer=tokenizer).save(RunFolder(tmp_path / "run").training_file)
+    run = RunFolder(tmp_path / "run")
+    run.write_config(run.training_file, toy.TRAINING.replace(tokenizer=tokenizer))
     for of_corpus in (symbols, not symbols):
         corpus = Corpus("letters", [], [], [("a", "b")], of_corpus)
         monkeypatch.setattr("kformer.cli.options.load_corpus", lambda name, corpus=corpus: corpus)

@@ -97,7 +97,7 @@ class TestTransformerConfig:
         TransformerConfig(d_model=advice, num_heads=num_heads)
 
     def test_sinusoids_need_an_even_d_model_and_learned_positions_do_not(self):
-        expected = r"Sinusoidal positions need an even d_model, .* Received: d_model=63. Choose d_model=64, or"
+        expected = r"Sinusoidal positions need an even d_model: .* Received: d_model=63. Choose d_model=64, or"
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=63, num_heads=3)
         assert TransformerConfig(d_model=63, num_heads=3, positional_encoding="learned").d_model == 63

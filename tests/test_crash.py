@@ -1,7 +1,11 @@
-"""Runs that are killed go on as if nothing had happened: real processes, real signals."""
+"""Runs that are stopped go on as if nothing had happened: real processes, real signals.
+
+The environment variables KFORMER_STOPS, KFORMER_PAIRS and KFORMER_FLIPS set how often each thing is tried.
+"""
 
 import csv
 import json
+import os
 import pathlib
 import random
 import re
@@ -18,11 +22,12 @@ import toy
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
-KILLS = 20
+STOPS = int(os.environ.get("KFORMER_STOPS", 5))  # for each signal
 TRAINING = {
     **toy.TRAINING.to_dict(),
-    **{"max_steps": 2400, "validation_steps": 400, "tokens_per_batch": 128, "max_length": 32},
+    **{"max_steps": 300, "validation_steps": 50, "tokens_per_batch": 128, "max_length": 32},
     **{"checkpoint_minutes": 0.0005, "gradient_accumulation_steps": 3, "patience": 1000},
+    **{"ema_decay": 0.9, "keep_weights": 3, "scored_sources": 40, "monitor": "bleu"},
 }
 TRANSFORMER = {**toy.TRANSFORMER.to_dict(), "dropout_rate": 0.1}
 
@@ -80,40 +85,88 @@ def assert_same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> N
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-def kill_once(files: pathlib.Path, run: pathlib.Path, after: float, while_writing: bool) -> bool:
-    """Starts or resumes a run and kills it some seconds after its first checkpoint.
+def stop_once(files: pathlib.Path, run: pathlib.Path, number: int, after: float, while_writing: bool) -> bool:
+    """Starts or resumes a run and sends it a signal some seconds after its first checkpoint.
 
     With `while_writing` the signal waits for the next checkpoint to be begun. Returns whether it came before its end.
     """
     checkpoint = run / "checkpoint.npz"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
-    process = start(files, run, *(["--resume"] if run.exists() else []))
+    process = start(files, run, "--auto-resume")
     while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
         time.sleep(0.002)
     time.sleep(after)
     partial = run / "partial-checkpoint.npz"
     while while_writing and process.poll() is None and not partial.exists():
         pass
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(number)
     output = process.communicate()[0].decode()
-    assert process.returncode == -signal.SIGKILL, output
+    assert process.returncode == (75 if number == signal.SIGINT else -number), output
+    assert ("interrupted" in output) == (number == signal.SIGINT), output
     return partial.exists()
 
 
-def test_runs_killed_at_random_moments_end_bit_for_bit_as_one_that_was_not(files, tmp_path):
-    finish(start(files, tmp_path / "whole"))
-    moments = random.Random(1)
-    writing = [
-        kill_once(files, tmp_path / "killed", moments.uniform(0, 0.5), number % 2 == 1) for number in range(KILLS)
-    ]
-    assert any(writing)  # some were killed while they wrote a checkpoint
-    finish(start(files, tmp_path / "killed", "--resume"))
+@pytest.fixture(scope="module")
+def whole(files, tmp_path_factory):
+    """A run that nothing stops."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    finish(start(files, run))
+    assert len(rows(run / "log.csv")) == 6
+    return run
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_runs_stopped_at_random_moments_end_bit_for_bit_as_one_that_was_not(number, whole, files, tmp_path):
+    run, moments = tmp_path / "stopped", random.Random(int(number))
+    # Validations take some of the moments. Every other signal comes while a checkpoint is written.
+    writing = [stop_once(files, run, number, moments.uniform(0, 0.5), turn % 2 == 1) for turn in range(STOPS)]
+    assert any(writing) == (number == signal.SIGKILL)  # at the other signals the checkpoint is written to its end
+    finish(start(files, run, "--resume"))
+    assert_same_end(run, whole)
+
+
+def assert_same_end(run: pathlib.Path, whole: pathlib.Path) -> None:
+    """The same weights, optimizer, random state, patience, kept weights and course."""
     for name in ("checkpoint.npz", "previous-checkpoint.npz"):
-        assert (tmp_path / "killed" / name).exists()
-    assert_same(arrays(tmp_path / "killed" / "checkpoint.npz"), arrays(tmp_path / "whole" / "checkpoint.npz"))
-    assert_same(weights(tmp_path / "killed" / "best.weights.h5"), weights(tmp_path / "whole" / "best.weights.h5"))
-    assert rows(tmp_path / "killed" / "log.csv") == rows(tmp_path / "whole" / "log.csv")
-    assert len(rows(tmp_path / "whole" / "log.csv")) == 6
+        assert_same(arrays(run / name), arrays(whole / name))
+    assert state(run) == state(whole)
+    kept, expected = (sorted((folder / "weights").glob("*.h5")) for folder in (run, whole))
+    assert [file.name for file in kept] == [file.name for file in expected]
+    for file, theirs in zip([*kept, run / "best.weights.h5"], [*expected, whole / "best.weights.h5"], strict=True):
+        assert_same(weights(file), weights(theirs))
+    assert rows(run / "log.csv") == rows(whole / "log.csv")
+    assert not list(run.glob("partial-*"))
+
+
+def state(run: pathlib.Path) -> dict:
+    """The numbers of the last checkpoint: updates, batches, best figure, validations since."""
+    with np.load(run / "checkpoint.npz") as file:
+        return json.loads(file["state.json"].tobytes())
+
+
+PAIRS = int(os.environ.get("KFORMER_PAIRS", 2))
+SHORT = ("--max-steps", "40")
+
+
+def test_of_two_processes_that_start_together_exactly_one_trains(files, tmp_path):
+    """New runs and resumed ones, at random distances of up to the time that a run takes to begin."""
+    moments, refused = random.Random(1), 0
+    finish(start(files, tmp_path / "whole", *SHORT))
+    for turn in range(PAIRS):
+        run = tmp_path / f"run-{turn}"
+        if turn % 2:  # resumed
+            stop_once(files, run, signal.SIGKILL, 0.0, while_writing=False)
+        processes = [start(files, run, "--auto-resume", *SHORT)]
+        time.sleep(moments.uniform(0, 6))
+        processes.append(start(files, run, "--auto-resume", *SHORT))
+        outputs = [process.communicate(timeout=600)[0].decode() for process in processes]
+        assert sorted(process.returncode for process in processes) == [0, 75], outputs
+        loser = [process.returncode for process in processes].index(75)
+        owner = rf"kformer: Another process trains in .*: process {processes[1 - loser].pid} on \S+ since 20\d\d-"
+        assert re.search(owner, outputs[loser].replace("\n", " ")), outputs[loser]
+        refused += 1
+        assert_same_end(run, tmp_path / "whole")
+    assert refused == PAIRS
 
 
 def test_a_full_disk_is_told_and_spoils_nothing(files, tmp_path):
@@ -127,7 +180,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(files, tmp_path):
 
     process = start(files, run, "--resume", "--max-steps", "400", preexec_fn=small_disk)
     output = process.communicate(timeout=600)[0].decode()
-    assert process.returncode == 1
+    assert process.returncode == 74
     assert "File too large" in output
     assert "before are undamaged: remove the cause (make room on a full disk)" in output.replace("\n", " ")
     assert (run / "checkpoint.npz").read_bytes() == before
@@ -151,7 +204,7 @@ def test_a_run_that_diverges_names_the_step_and_keeps_the_last_good_checkpoint(f
     (files / "diverges.json").write_text(json.dumps({"training": training, "transformer": TRANSFORMER}))
     process = start(files, tmp_path / "run", "--config", str(files / "diverges.json"))
     output = process.communicate(timeout=600)[0].decode()
-    assert process.returncode == 1
+    assert process.returncode == 3
     assert re.search(r"kformer: .*(not finite after update \d|The loss is \w+ after batch \d)", output), output
     assert "Traceback" not in output
     for checkpoint in (tmp_path / "run").glob("*checkpoint.npz"):

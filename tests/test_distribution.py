@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -222,7 +223,7 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(tmp_path, 
     outputs = processes.finish(*group, code=None)
     assert time.monotonic() - killed_at < 60
     assert group[victim].returncode == -signal.SIGKILL
-    assert group[1 - victim].returncode not in (0, -signal.SIGKILL)
+    assert group[1 - victim].returncode in (75, -signal.SIGABRT)  # JAX itself may end it
     assert all(RESTART in output for output in outputs)
     assert str(run) in outputs[0]
     finished = processes.finish(*processes.start_group(files, run, 2, "--resume"))
@@ -236,14 +237,22 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(tmp_path, 
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_one_process_ends_all_in_good_order(tmp_path):
+def test_ctrl_c_in_one_process_saves_and_ends_all(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=10**6)
     group = processes.start_group(files, tmp_path / "run", 2)
     wait_for(tmp_path / "run" / "checkpoint.npz", group)
     group[1].send_signal(signal.SIGINT)
-    outputs = processes.finish(*group)
+    outputs = processes.finish(*group, code=75)
     assert "steps: interrupted." in outputs[0]
-    assert len(processes.course(tmp_path / "run")) >= 2
+    steps = re.search(r"([0-9,]+) steps: interrupted", outputs[0])[1]
+    last = ("--max-steps", int(steps.replace(",", "")) + 2)
+    resumed = processes.finish(*processes.start_group(files, tmp_path / "run", 2, "--resume", *last))
+    assert f"Going on from update {steps}." in resumed[0]
+    processes.finish(*processes.start_group(files, tmp_path / "whole", 2, *last))
+    ours, theirs = arrays(tmp_path / "run"), arrays(tmp_path / "whole")
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert processes.course(tmp_path / "run") == processes.course(tmp_path / "whole")
 
 
 STOPS = """
@@ -292,7 +301,7 @@ def test_the_budget_of_minutes_ends_all_together(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_diverges_says_so_in_all_processes(tmp_path):
     files = processes.write_files(tmp_path / "files", max_steps=400, learning_rate_scale=1e30, validation_steps=200)
-    for output in processes.finish(*processes.start_group(files, tmp_path / "run", 2), code=1):
+    for output in processes.finish(*processes.start_group(files, tmp_path / "run", 2), code=3):
         assert "kformer: " in output
         assert "finite" in output or "The loss is nan" in output
         assert "Traceback" not in output

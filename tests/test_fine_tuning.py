@@ -97,6 +97,26 @@ def test_the_run_begins_where_the_old_one_ended(numbers_run, numbers_translator,
     assert "0.00% of the source tokens" in console.file.getvalue()
 
 
+@pytest.mark.parametrize("killed_at", ["save_tokenizers", "describe_environment"])
+def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run, tuned, tmp_path, monkeypatch):
+    """The first weights are copied by then, and nothing says yet that the folder is a run."""
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    run, training = RunFolder(tmp_path / "run"), tuned.training_config()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kformer.training.run_setup.{killed_at}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(dialect(), run.path, training=training, initialize_from=numbers_run, console=quiet())
+    assert run.initial.exists()
+    assert not run.exists()
+    with pytest.raises(FileNotFoundError, match="holds no run, so there is nothing to resume"):
+        train(dialect(), run.path, resume=True, console=quiet())
+    train(dialect(), run.path, training=training, initialize_from=numbers_run, resume="auto", console=quiet())
+    assert_same_end(run, tuned)
+
+
 def test_a_packed_model_is_a_beginning_too(numbers_run, tmp_path):
     packed = pack_run(numbers_run, tmp_path / "packed").run
     with pytest.raises(ValueError, match="is a packed model, so there is nothing to resume. Begin a new run"):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import functools
 import io
+import json
 import os
 import re
 import shutil
@@ -253,14 +254,70 @@ def test_a_spent_budget_is_said_and_nothing_is_trained(whole):
 def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(whole, tmp_path):
     run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run")), quiet()
     run.checkpoint_file.write_bytes(run.checkpoint_file.read_bytes()[:-100])
-    training = WHOLE.replace(max_steps=3)  # those of the checkpoint before
-    report = train(toy.corpus(), run.path, training=training, resume=True, console=console)
+    report = train(toy.corpus(), run.path, resume=True, console=console)
     assert "The last checkpoint cannot be read" in console.file.getvalue()
-    assert "Going on from update 3." in console.file.getvalue()
-    assert report.steps == 3
+    assert "Going on from update 4." in console.file.getvalue()  # before the last validation
+    assert (report.steps, report.best, report.reason) == (4, whole[0].best, "the budget of 4 steps is spent")
+    assert course_of(run) == course_of(whole[0].run)
 
 
 # How runs end.
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "value", "told"),
+    [
+        ("training", "seed", 2, r"training.json was edited since the last checkpoint: seed=2 \(the checkpoint has 1\)"),
+        ("training", "tokens_per_batch", 512, r"tokens_per_batch=512 \(the checkpoint has 1024\). Put the values back"),
+        (
+            "transformer",
+            "norm_first",
+            True,
+            r"transformer.json was .*norm_first=True \(the checkpoint has False\)",
+        ),
+        ("training", "max_steps", 9, r"training.json does not have the checksum that SHA256SUMS notes"),
+        (
+            "training",
+            "seed",
+            None,
+            r"training.json was edited .*: seed=1 \(the checkpoint has 3\)",
+        ),
+    ],
+)
+def test_a_configuration_edited_between_stop_and_resume_is_refused(file, field, value, told, whole, tmp_path):
+    """None as the value takes the field out, so that today's default would count."""
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    path = run.path / f"{file}.json"
+    values = json.loads(path.read_text())
+    if value is None:
+        del values[field]
+        state = json.loads((arrays := dict(np.load(run.checkpoint_file)))["state.json"].tobytes())
+        state["training"][field] = 3
+        arrays["state.json"] = np.frombuffer(json.dumps(state).encode(), "uint8")
+        np.savez(run.checkpoint_file, **arrays)
+    else:
+        values[field] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=told):
+        train(toy.corpus(), run.path, resume=True, console=quiet())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_auto_begins_a_run_or_goes_on_with_it(begun, tmp_path):
+    if begun:
+        train_words(tmp_path / "run", WORDS.replace(max_steps=2))
+    report = train_words(tmp_path / "run", WORDS, resume="auto", summary=tmp_path / "end.json")
+    assert [int(float(row["step"])) for row in rows_of(report.run)] == [2, 4]
+    assert json.loads((tmp_path / "end.json").read_text()) == {
+        "exit_status": 0,
+        "reason": "the budget of 4 steps is spent",
+        "steps": 4,
+        "best": report.best,
+        "monitor": "loss",
+        "run": str(report.run.path),
+        "weights": str(report.run.best_weights_file),
+        "checkpoint": str(report.run.checkpoint_file),
+    }
 
 
 def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
@@ -291,13 +348,77 @@ class AtBatch(keras.callbacks.Callback):
             self.action(self)
 
 
-def test_ctrl_c_ends_the_run_in_good_order(tmp_path, capfd):
+STOPPED = WORDS.replace(
+    **{"max_steps": 6, "validation_steps": 2, "gradient_accumulation_steps": 2, "ema_decay": 0.9, "keep_weights": 2},
+    **{"scored_sources": 40, "monitor": "bleu", "patience": 3},
+)
+
+
+class Signals(keras.callbacks.Callback):
+    """Sends SIGINT at a moment: before a batch, when a validation begins, or at its end, where it is scored."""
+
+    def __init__(self, hook, number):
+        super().__init__()
+        self.hook, self.number, self.seen = hook, number, 0
+
+    def _count(self, hook):
+        self.seen += hook == self.hook
+        if hook == self.hook and self.seen == self.number:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._count("batch")
+
+    def on_test_begin(self, logs=None):
+        self._count("validation")
+
+    def on_test_end(self, logs=None):
+        self._count("scores")
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._count("end")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return train_words(tmp_path_factory.mktemp("undisturbed") / "run", STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("hook", "number"),
+    [("batch", 2), ("batch", 5), ("batch", 8), ("validation", 1), ("validation", 3), ("scores", 2), ("end", 2)],
+)
+def test_a_run_that_was_stopped_takes_the_course_of_one_that_was_not(hook, number, undisturbed, tmp_path):
+    """Also where it is stopped between micro-batches, and during the last validation of its budget."""
+    stopped = train_words(tmp_path / "run", STOPPED, callbacks=[Signals(hook, number)])
+    assert stopped.reason == "interrupted" or (hook, number) == ("validation", 3)
+    report = train_words(tmp_path / "run", STOPPED, resume=True)
+    assert (report.steps, report.best, report.reason) == (6, undisturbed.best, undisturbed.reason)
+    ours, theirs = arrays_of(report.run), arrays_of(undisturbed.run)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert course_of(report.run) == course_of(undisturbed.run)
+    for file, theirs in zip(report.run.kept_weights(), undisturbed.run.kept_weights(), strict=True):
+        assert file.name == theirs.name
+        for ours, whole in zip(weights_in(report.run, file), weights_in(report.run, theirs), strict=True):
+            np.testing.assert_array_equal(ours, whole)
+
+
+def weights_in(run, file):
+    model = build_transformer(run.transformer_config(), dtype="float32")
+    load_weights_file(file, model)
+    return model.get_weights()
+
+
+def test_ctrl_c_is_acknowledged(tmp_path, capfd):
     interrupt = AtBatch(1, lambda callback: os.kill(os.getpid(), signal.SIGINT))
-    report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[interrupt])
-    assert (report.steps, report.reason) == (2, "interrupted")
-    assert [float(row["step"]) for row in rows_of(report.run)] == [2]
-    assert "kformer: stopping after this step" in capfd.readouterr().err
-    assert isinstance(Translator.from_run(report.run.path)("one two three"), str)
+    options = {"callbacks": [interrupt], "summary": tmp_path / "end.json"}
+    report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), **options)
+    assert (report.steps, report.reason, report.interrupted) == (1, "interrupted", True)
+    summary = json.loads((tmp_path / "end.json").read_text())
+    assert (summary["exit_status"], summary["reason"], summary["weights"]) == (75, "interrupted", None)
+    assert "kformer: saving the run after this step" in capfd.readouterr().err
 
 
 def test_a_callback_of_a_user_can_end_the_run(tmp_path):

@@ -17,6 +17,7 @@ from kformer.cli.export import export
 from kformer.cli.pack import pack
 from kformer.cli.train import train
 from kformer.cli.translate import translate
+from kformer.runs.summary import exit_status
 
 app = typer.Typer(name="kformer", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -46,4 +47,4 @@ def main() -> None:
         app(prog_name="kformer")
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         print(f"kformer: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(exit_status(error))

@@ -1,5 +1,6 @@
 """`kformer train`."""
 
+import signal
 from typing import Annotated
 
 import typer
@@ -16,11 +17,13 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS
+from kformer.config import MONITORS, did_you_mean
 from kformer.data import Corpus
-from kformer.files import check_folder_path
+from kformer.files import check_file_path, check_folder_path
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import check_not_owned
+from kformer.runs.summary import RESUME, failures_noted
 
 FEW_PAIRS = 100  # a translation is not learned from fewer
 
@@ -70,6 +73,20 @@ def train(
             help="Begin with the weights, the vocabulary and the sizes of a run folder or of a preset.",
         ),
     ] = None,
+    auto_resume: Annotated[
+        bool, typer.Option("--auto-resume", help="Go on as with --resume if RUN holds a run, and begin one if not.")
+    ] = False,
+    stop_signal: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A further signal that saves and ends the run as SIGTERM does, such as SIGUSR1. May be repeated.",
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(help="A JSON file that says how the run ended: exit status, reason, steps, best, paths."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN, as if the run had not stopped.")
     ] = False,
@@ -95,56 +112,82 @@ def train(
 ) -> None:
     """Train a translator on a corpus, a file of pairs or two parallel files.
 
-    Ctrl-C ends the run cleanly: the best weights and the last checkpoint are saved. Without a budget the
-    run ends when the validation score has stopped improving.
+    Ctrl-C and SIGTERM save the run, so that --resume takes the course of one that was not stopped. Without a budget the
+    run ends when the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to mend, 2 wrong
+    usage, 3 the loss diverged, 74 a file could not be written, 75 to be resumed: a signal came, a process was lost, or
+    another process trains in RUN.
     """
     alone = (num_processes, process_id, coordinator) == (None, None, None)
     main = alone or process_id == 0  # the other processes write and print nothing
+    goes_on = resume or (auto_resume and RunFolder(output).exists())
     if main:
-        _check_folders(RunFolder(output), resume, export_to)
-    options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
-    if resume and (size, recipe) == (None, None):
-        start = start_of_resumed_run(output)
-    else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
-        start = start_of_new_run(size, recipe, initialize_from)
-    transformer, training = change(start, config, options)
-    if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
-        corpus = load_recipe(recipe).corpus
-    chosen = choose_corpus(corpus, (train, valid), (train_source, train_target), (valid_source, valid_target), columns)
-    if main:
-        _warn_of_few_pairs(chosen)
+        _check_folders(RunFolder(output), goes_on, export_to, summary)
+    with failures_noted(summary if main else None):
+        signals = [_signal(name) for name in stop_signal or ()]
+        options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
+        if goes_on and (size, recipe) == (None, None):
+            start = start_of_resumed_run(output)
+        else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
+            start = start_of_new_run(size, recipe, initialize_from)
+        transformer, training = change(start, config, options)
+        if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
+            corpus = load_recipe(recipe).corpus
+        chosen = choose_corpus(
+            corpus, (train, valid), (train_source, train_target), (valid_source, valid_target), columns
+        )
+        if main:
+            _warn_of_few_pairs(chosen)
 
-    start_tensorflow()
-    from kformer.training.distributed import initialize, is_main
-    from kformer.training.train import train as train_run
+        start_tensorflow()
+        from kformer.training.distributed import initialize, is_main
+        from kformer.training.train import train as train_run
 
-    if not alone:  # Join the process group last, so that a bad option stops only this process.
-        initialize(coordinator, num_processes, process_id)
-    report = train_run(
-        chosen,
-        output,
-        transformer,
-        training,
-        resume=resume,
-        initialize_from=initialize_from,
-        export_to=export_to,
-        devices=devices,
-    )
+        if not alone:  # Join the process group last, so that a bad option stops only this process.
+            initialize(coordinator, num_processes, process_id)
+        report = train_run(
+            chosen,
+            output,
+            transformer,
+            training,
+            resume="auto" if auto_resume else resume,
+            initialize_from=initialize_from,
+            export_to=export_to,
+            devices=devices,
+            stop_signals=signals,
+            summary=summary,
+        )
     if is_main():
         monitor = report.run.training_config().monitor
         best = "none" if report.best is None else f"{report.best:.4f}"
         print(f"{report.steps:,} steps: {report.reason}.", end=" ")
         print(f"Best validation {monitor} {best}. The run is in {report.run.path}.")
+    if report.interrupted:
+        raise typer.Exit(RESUME)
 
 
-def _check_folders(run: RunFolder, resume: bool, export_to: Path | None) -> None:
-    """Refuses folders that a run cannot begin in, go on in, or export to."""
-    if resume:
+def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None, summary: Path | None) -> None:
+    """Refuses folders that a run cannot begin in, go on in, or export to, and a summary that cannot be written."""
+    check_not_owned(run.path)
+    if summary is not None:
+        check_file_path(summary)
+        summary.unlink(missing_ok=True)  # it would tell of an earlier run
+    if goes_on:
         run.check_begun()
     else:
         run.check_new()
     for folder in filter(None, (run.path, export_to)):
         check_folder_path(folder)
+
+
+def _signal(name: str) -> signal.Signals:
+    names = [one.name for one in signal.Signals if one not in (signal.SIGKILL, signal.SIGSTOP)]
+    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+    if full not in names:
+        raise ValueError(
+            f"--stop-signal must name a signal that can be handled, such as SIGUSR1. Received: {name}."
+            f"{did_you_mean([full], names)}"
+        )
+    return signal.Signals[full]
 
 
 def _warn_of_few_pairs(corpus: Corpus) -> None:

@@ -26,7 +26,7 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
     """
     names = preset_names()
     if str(preset) in names:
-        return RunFolder(_SHIPPED / preset)
+        return RunFolder(_SHIPPED / preset).check()
     if not pathlib.Path(preset).is_dir():
         raise ValueError(
             f"There is no preset {str(preset)!r}. Choose one of {', '.join(names)}; or name a run folder, for "

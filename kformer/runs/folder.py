@@ -12,6 +12,8 @@ RUN/
   weights/                          the weights of the last validations, for averaging
   checkpoint.npz                    everything needed to resume the run
   previous-checkpoint.npz           the one before it
+  SHA256SUMS, weights/SHA256SUMS    checksums of all of these but the checkpoints, which have their own
+  lock                              who trains here, see `kformer.runs.ownership`
   log.csv, tensorboard/             the logs of the run
 
 A packed run folder (`kformer.presets.pack_run`) has `packed-weights.npz` instead of `best.weights.h5`, `preset.json`
@@ -25,8 +27,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kformer.checksums import check_folder, note_checksums, replacing_noted
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.files import new_folder, write_json
+
+_UNNOTED = ("checkpoint", "previous-", "partial-")  # beginnings of names
 
 
 class RunFolder:
@@ -86,6 +91,7 @@ class RunFolder:
 
         Raises:
             FileNotFoundError: It is no run folder, or its run has kept no weights yet.
+            DamagedFileError: A file of its description or a tokenizer is not the one that was written.
         """
         if not self.exists():
             raise FileNotFoundError(
@@ -97,7 +103,27 @@ class RunFolder:
                 f"{self.path} has no {self.best_weights_file.name}: the run has not reached its first validation. "
                 "Go on with `kformer train --resume`, or wait for it."
             )
+        self.check_files()
         return self
+
+    def check_files(self) -> None:
+        """Checks configurations, tokenizers and descriptions. Weights and checkpoints are checked when they are read.
+
+        Raises:
+            DamagedFileError: One of the files is not the one that was written.
+        """
+        check_folder(self.path, but=(".h5", ".npz"))
+
+    def note_files(self) -> None:
+        """Notes the checksums of all files of the folder that say how its model computes."""
+        found = [*self.path.glob("*.json"), *self.path.glob("*.npz"), *self.path.glob("*.h5")]
+        found += [file for file in self.tokenizer_folder.rglob("*") if file.is_file()]
+        note_checksums(self.path, [file for file in found if not file.name.startswith(_UNNOTED)])
+
+    def write_config(self, file: pathlib.Path, config: TransformerConfig | TrainingConfig) -> None:
+        """Writes `transformer_file` or `training_file`, whole or not at all, and notes its checksum."""
+        with replacing_noted(file) as partial:
+            config.save(partial)
 
     def weights_file(self) -> pathlib.Path:
         """The weights to translate with: the best ones, or the packed ones of a folder that has only those."""
@@ -143,7 +169,7 @@ class RunFolder:
 
     def samples(self) -> list[str]:
         """What `write_samples` wrote; empty where there is no such file."""
-        return json.loads(self.samples_file.read_text(encoding="utf-8")) if self.samples_file.is_file() else []
+        return _read_json(self.samples_file) if self.samples_file.is_file() else []
 
     def write_samples(self, texts: Sequence[str]) -> None:
         """Keeps some source texts like those that the model is made for: an export is tried on them."""
@@ -184,7 +210,11 @@ def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFo
                 shutil.copy(file, fresh.path)
         shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)
         yield fresh
+        fresh.note_files()
 
 
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _read_json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}. Restore it from a copy.") from error

@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from kformer.files import replacing
+from kformer.checksums import check_file, replacing_noted
 from kformer.runs.folder import RunFolder
 from kformer.runs.packed_weights import load_packed_weights
 
@@ -15,14 +15,20 @@ from kformer.runs.packed_weights import load_packed_weights
 def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
     """Writes the weights of a functional model to `path`, a `.weights.h5`, whole or not at all, without the optimizer.
 
-    An uncompiled model reads them by `model.load_weights(path)`, any model by `load_weights_file(path, model)`.
+    Its checksum is noted in `SHA256SUMS` beside it. An uncompiled model reads the weights by
+    `model.load_weights(path)`, any model by `load_weights_file(path, model)`.
     """
-    with replacing(path) as partial:
+    with replacing_noted(pathlib.Path(path)) as partial:
         _uncompiled(model).save_weights(partial)
 
 
 def load_weights_file(path: str | pathlib.Path, model: keras.Model) -> None:
-    """Reads a file of `save_weights` into a functional model, compiled or not; its optimizer stays as it is."""
+    """Reads a file of `save_weights` into a functional model, compiled or not; its optimizer stays as it is.
+
+    Raises:
+        DamagedFileError: It is not the file that was written.
+    """
+    check_file(pathlib.Path(path), "Load other weights, or restore it from a copy.")
     _uncompiled(model).load_weights(path)
 
 
@@ -37,10 +43,21 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
         ValueError: The file is damaged, or the model is of another configuration.
     """
     file = run.weights_file()
+    check_file(file, _remedy(run))
     if file == run.packed_weights_file:
         load_packed_weights(file, model)
     else:
         load_weights_file(file, model)
+
+
+def _remedy(run: RunFolder) -> str:
+    kept = len(run.kept_weights())
+    if not kept:
+        return "Restore it from a copy."
+    return (
+        f"The run has kept the weights of its last {kept} validations: `kformer average {run.path} NEW --last 1` makes "
+        "a run folder of the last ones."
+    )
 
 
 def _uncompiled(model: keras.Model) -> keras.Model:

@@ -16,9 +16,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from kformer.config import TrainingConfig, TransformerConfig
 from kformer.files import DAMAGE, replacing
 
 _STATE = "state.json"
+_NOT_IN_JSON = ("metrics", "end_reason", "interrupted")  # fields of `TrainingState`
 
 
 @dataclasses.dataclass
@@ -34,8 +36,14 @@ class TrainingState:
     waited: int = 0  # validations since the best one
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
+    # The run's TransformerConfig and TrainingConfig as plain values, so that a resume can tell that a file was edited.
+    transformer: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    training: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    validating: bool = False  # the batches before the next validation are all consumed, and the validation is to come
     # Why the run ends, in words, written when a callback ends it; "" while it goes on. A checkpoint does not hold it.
     end_reason: str = dataclasses.field(default="", compare=False)
+    # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
+    interrupted: bool = dataclasses.field(default=False, compare=False)
 
 
 class DamagedCheckpointError(ValueError):
@@ -67,7 +75,7 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
                 f"diverged. Nothing was written to {path}. Lower learning_rate_scale or raise warmup_steps."
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
-    values = {name: value for name, value in vars(state).items() if name not in ("metrics", "end_reason")}
+    values = {name: value for name, value in vars(state).items() if name not in _NOT_IN_JSON}
     arrays[_STATE] = np.frombuffer(json.dumps(values).encode("utf-8"), dtype="uint8")
     with replacing(path) as partial:
         with open(partial, "wb") as file:
@@ -106,6 +114,18 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
     for name, variable in variables.items():
         variable.assign(arrays[name])
     return state
+
+
+def saved_configurations(path: str | pathlib.Path) -> tuple[TransformerConfig, TrainingConfig] | None:
+    """The configurations in the last checkpoint that can be read, or in the previous one; None if there is none."""
+    for file in (path, previous_checkpoint(path)):
+        try:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+                state = TrainingState(**json.loads(arrays[_STATE].tobytes()))
+            return TransformerConfig.from_dict(state.transformer), TrainingConfig.from_dict(state.training)
+        except DAMAGE:
+            continue
+    return None
 
 
 def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[TrainingState, str | None]:

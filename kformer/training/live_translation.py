@@ -1,7 +1,7 @@
 """Translations of validation sources while a model learns: scored, shown, and drawn."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -96,17 +96,26 @@ class ScoreTranslations(keras.callbacks.Callback):
         pairs: Validation pairs.
         symbols: Whether the translations are symbols, not sentences.
         limit: Sources to translate.
+        on_batch: Called after each batch of translations. It may leave the validation by an exception.
     """
 
-    def __init__(self, translate: LiveTranslator, pairs: Sequence[Pair], symbols: bool, limit: int) -> None:
+    def __init__(
+        self,
+        translate: LiveTranslator,
+        pairs: Sequence[Pair],
+        symbols: bool,
+        limit: int,
+        on_batch: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__()
         self.translate = translate
         self.pairs = pairs
         self.symbols = symbols
         self.limit = limit
+        self.on_batch = on_batch
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        scores = score(self.translate, self.pairs, self.symbols, self.limit)
+        scores = score(self.translate, self.pairs, self.symbols, self.limit, lambda done: self.on_batch())
         wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
         if logs is not None:
             logs.update({monitor.log_key: scores[monitor.metric] for monitor in wanted})

@@ -55,7 +55,11 @@ class Validation:
 
 
 def translate_at_validations(
-    run: ActiveRun, corpus: Corpus, samples: Sequence[str], export_to: str | pathlib.Path | None
+    run: ActiveRun,
+    corpus: Corpus,
+    samples: Sequence[str],
+    export_to: str | pathlib.Path | None,
+    interrupt: callbacks.GracefulInterrupt,
 ) -> Validation:
     """The callbacks that a run's options ask for; arguments as in `kformer.train`."""
     tensorboard = callbacks.TensorBoardLog(run.folder.tensorboard_folder, run.state)
@@ -65,7 +69,8 @@ def translate_at_validations(
     if samples or scored_sources:
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers)
         if scored_sources:
-            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources))
+            leave = interrupt.leave_validation
+            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, leave))
         samples = samples or list(references(corpus.valid))[:SAMPLES]
         shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
     if export_to is not None:
@@ -99,12 +104,14 @@ def list_callbacks(
     if training.ema_decay:
         at_validations = [callbacks.UseEMA(), *at_validations, callbacks.UseTrained()]
     endings, last = _endings(run, max_steps, interrupt, notices)
+    checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
     return [
         callbacks.TrackState(state),
         *endings,
+        callbacks.SaveBeforeValidation(checkpoint),
         *at_validations,
         *([callbacks.CSVLog(folder.log_file, state)] if is_main else []),
-        callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes),
+        checkpoint,
         *last,
     ]
 

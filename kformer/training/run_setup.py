@@ -17,6 +17,7 @@ from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
+from kformer.training.checkpoints import saved_configurations
 
 SAMPLES = 16  # validation sources that are kept for the trial of an export
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
@@ -36,6 +37,7 @@ class RunSetup(NamedTuple):
     tokenizers: tuple[Tokenizer, Tokenizer]  # of the source and of the target
     train: EncodedPairs
     valid: EncodedPairs
+    resumed: bool
 
 
 def check_parts(corpus: Corpus) -> None:
@@ -76,6 +78,7 @@ def start_run(
     pairs = _encode(corpus, training, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     if origin is not None:
+        shutil.rmtree(run.initial.path, ignore_errors=True)  # of a run that was killed while it began
         with derived_run(origin, run.initial.path) as initial:
             shutil.copy(origin.weights_file(), initial.path)
     save_tokenizers(run.tokenizer_folder, *tokenizers)
@@ -83,9 +86,10 @@ def start_run(
     run.write_corpus(description)
     run.write_samples(sample_sources(corpus.valid, SAMPLES))
     run.write_environment(describe_environment())
+    run.note_files()
     # This file is written last, because a folder with this file counts as a run.
-    transformer.save(run.transformer_file)
-    return RunSetup(transformer, training, tokenizers, *pairs)
+    run.write_config(run.transformer_file, transformer)
+    return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
 
 
 def resume_run(
@@ -96,6 +100,9 @@ def resume_run(
     initialize_from: str | pathlib.Path | None = None,
 ) -> RunSetup:
     """Reads the run back, with the budget of `training`; any other difference from the run is an error."""
+    run.check_begun()
+    _check_unedited(run)
+    run.check_files()
     _check_resumable(run)
     _check_same_corpus(run, corpus)
     began_with = run.corpus().get("initialize_from")
@@ -116,13 +123,30 @@ def resume_run(
         # The multiple of a run stays: it depends on the devices that the run began with.
         training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
         _refuse_changes(run, stored_training, training, but=BUDGET)
-        training.save(run.training_file)
+        if training != stored_training:
+            run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
-    return RunSetup(stored_transformer, training, tokenizers, *_encode(corpus, training, tokenizers))
+    pairs = _encode(corpus, training, tokenizers)
+    return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
+
+
+def _check_unedited(run: RunFolder) -> None:
+    """Refuses configurations that were edited since the last checkpoint, and says what differs."""
+    saved = saved_configurations(run.checkpoint_file)
+    if saved is None:
+        return
+    transformer, training = saved
+    files = ((run.transformer_file, transformer, ()), (run.training_file, training, BUDGET))
+    for file, config, but in files:
+        changed = _changes(config, type(config).load(file), but)
+        if changed:
+            raise ValueError(
+                f"{file} was edited since the last checkpoint: {changed.replace('the run has', 'the checkpoint has')}. "
+                "Put the values back, or start a new run."
+            )
 
 
 def _check_resumable(run: RunFolder) -> None:
-    run.check_begun()
     if run.packed_weights_file.is_file():
         content = "a packed model"
     elif "mean_of" in run.corpus():

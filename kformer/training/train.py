@@ -4,7 +4,9 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+import signal
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import keras
 import rich.console
@@ -13,10 +15,13 @@ import tensorflow as tf
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, EncodedPairs, make_dataset
 from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
+from kformer.files import WriteError
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import owned
+from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runs.weights import load_weights
-from kformer.training.callbacks import CSVLog, GracefulInterrupt, ProgressBar
+from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_transformer, compiled_by_xla
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
@@ -31,6 +36,8 @@ from kformer.training.run_setup import (
 )
 from kformer.translation.translator import require_tensorflow
 
+_NO_LAST_EPOCH = 2**31  # a callback ends the run
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingReport:
@@ -42,12 +49,14 @@ class TrainingReport:
         best: The best value of the monitored figure, such as the label-smoothed loss in nats per token, BLEU from 0 to
             100, or the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
+        interrupted: Whether a signal ended it, so that it should be resumed.
     """
 
     run: RunFolder
     steps: int
     best: float | None
     reason: str
+    interrupted: bool
 
 
 def train(
@@ -56,19 +65,25 @@ def train(
     transformer: TransformerConfig | None = None,
     training: TrainingConfig | None = None,
     *,
-    resume: bool = False,
+    resume: bool | Literal["auto"] = False,
     initialize_from: str | pathlib.Path | None = None,
     samples: Sequence[str] = (),
     export_to: str | pathlib.Path | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     console: rich.console.Console | None = None,
     devices: int | None = None,
+    stop_signals: Sequence[signal.Signals] = (),
+    summary: str | pathlib.Path | None = None,
 ) -> TrainingReport:
     """Trains a translator with `model.fit` and keeps everything in a run folder.
 
     The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
-    after `patience` validations without better weights, or at Ctrl-C. A second Ctrl-C ends it at once. At SIGTERM the
-    run ends cleanly, too, and then the signal ends the process.
+    or after `patience` validations without better weights. Ctrl-C (SIGINT), SIGTERM and `stop_signals` save the run and
+    end it before the next batch; when it is resumed, it takes the course of a run that was not stopped. A second signal
+    ends it at once. After SIGTERM the process then ends by that signal.
+
+    The process owns the folder `output` while it trains, by a lock that ends with the process. Other processes may
+    translate, evaluate and export meanwhile.
 
     Args:
         corpus: What to learn from; its validation part decides which weights are the best.
@@ -78,7 +93,8 @@ def train(
         training: Text, batches, optimizer and budget; the size `small` by default.
         resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
             The configurations are then those of the run. If `transformer`, `training` or `initialize_from` is given, it
-            must be the same as in the run, except for the budget.
+            must be the same as in the run, except for the budget. "auto": go on if `output` holds a run, or else begin
+            one.
         initialize_from: A run folder, or the name of a preset, whose weights the new run begins with. Its tokenizers
             and transformer are kept, so `transformer`, if given, must be the same; the optimizer begins anew, as
             `training` says. The new run folder gets a copy of what it needs from the old one.
@@ -96,6 +112,9 @@ def train(
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
             Keras lists. In processes that called `kformer.training.distributed.initialize` it is all devices of
             all of them; only process 0 then prints and writes to `output`, and the others get the run from it.
+        stop_signals: Further signals that save and end the run as SIGTERM does, but do not end the process.
+        summary: A JSON file that says how the run ended, see `kformer.runs.summary.write_ended`. It is written before a
+            SIGTERM ends the process, but not if the run ends by an error.
 
     Returns:
         A report; the weights are in `report.run`.
@@ -103,12 +122,13 @@ def train(
     Raises:
         FileExistsError: `output` holds a run already and `resume` is False.
         FileNotFoundError: There is nothing to resume.
+        kformer.runs.ownership.RunInUseError: Another process trains in `output`.
         ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
             resumed run; or the transformer is not that of `initialize_from`; or the devices cannot share the run's
             batches evenly.
         ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
-        OSError: The disk is full, for example. The files that the run folder had before are undamaged.
+        WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
     """
     check_parts(corpus)
     if export_to is not None:
@@ -119,7 +139,10 @@ def train(
         console = rich.console.Console(soft_wrap=True, highlight=False, quiet=not group.is_main)
 
     def open_run(folder: RunFolder) -> RunSetup:
-        if resume:
+        if resume is True:
+            folder.check_begun()  # before the folder is owned, which makes it
+        ownership.enter_context(owned(folder.path, console.print))
+        if resume is True or (resume == "auto" and folder.exists()):
             return resume_run(folder, corpus, transformer, training, initialize_from)
         return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from)
 
@@ -128,20 +151,29 @@ def train(
 
     with (
         contextlib.ExitStack() as outermost,
+        contextlib.ExitStack() as ownership,
         lost_processes_explained(group, output_folder.path),
         group.broadcast_run(output_folder, open_run, open_copy) as (folder, setup),
         group.scope(),
     ):
         _check_devices(setup.training, group)
-        _describe_setup(corpus, folder, setup, console, resume)
+        _describe_setup(corpus, folder, setup, console)
         model = _build(folder, setup)
-        state = _last_state(folder, model, console) if resume else TrainingState()
+        state = _last_state(folder, model, console) if setup.resumed else TrainingState()
         backend = keras.backend.backend() + group.describe()
         console.print(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
+        state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
         run = ActiveRun(folder, setup, group, model, state, console)
-        validation = translate_at_validations(run, corpus, samples, export_to)
-        _fit(run, validation, callbacks, outermost)
-    return TrainingReport(output_folder, state.step, state.best, state.end_reason)
+        interrupt = GracefulInterrupt(state, stop_signals)
+        validation = translate_at_validations(run, corpus, samples, export_to, interrupt)
+        # A SIGTERM that came is handed on when `outermost` closes: no process may leave before the others are done.
+        outermost.enter_context(interrupt)
+        _fit(run, validation, callbacks, interrupt)
+        report = TrainingReport(output_folder, state.step, state.best, state.end_reason, state.interrupted)
+        if summary is not None and group.is_main:
+            status = RESUME if report.interrupted else FINISHED
+            write_ended(summary, output_folder, status, report.reason, report.steps, report.best)
+    return report
 
 
 def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
@@ -158,10 +190,8 @@ def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
         )
 
 
-def _describe_setup(
-    corpus: Corpus, folder: RunFolder, setup: RunSetup, console: rich.console.Console, resume: bool
-) -> None:
-    if resume and (note := environment_note(folder)) is not None:
+def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, console: rich.console.Console) -> None:
+    if setup.resumed and (note := environment_note(folder)) is not None:
         console.print(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
         console.print(f"{corpus.name} {part}: {pairs.report()}")
@@ -196,29 +226,30 @@ def _fit(
     run: ActiveRun,
     validation: Validation,
     user_callbacks: Sequence[keras.callbacks.Callback],
-    outermost: contextlib.ExitStack,
+    interrupt: GracefulInterrupt,
 ) -> None:
-    """Trains until a callback ends the run; `run.state.end_reason` then says why.
-
-    A SIGTERM takes effect when `outermost` closes, because no process may exit before the others are done.
-    """
+    """Trains until a callback ends the run; `run.state.end_reason` then says why."""
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training)
     run.console.print(_describe_plan(plan, training))
     max_steps = _max_steps(training, plan)
-    if max_steps is not None and state.step >= max_steps:
+    if max_steps is not None and state.step >= max_steps and not state.validating:
         state.end_reason = f"the budget of {max_steps} steps was spent already"
         return
     valid = _validation_batches(run)
     interval = _batches_between_validations(training, plan)
-    interrupt = outermost.enter_context(GracefulInterrupt(state))
     listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
-    with _closed_at_the_end(listed), _write_errors_explained(run):
-        if state.epoch_batch:  # The run goes on between two validations.
+    with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
+        if state.epoch_batch:  # The run goes on between two validations, or in one.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
-            _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
+            if state.validating:
+                _validate(run, valid, listed)
+            else:
+                _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
+        if max_steps is not None and state.step >= max_steps:
+            state.end_reason = state.end_reason or f"the budget of {max_steps} steps is spent"
         if not state.end_reason:
-            _fit_epochs(run, plan, valid, listed, interval, last_epoch=2**31)
+            _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
 
 
 def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
@@ -295,6 +326,18 @@ def _fit_epochs(
     )
 
 
+def _validate(run: ActiveRun, valid: tf.data.Dataset, listed: list[keras.callbacks.Callback]) -> None:
+    """Does what `fit` does after the last batch before a validation, for a run that was stopped during it."""
+    callbacks = keras.callbacks.CallbackList(listed, model=run.model)
+    run.model.stop_training = False
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(run.state.epoch)  # puts back the metrics of training
+    logs = run.model.get_metrics_result()
+    found = run.model.evaluate(valid, callbacks=callbacks, verbose=0, return_dict=True)
+    callbacks.on_epoch_end(run.state.epoch, {**logs, **{f"val_{name}": value for name, value in found.items()}})
+    callbacks.on_train_end()
+
+
 @contextlib.contextmanager
 def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]:
     """Restores the terminal and closes the log, even if `fit` raises an error."""
@@ -302,7 +345,7 @@ def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]
         yield
     finally:
         for callback in listed:
-            if isinstance(callback, ProgressBar | CSVLog):
+            if isinstance(callback, ProgressBar | CSVLog | TensorBoardLog):
                 callback.close()
 
 
@@ -312,7 +355,7 @@ def _write_errors_explained(run: ActiveRun) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(
+        raise WriteError(
             f"{error}. The run ended at update {run.state.step}. The files that its folder {run.folder.path} had "
             "before are undamaged: remove the cause (make room on a full disk) and go on with resume (`--resume`)."
         ) from error

@@ -58,6 +58,7 @@ def test_the_folder_holds_the_model_and_what_is_said_of_it(packed, numbers_run):
     assert files(packed.run.path) == {
         *("transformer.json", "training.json", "corpus.json", "environment.json", "preset.json"),
         *("tokenizer/shared/model.spm", "tokenizer/shared/tokenizer.json", "packed-weights.npz", "decoding.json"),
+        "SHA256SUMS",
     }  # and no samples: the run's own are validation sources, which nobody has asked to pass on
     said = packed.run.preset()
     assert {name: said[name] for name in SAID} == SAID
@@ -173,6 +174,7 @@ def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed,
     run = RunFolder(shutil.copytree(packed.run.path, tmp_path / "run"))
     kept, given = DecodingConfig(beam_size=2, length_penalty=1.4), DecodingConfig(beam_size=3)
     kept.save(run.decoding_file)
+    run.note_files()
     for translator in (Translator.from_run, Translator.from_preset):
         assert [translator(run.path).decoding, translator(run.path, given).decoding] == [kept, given]
     for decoding in (None, given):

@@ -1,3 +1,4 @@
+import contextlib
 import csv
 import io
 import itertools
@@ -19,18 +20,21 @@ from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.monitors import MONITORS
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
+    Checkpoint,
     CSVLog,
     GracefulInterrupt,
+    Interrupted,
     KeepBest,
     NoticeStop,
     ProgressBar,
+    SaveBeforeValidation,
     StepBudget,
     StopOnNaN,
     TensorBoardLog,
     TimeBudget,
     TrackState,
 )
-from kformer.training.checkpoints import TrainingState
+from kformer.training.checkpoints import TrainingState, load_checkpoint
 from kformer.training.optimizers import build_adam, update_count
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
@@ -131,44 +135,75 @@ def sigterm():
     signal.signal(signal.SIGTERM, former)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_signal_ends_the_run_in_good_order(number, sigterm, capfd):
-    former = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    model, state, ended = tiny_model(), TrainingState(), []
-    at_end = keras.callbacks.LambdaCallback(on_train_end=lambda logs: ended.append(logs))
-    once = AtBatch(lambda: state.end_reason or os.kill(os.getpid(), number), first=2)
-    with GracefulInterrupt(state) as interrupt:
-        history = fit(model, [interrupt, once, at_end], epochs=7, validation_data=(IDS, IDS))
-        assert sigterm == []  # not before all is done
+def fit_until_a_signal(folder, *more, number_of_epochs=7, **arguments):
+    """A `fit` with what saves a run and leaves it at a signal: the model and its state."""
+    model, state = tiny_model(), TrainingState()
+    checkpoint = Checkpoint(folder, state)
+    with GracefulInterrupt(state, [signal.SIGUSR1]) as interrupt, contextlib.suppress(Interrupted):
+        callbacks = [TrackState(state), interrupt, SaveBeforeValidation(checkpoint), *more, checkpoint]
+        fit(model, callbacks, epochs=number_of_epochs, validation_data=(IDS, IDS), **arguments)
+    return model, state
+
+
+def saved(folder):
+    """The state in a checkpoint, and the weights."""
+    model = tiny_model()
+    model.evaluate(IDS, IDS, verbose=0)
+    return load_checkpoint(folder / "checkpoint.npz", model), model.get_weights()
+
+
+def send(number, when=lambda: True):
+    return lambda *arguments: when() and os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_the_first_signal_saves_the_run_and_leaves_fit_before_the_next_batch(number, sigterm, capfd, tmp_path):
+    handled = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    former = [signal.getsignal(each) for each in handled]
+    validated = keras.callbacks.LambdaCallback()
+    validated.on_test_begin = lambda logs: pytest.fail("A validation here is none of an undisturbed run.")
+    model, state = fit_until_a_signal(tmp_path, AtBatch(send(number), first=2), validated)
     assert state.end_reason == "interrupted"
-    assert int(model.optimizer.iterations) == 3
-    assert len(history["val_token_loss"]) == len(ended) == 1
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == former
+    last, weights = saved(tmp_path)
+    assert (last.step, last.batch, last.epoch_batch, last.validating) == (2, 2, 2, False)
+    for ours, theirs in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert [signal.getsignal(each) for each in handled] == former
     # Who sends SIGTERM wants the process to end, which it does where nobody says otherwise.
     assert sigterm == ([number] if number == signal.SIGTERM else [])
-    assert "kformer: stopping after this step, and a last validation. A second" in capfd.readouterr().err
+    assert "kformer: saving the run after this step. A second" in capfd.readouterr().err
 
 
-def test_a_signal_during_validation_ends_the_run_after_it(capfd):
-    model, state = tiny_model(), TrainingState()
-    late = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: os.kill(os.getpid(), signal.SIGINT))
-    with GracefulInterrupt(state) as interrupt:
-        history = fit(model, [interrupt, late], epochs=7, validation_data=(IDS, IDS))
-    assert state.end_reason == "interrupted"
-    assert int(model.optimizer.iterations) == 5  # no further batch,
-    assert len(history["val_token_loss"]) == 1  # and no further validation
-    assert "kformer: stopping after this validation." in capfd.readouterr().err
+def test_a_validation_is_left_at_a_signal_and_its_beginning_is_saved(tmp_path, capfd):
+    late, ended = keras.callbacks.Callback(), []
+    late.on_test_begin = send(signal.SIGINT)
+    late.on_epoch_end = lambda epoch, logs: ended.append(epoch)
+    _, state = fit_until_a_signal(tmp_path, late)
+    assert (state.end_reason, ended) == ("interrupted", [])
+    last, _ = saved(tmp_path)
+    assert (last.step, last.epoch_batch, last.epoch, last.validating) == (5, 5, 0, True)
+    assert last.metrics[-1] == 5 * 5  # the target tokens of training, not of the validation
+    assert "kformer: saving the run after this batch of the validation." in capfd.readouterr().err
+
+
+def test_a_signal_at_the_end_of_an_epoch_ends_the_run_after_it(tmp_path):
+    late = keras.callbacks.Callback()
+    late.on_epoch_end = send(signal.SIGINT)
+    fit_until_a_signal(tmp_path, late)
+    last, _ = saved(tmp_path)
+    assert (last.step, last.epoch_batch, last.epoch, last.validating) == (5, 0, 1, False)
 
 
 def test_a_signal_before_the_first_batch_is_not_lost():
     model, state = tiny_model(), TrainingState()
     with GracefulInterrupt(state) as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        fit(model, [interrupt], epochs=7)
-    assert (int(model.optimizer.iterations), state.end_reason) == (1, "interrupted")
+        with pytest.raises(Interrupted):
+            fit(model, [interrupt, Checkpoint(None, state)], epochs=7)
+    assert (int(model.optimizer.iterations), state.end_reason) == (0, "interrupted")
 
 
-def test_signal_in_the_middle_of_a_step_harms_nothing():
+def test_signal_in_the_middle_of_a_step_harms_nothing(tmp_path):
     # On JAX the step has used up the weights by then, and Keras has not taken the new ones yet.
     model, state = tiny_model(), TrainingState()
     fit(model, [], steps=1)
@@ -181,10 +216,10 @@ def test_signal_in_the_middle_of_a_step_harms_nothing():
         return result
 
     batches, model.train_function = itertools.count(), interrupted_step
-    with GracefulInterrupt(state) as interrupt:
-        fit(model, [interrupt], epochs=7)
-    assert int(model.optimizer.iterations) == 1 + 3
-    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+    with GracefulInterrupt(state) as interrupt, pytest.raises(Interrupted):
+        fit(model, [interrupt, Checkpoint(tmp_path, state)], epochs=7)
+    assert saved(tmp_path)[0].step == 1 + 3
+    assert all(np.isfinite(weight).all() for weight in saved(tmp_path)[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -324,7 +359,7 @@ def test_best_weights_hold_no_optimizer_and_load_uncompiled(tmp_path):
     fresh.load_weights(path)
     for ours, theirs in zip(fresh.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert os.listdir(tmp_path) == ["best.weights.h5"]
+    assert sorted(os.listdir(tmp_path)) == ["SHA256SUMS", "best.weights.h5"]
 
 
 def test_keep_best_says_what_the_logs_have(tmp_path):

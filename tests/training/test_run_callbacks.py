@@ -30,7 +30,7 @@ class OfUser(keras.callbacks.Callback):
 
 def listed(folder, rank=0, world_size=1, max_steps=7, **training):
     training = TrainingConfig(**training)
-    setup = RunSetup(TransformerConfig(), training, None, None, None)
+    setup = RunSetup(TransformerConfig(), training, None, None, None, resumed=False)
     group = ProcessGroup(rank, world_size, world_size, contextlib.nullcontext)
     console = rich.console.Console(file=io.StringIO())
     run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(), console)
@@ -44,15 +44,16 @@ def names(found):
 
 def test_a_run_without_budget_and_averages(tmp_path):
     assert names(listed(tmp_path, max_steps=None)) == (
-        "TrackState StopOnNaN GracefulInterrupt Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
-        "CSVLog Checkpoint"
+        "TrackState StopOnNaN GracefulInterrupt SaveBeforeValidation Scores KeepBest KeepLast ProgressBar Shows "
+        "OfUser NoticeStop CSVLog Checkpoint"
     )
 
 
 def test_with_averages_all_that_look_at_the_weights_see_them(tmp_path):
     assert names(listed(tmp_path, max_minutes=1.0, ema_decay=0.9)) == (
         "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt "
-        "UseEMA Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop UseTrained CSVLog Checkpoint"
+        "SaveBeforeValidation UseEMA Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
+        "UseTrained CSVLog Checkpoint"
     )
 
 
@@ -60,11 +61,12 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
     main, other = (listed(tmp_path, rank, 2, max_minutes=1.0) for rank in range(2))
     assert names(main) == (
         "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
-        "Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop CSVLog Checkpoint CompareLast"
+        "SaveBeforeValidation Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
+        "CSVLog Checkpoint CompareLast"
     )
     assert names(other) == (
         "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
-        "Scores KeepBest Checkpoint CompareLast"
+        "SaveBeforeValidation Scores KeepBest Checkpoint CompareLast"
     )
     assert [callback.path for callback in other[-3:-1]] == [None, None]
 

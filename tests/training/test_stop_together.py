@@ -109,7 +109,7 @@ def stopped_at(processes, batches=40):
             process.begin(batch)
         for number, process in enumerate(processes):
             process.end(batch)
-            if process.model.stop_training and found[number] is None:
+            if (process.model.stop_training or process.state.interrupted) and found[number] is None:
                 found[number] = batch
     return found
 
@@ -150,7 +150,7 @@ def test_a_signal_to_one_process_is_heard_by_all():
     interrupt = processes[1].callbacks[1]
     with interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-    assert not processes[1].model.stop_training  # it would leave the first one waiting
+    assert not processes[1].state.interrupted  # it would leave the first one waiting
     assert stopped_at(processes) == [4, 4]
     assert [process.state.end_reason for process in processes] == ["interrupted"] * 2
 

@@ -8,11 +8,12 @@ them one dict of logs, which the first ones complete. The order must be:
 2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and say why in
    `TrainingState.end_reason`; where several processes train, `StopTogether` comes after those of them that decide by
    what only one process sees;
-3. `UseEMA`, then those that see the averaged weights at the end of an epoch: what scores translations, `KeepBest` (the
+3. `SaveBeforeValidation`, which makes `Checkpoint` write;
+4. `UseEMA`, then those that see the averaged weights at the end of an epoch: what scores translations, `KeepBest` (the
    best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own callbacks, each
    followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left out;
-4. `CSVLog`;
-5. `Checkpoint`: writes where the run stands when all the others are done; where several processes train,
+5. `CSVLog`;
+6. `Checkpoint`: writes where the run stands when all the others are done; where several processes train,
    `CompareLast` comes after it.
 
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
@@ -21,16 +22,16 @@ On JAX, Keras runs ahead of the device as long as every callback with a hook at 
 `async_safe = True`, as these do. A callback without it makes every step wait for its figures. On TensorFlow,
 Keras reads the figures at every step in any case.
 
-`fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar` and `CSVLog` in a
-`finally:`; a second call does nothing.
+`fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar`, `CSVLog` and
+`TensorBoardLog` in a `finally:`; a second call does nothing.
 """
 
 from kformer.training.callbacks.budget import StepBudget, TimeBudget
-from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast
+from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast, SaveBeforeValidation
 from kformer.training.callbacks.csv_log import CSVLog
 from kformer.training.callbacks.ema import AverageWeights, UseEMA, UseTrained
 from kformer.training.callbacks.ends_run import EndsRun, NoticeStop
-from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt
+from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt, Interrupted
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.callbacks.stop_together import CompareLast, StopTogether
@@ -44,10 +45,12 @@ __all__ = [
     "CompareLast",
     "EndsRun",
     "GracefulInterrupt",
+    "Interrupted",
     "KeepBest",
     "KeepLast",
     "NoticeStop",
     "ProgressBar",
+    "SaveBeforeValidation",
     "StepBudget",
     "StopOnNaN",
     "StopTogether",

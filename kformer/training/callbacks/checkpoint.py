@@ -12,6 +12,7 @@ import numpy as np
 from kformer.monitors import MONITORS, Monitor
 from kformer.runs.weights import save_weights
 from kformer.training.callbacks.ends_run import EndsRun
+from kformer.training.callbacks.graceful_interrupt import Interrupted
 from kformer.training.checkpoints import TrainingState, save_checkpoint
 from kformer.training.optimizers import update_count
 
@@ -99,9 +100,11 @@ class KeepLast(keras.callbacks.Callback):
 class Checkpoint(keras.callbacks.Callback):
     """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
 
-    In between it writes before a batch begins, if `minutes` have passed. A run that goes on from such a checkpoint also
-    goes on with the metrics of the epoch: this callback restores them when the epoch begins. Keras makes the metrics at
-    a model's first batch, so evaluate one batch before such a `fit`.
+    In between it writes before a batch begins, when `minutes` have passed, or when a signal has come
+    (`TrainingState.interrupted`): then it also leaves `fit` by the exception `Interrupted`. Before a validation it
+    writes when `SaveBeforeValidation` asks for it. A run that goes on from a checkpoint within an epoch goes on with
+    the metrics of the epoch, too: this callback puts them back when the epoch begins. Keras must have made them by
+    then, which it does at a model's first batch: evaluate one before such a `fit`.
 
     It must come last, so that everything that the others write at the end of an epoch is on disk before the checkpoint
     says that the epoch is over.
@@ -136,6 +139,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._batch_before, self._epoch_batch_before = self.state.batch, self.state.epoch_batch
+        self._begun = 0  # batches of this `fit` in this epoch that have begun
         # Keras has just reset the metrics.
         if self.state.metrics:
             for variable, value in zip(self.model.metrics_variables, self.state.metrics, strict=True):
@@ -143,16 +147,30 @@ class Checkpoint(keras.callbacks.Callback):
             self.state.metrics = []
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        if self.path is None or batch == 0 or self.clock() - self._written_at < self.minutes * 60:
+        due = self.state.interrupted or self.clock() - self._written_at >= self.minutes * 60
+        if batch and due:  # before the first batch of an epoch the last checkpoint holds all
+            self.save()
+        if self.state.interrupted:
+            raise Interrupted
+        self._begun = batch + self.model.steps_per_execution
+
+    def save(self, validating: bool = False) -> None:
+        """Writes the state within an epoch, behind the last batch that has begun.
+
+        Args:
+            validating: Whether the validation comes next.
+        """
+        if self.path is None:
             return
         # On JAX, Keras's figures come late and the shared state lags behind, but the weights do not.
         model = self.model
         state = dataclasses.replace(
             self.state,
             step=update_count(model.optimizer),
-            batch=self._batch_before + batch,
-            epoch_batch=self._epoch_batch_before + batch,
+            batch=self._batch_before + self._begun,
+            epoch_batch=self._epoch_batch_before + self._begun,
             metrics=[keras.ops.convert_to_numpy(variable) for variable in model.metrics_variables],
+            validating=validating,
         )
         save_checkpoint(self.path, model, state)
         self._written_at = self.clock()
@@ -161,6 +179,20 @@ class Checkpoint(keras.callbacks.Callback):
         if self.path is not None:
             save_checkpoint(self.path, self.model, self.state)
             self._written_at = self.clock()
+
+
+class SaveBeforeValidation(keras.callbacks.Callback):
+    """Makes `Checkpoint` write before a validation, so that a run that is stopped during it need not train again.
+
+    It must come before `UseEMA`, so that the model still has the trained weights.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__()
+        self.checkpoint = checkpoint
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        self.checkpoint.save(validating=True)
 
 
 def _assign_sum(variable: keras.Variable, value: np.ndarray) -> None:

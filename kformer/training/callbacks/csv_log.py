@@ -27,7 +27,7 @@ class CSVLog(keras.callbacks.CSVLogger):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.path.is_file():
-            drop_later_rows(self.path, self.state.step)
+            drop_later_rows(self.path, self.state.epoch)
         super().on_train_begin(logs)
 
     def close(self) -> None:
@@ -36,11 +36,11 @@ class CSVLog(keras.callbacks.CSVLogger):
             self.csv_file.close()
 
 
-def drop_later_rows(path: pathlib.Path, step: int) -> None:
-    """Removes rows of a later `step`, and an incomplete row, from a CSV file."""
+def drop_later_rows(path: pathlib.Path, epoch: int) -> None:
+    """Removes the rows of `epoch` and of later ones, and an incomplete row, from a CSV file."""
     with path.open(newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
-    kept = [row for row in rows if len(row) == len(header) and float(row[header.index("step")]) <= step]
+    kept = [row for row in rows if len(row) == len(header) and int(row[header.index("epoch")]) < epoch]
     if kept == rows:
         return
     with replacing(path) as partial, partial.open("w", newline="") as file:

@@ -31,14 +31,15 @@ class EndsRun(keras.callbacks.Callback):
     def __init__(self, state: TrainingState) -> None:
         super().__init__()
         self.state = state
-        self.request_stop: Callable[[], None] = self._end_run
+        self.request_stop: Callable[[], None] = self.end
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         # On JAX, reading `self.model` makes Keras copy the weights to it. Reading this attribute does not.
         self._model_in_fit = model
 
-    def _end_run(self) -> None:
+    def end(self) -> None:
+        """Ends the run of this process."""
         end_run(self._model_in_fit, self.state, self.reason)
 
 

@@ -1,10 +1,11 @@
-"""Ctrl-C ends a run cleanly."""
+"""Ctrl-C, or another signal, ends a run without loss."""
 
 import contextlib
 import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Self
 
@@ -14,17 +15,23 @@ from kformer.training.checkpoints import TrainingState
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Interrupted(Exception):
+    """The run's state is in a checkpoint, and `fit` is left because of a signal."""
+
+
 class GracefulInterrupt(EndsRun):
-    """The first SIGINT (Ctrl-C) or SIGTERM lets `fit` end cleanly; the second one ends the process at once.
+    """The first SIGINT (Ctrl-C) or SIGTERM saves the run and leaves `fit`; the second one ends the process at once.
 
     Signals are handled inside a `with` block that encloses `fit`:
 
-        with GracefulInterrupt(state) as interrupt:
+        with GracefulInterrupt(state) as interrupt, contextlib.suppress(Interrupted):
             model.fit(..., callbacks=[..., interrupt])
 
-    The first signal is acknowledged on standard error. `fit` finishes the current batch or validation; after a batch it
-    validates once more. So the other callbacks write their checkpoint and best weights. A second signal raises
-    `KeyboardInterrupt`.
+    The first signal is acknowledged on standard error. `fit` finishes the batch in hand. Then the callback `Checkpoint`
+    saves the run and raises `Interrupted`. Nothing is validated: so a run that is resumed validates when one that was
+    not stopped does. A validation in hand is left at its next batch, as its beginning was saved. (Where several
+    processes train, they finish it: a process that leaves it alone would keep the others waiting.) A second signal
+    raises `KeyboardInterrupt`.
 
     At its end the block restores the former handlers. If a SIGTERM was received, the block then raises it again for
     them, because its sender wanted the process to end, not only the training. Outside the main thread, where Python
@@ -32,20 +39,22 @@ class GracefulInterrupt(EndsRun):
 
     Args:
         state: Shared with the other callbacks.
+        more_signals: Numbers of further signals to handle alike, such as `signal.SIGUSR1`, by which Slurm can warn.
     """
 
     reason = "interrupted"
 
-    def __init__(self, state: TrainingState) -> None:
+    def __init__(self, state: TrainingState, more_signals: Sequence[int] = ()) -> None:
         super().__init__(state)
+        self._signals = (*_SIGNALS, *more_signals)
         self._received: list[int] = []
         self._former: dict[int, Any] = {}
         self._in_fit = False
-        self._in_hand = "step"
+        self._in_hand = "step"  # what the first signal lets go on
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            self._former = {number: signal.signal(number, self._handle) for number in self._signals}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -62,11 +71,27 @@ class GracefulInterrupt(EndsRun):
         if self._received:  # before `fit` began: `fit` resets requests to stop when it begins
             self.request_stop()
 
+    def end(self) -> None:
+        self.state.end_reason = self.state.end_reason or self.reason
+        self.state.interrupted = True
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._in_hand = "step, and a last validation"
+        self._in_hand = "step"
 
     def on_test_begin(self, logs: dict | None = None) -> None:
-        self._in_hand = "validation"
+        self._in_hand = "batch of the validation"
+
+    def on_test_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self.leave_validation()
+
+    def leave_validation(self) -> None:
+        """Leaves a validation if a signal came. The run was saved when the validation began.
+
+        Raises:
+            Interrupted: A signal came.
+        """
+        if self.state.interrupted:
+            raise Interrupted
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Runs at any point of the main thread, even while a line is being printed."""
@@ -75,7 +100,7 @@ class GracefulInterrupt(EndsRun):
             raise KeyboardInterrupt
         if self._in_fit:
             self.request_stop()
-        _say(f"stopping after this {self._in_hand}. A second signal stops at once, and loses what is in no checkpoint")
+        _say(f"saving the run after this {self._in_hand}. A second signal stops at once, and loses what is not saved")
 
 
 def _say(words: str) -> None:

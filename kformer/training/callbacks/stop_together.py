@@ -43,13 +43,14 @@ class StopTogether(keras.callbacks.Callback):
         super().__init__()
         self.state = state
         self.all_reduce_max = all_reduce_max
-        self._reasons = [*(ending.reason for ending in endings), "a callback of process 0 stopped the training"]
-        self._wish = 0  # the number of a reason, from 1 up; a larger number means an error
+        self._ends = [*(ending.end for ending in endings), self._end_for_callback]
+        self._callback_reason = "a callback of process 0 stopped the training"
+        self._wish = 0  # the number of an end, from 1 up; a larger number means an error
         self._error: FloatingPointError | None = None
         for number, ending in enumerate(endings, start=1):
             ending.request_stop = functools.partial(self._request, number)
         for notice in noticed:
-            notice.request_stop = functools.partial(self._request, len(self._reasons), notice.reason)
+            notice.request_stop = functools.partial(self._request_for_callback, notice.reason)
         loss_check.report = self._keep_error
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -68,20 +69,25 @@ class StopTogether(keras.callbacks.Callback):
         """Asks all processes and acts on the answer. All must call it at the same place."""
         self._act(self.all_reduce_max(self._wish)())
 
-    def _request(self, number: int, reason: str | None = None) -> None:
-        if reason is not None:
-            self._reasons[number - 1] = reason
+    def _request(self, number: int) -> None:
         self._wish = max(self._wish, number)
+
+    def _request_for_callback(self, reason: str) -> None:
+        self._callback_reason = reason
+        self._request(len(self._ends))
+
+    def _end_for_callback(self) -> None:
+        end_run(self.model, self.state, self._callback_reason)
 
     def _keep_error(self, error: FloatingPointError) -> None:
         self._error = self._error or error
-        self._wish = len(self._reasons) + 1
+        self._wish = len(self._ends) + 1
 
     def _act(self, wish: int) -> None:
-        if wish > len(self._reasons):
+        if wish > len(self._ends):
             raise self._error or FloatingPointError("The loss is not finite any more. Another process names the batch.")
         if wish:
-            end_run(self.model, self.state, self._reasons[wish - 1])
+            self._ends[wish - 1]()
 
 
 class CompareLast(keras.callbacks.Callback):

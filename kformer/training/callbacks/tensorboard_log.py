@@ -39,6 +39,10 @@ class TensorBoardLog(keras.callbacks.Callback):
             self._write_scalars("validation", validation)
 
     def on_train_end(self, logs: dict | None = None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the files, which Keras asks for only where `fit` ends without an exception."""
         for writer in self._writers.values():
             writer.close()
         self._writers = {}

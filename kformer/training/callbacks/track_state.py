@@ -62,6 +62,7 @@ class TrackState(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         seconds = self.state.epoch_seconds
         self.state.epoch, self.state.epoch_batch, self.state.epoch_seconds = epoch + 1, 0, 0.0
+        self.state.validating = False
         # The optimizer's own count: under float16 it skips the batches whose gradients overflow.
         self.state.step = update_count(self.model.optimizer)
         if logs is None:

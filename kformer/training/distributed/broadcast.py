@@ -6,6 +6,7 @@ from typing import IO
 
 import numpy as np
 
+from kformer.checksums import SUMS_FILE
 from kformer.runs.folder import RunFolder
 from kformer.training.checkpoints import previous_checkpoint
 
@@ -14,8 +15,8 @@ _BYTES_AT_ONCE = 2**26
 
 def pack(run: RunFolder, archive: IO[bytes]) -> None:
     """Writes a zip archive of the files that a resumed run reads: no logs, no kept weights."""
-    read = [run.transformer_file, run.training_file, run.corpus_file, run.environment_file, run.checkpoint_file]
-    read.append(previous_checkpoint(run.checkpoint_file))
+    read = [*run.path.glob("*.json"), run.path / SUMS_FILE]
+    read += [run.checkpoint_file, previous_checkpoint(run.checkpoint_file)]
     for folder in (run.tokenizer_folder, run.initial.path):
         read += folder.rglob("*")
     with zipfile.ZipFile(archive, "w") as packed:

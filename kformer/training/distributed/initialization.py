@@ -86,11 +86,11 @@ def is_main() -> bool:
 
 def _leave_after_an_error() -> None:
     if getattr(sys, "last_value", None) is not None:  # Python has just printed its traceback.
-        leave()
+        leave(1)
 
 
-def leave() -> None:
-    """Ends this process when it has failed, without the barrier at which JAX waits for all processes at the end.
+def leave(status: int) -> None:
+    """Ends this process, which has failed, without the barrier at which JAX waits for all processes at the end.
 
     At that barrier it would wait for processes that are lost, or that wait for this one. Python calls this function
     before JAX's own, as it is registered later. Process 0 waits a little before it exits: JAX ends the others as soon
@@ -100,4 +100,4 @@ def leave() -> None:
         time.sleep(_MAIN_EXIT_DELAY)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(status)

@@ -6,6 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from kformer.runs.summary import RESUME, exit_status
 from kformer.training.distributed.initialization import leave
 from kformer.training.distributed.process_group import ProcessGroup
 from kformer.training.distributed.watchdog import watchdog
@@ -32,8 +33,8 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
         try:
             yield
         except BaseException as error:
-            atexit.register(leave)
             loss = _loss(error)
+            atexit.register(leave, exit_status(error) if loss is None else RESUME)
             if loss is None:
                 raise
             raise ConnectionError(

@@ -1,0 +1,59 @@
+"""How a command ended, for the programs that start it: exit statuses, and the summary of a training run as JSON."""
+
+import contextlib
+import errno
+import pathlib
+from collections.abc import Iterator
+
+from kformer.files import WriteError, write_json
+from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import RunInUseError
+
+FINISHED = 0
+MEND = 1  # an option, an input or a file is wrong: a person must change something
+USAGE = 2  # the command line cannot be parsed (Click's status)
+DIVERGED = 3  # the loss is not finite any more
+WRITING = 74  # a file could not be written, such as on a full disk (EX_IOERR): resume when the cause is mended
+RESUME = 75  # stopped by a signal, or another process was lost or owns the run (EX_TEMPFAIL): resume
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a command that ends by this error."""
+    if isinstance(error, FloatingPointError):
+        return DIVERGED
+    if isinstance(error, RunInUseError | ConnectionError | KeyboardInterrupt):
+        return RESUME
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return WRITING if full or isinstance(error, WriteError) else MEND
+
+
+def write_ended(
+    path: str | pathlib.Path, run: RunFolder, status: int, reason: str, steps: int, best: float | None
+) -> None:
+    """Writes how a run ended that was trained.
+
+    Args:
+        path: The JSON file. It has the fields `exit_status`, `reason`, `steps` (optimizer updates), `best` and
+            `monitor` (the best value of the monitored figure, and its name), `run`, `weights` and `checkpoint` (paths,
+            or null where there is no such file).
+        run: The run folder.
+        status: The command's exit status.
+        reason: Why the run ended, in words.
+        steps: Optimizer updates done.
+        best: The best value of the monitored figure.
+    """
+    facts = {"steps": steps, "best": best, "monitor": run.training_config().monitor}
+    paths = {"weights": run.best_weights_file, "checkpoint": run.checkpoint_file}
+    found = {name: str(file) if file.is_file() else None for name, file in paths.items()}
+    write_json(path, {"exit_status": status, "reason": reason, **facts, "run": str(run.path), **found})
+
+
+@contextlib.contextmanager
+def failures_noted(path: pathlib.Path | None) -> Iterator[None]:
+    """Writes `exit_status`, and the message as `reason`, if the block ends by an error. With None it writes nothing."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if path is not None:
+            write_json(path, {"exit_status": exit_status(error), "reason": str(error) or type(error).__name__})
+        raise
