@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -98,3 +99,13 @@ def test_without_locks_an_owner_is_believed_to_train_until_its_name_is_removed(t
             pytest.fail("Two processes own the folder.")
     with owned(tmp_path):  # an owner that ends in good order takes its name out
         pass
+
+
+def test_a_folder_removed_while_it_is_owned_hides_no_error(tmp_path):
+    def work():
+        with owned(tmp_path / "run"):
+            shutil.rmtree(tmp_path / "run")
+            raise ValueError("the error that counts")
+
+    with pytest.raises(ValueError, match="the error that counts"):
+        work()

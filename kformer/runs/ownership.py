@@ -47,9 +47,9 @@ def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: Non
         yield
     finally:
         _write(descriptor, "")
-        if [entry.name for entry in folder.iterdir()] == [LOCK_FILE]:
-            path.unlink()
-            with contextlib.suppress(OSError):  # another process has just begun there
+        with contextlib.suppress(OSError):  # somebody removed the folder, or another process has just begun there
+            if [entry.name for entry in folder.iterdir()] == [LOCK_FILE]:
+                path.unlink()
                 folder.rmdir()
         os.close(descriptor)
 
