@@ -33,6 +33,9 @@ def test_a_run_keeps_its_last_weights(run):
     names = [path.name for path in run.kept_weights()]
     assert names == [f"step-00000000{step}.weights.h5" for step in (4, 6, 8)]
     assert sorted(os.listdir(run.weights_folder)) == ["SHA256SUMS", *names]
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    said = subprocess.run(command, cwd=run.weights_folder, capture_output=True, text=True, check=False)
+    assert said.stdout.splitlines() == [f"{name}: OK" for name in names]
 
 
 def test_every_weight_is_the_mean(run, tmp_path):

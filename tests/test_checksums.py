@@ -63,6 +63,7 @@ def test_lines_of_files_that_are_gone_are_dropped(folder):
     (folder / "a.json").unlink()
     note_checksums(folder, [])
     check_folder(folder)
+    assert [line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()] == ["part/b c.txt"]
 
 
 def test_a_file_that_is_replaced_passes_at_every_moment(folder):
@@ -102,3 +103,4 @@ def test_a_file_replaced_while_it_is_checked_is_read_again(folder, monkeypatch):
 
     monkeypatch.setattr(checksums, "checksum", then_replaced)
     check_file(path)
+    assert path.read_text() == "third"  # the replacement came in the middle of the check

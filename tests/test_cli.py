@@ -444,7 +444,8 @@ def test_train_hands_on_how_it_may_be_stopped_and_resumed(pairs_file, tmp_path, 
 
 def test_a_run_that_was_interrupted_ends_with_a_status_of_its_own(pairs_file, tmp_path, monkeypatch):
     trained_with(monkeypatch)
-    invoke("train", "--train", pairs_file, "--output", tmp_path / "interrupted", exit_code=75)
+    answer = invoke("train", "--train", pairs_file, "--output", tmp_path / "interrupted", exit_code=75)
+    assert "7 steps: trained." in answer.stdout
 
 
 @pytest.mark.parametrize(

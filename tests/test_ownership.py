@@ -97,6 +97,7 @@ def test_without_locks_an_owner_is_believed_to_train_until_its_name_is_removed(t
         (tmp_path / "begun").touch()
         with pytest.raises(RunInUseError, match=f"If it has ended, remove {tmp_path}/lock and start"), owned(tmp_path):
             pytest.fail("Two processes own the folder.")
+        assert json.loads((tmp_path / "lock").read_text())["process"] == os.getpid()  # the refused one wrote nothing
     with owned(tmp_path):  # an owner that ends in good order takes its name out
         pass
 

@@ -36,10 +36,15 @@ def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: Non
     """
     path = folder / LOCK_FILE
     descriptor, locked = _lock(path)
+    last = _read(descriptor)
     try:
-        last = _read(descriptor)
         if not locked:
             _check_ended(path, last)
+    except RunInUseError:
+        os.close(descriptor)
+        raise
+    try:
+        if not locked:
             tell(f"The file system of {folder} has no locks: start no second process there while this one trains.")
         elif last:
             tell(f"The last owner of {folder}, {last}, ended without notice: it was killed. This process takes over.")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from kformer.checksums import note_checksums
 from kformer.monitors import MONITORS, Monitor
 from kformer.runs.weights import save_weights
 from kformer.training.callbacks.ends_run import EndsRun
@@ -93,8 +94,11 @@ class KeepLast(keras.callbacks.Callback):
         if self.number > 0:
             save_weights(self.directory / f"step-{self.state.step:09}.weights.h5", self.model)
         kept = sorted(self.directory.glob("step-*.weights.h5"))
-        for file in kept[: max(0, len(kept) - self.number)]:
+        dropped = kept[: max(0, len(kept) - self.number)]
+        for file in dropped:
             file.unlink()
+        if dropped:
+            note_checksums(self.directory, [])  # without the lines of the files that are gone
 
 
 class Checkpoint(keras.callbacks.Callback):
