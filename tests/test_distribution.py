@@ -195,7 +195,8 @@ def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
 
 
 def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("atexit.register", lambda function: None)  # this process is to live on
+    leavings = []  # what the process would do at its end; this one is to live on
+    monkeypatch.setattr("atexit.register", lambda function, status: leavings.append(status))
     group = ProcessGroup(rank=1, world_size=2, replicas=2, scope=contextlib.nullcontext)
 
     def step():
@@ -209,6 +210,7 @@ def test_the_loss_of_a_process_is_told_though_another_error_hides_it(tmp_path, m
         step()
     with pytest.raises(ValueError, match="vocabulary"), lost_processes_explained(group, tmp_path):
         raise ValueError("The vocabulary is empty.")
+    assert leavings == [75, 1]  # start again with resume; an error
 
 
 @pytest.mark.slow
