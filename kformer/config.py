@@ -5,13 +5,14 @@ symbol in "Attention Is All You Need" (Vaswani et al., 2017), where it has one. 
 objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import math
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
@@ -107,10 +108,8 @@ class _Config:
                 a value is out of range. The message names the file.
         """
         values = read_mapping(path)
-        try:
+        with errors_name(path):
             return cls.from_dict(values)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes a `.json`, `.yaml` or `.yml` file, whole or not at all."""
@@ -162,6 +161,15 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+
+
+@contextlib.contextmanager
+def errors_name(path: str | pathlib.Path) -> Iterator[None]:
+    """Puts the path of the file that is to blame before the message of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def read_parts(path: str | pathlib.Path, parts: Sequence[str], others: Sequence[str] = ()) -> dict[str, Any]:

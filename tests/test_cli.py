@@ -199,7 +199,7 @@ MISTAKES = {
     ),
     "train, unknown key": (
         "train --output new --corpus cmudict --config {keys}",
-        "TransformerConfig has no field 'dropout'.",
+        "{keys}: TransformerConfig has no field 'dropout'.",
     ),
     "train, key alike": ("train --output new --corpus cmudict --config {keys}", "Did you mean 'dropout_rate'?"),
     "train, unknown beginning": (

@@ -75,7 +75,7 @@ def test_a_file_of_your_own(tmp_path):
             "corpus: cmudict\ntrainer: {}\n",
             "has the unknown part trainer. Put every field under one of: transf",
         ),
-        ("corpus: cmudict\ntraining: {steps: 3}\n", "TrainingConfig has no field 'steps'"),
+        ("corpus: cmudict\ntraining: {steps: 3}\n", "mine.yaml: TrainingConfig has no field 'steps'"),
     ],
 )
 def test_a_file_that_is_no_recipe(text, message, tmp_path):

@@ -3,6 +3,7 @@
 Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, which start it.
 """
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,7 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, read_parts
+from kformer.config import (
+    SIZES,
+    DecodingConfig,
+    TrainingConfig,
+    TransformerConfig,
+    did_you_mean,
+    errors_name,
+    read_parts,
+)
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_tsv
 from kformer.data.corpus import Pair
 from kformer.presets import find_preset, preset_names
@@ -161,12 +170,14 @@ def change(
     start: tuple[TransformerConfig, TrainingConfig] | None, file: Path | None, options: dict[str, Any]
 ) -> tuple[TransformerConfig | None, TrainingConfig | None]:
     """The configurations that a run begins or goes on with, changed by the file, and then changed by the options."""
-    parts = ("transformer", "training")
-    changes: dict[str, Any] = read_parts(file, parts) if file is not None else {part: {} for part in parts}
+    changes: dict[str, Any] = read_parts(file, ("transformer", "training")) if file is not None else {}
     if start is None:
         return None, None
-    given = {name: value for name, value in options.items() if value is not None}
-    return start[0].replace(**changes["transformer"]), start[1].replace(**{**changes["training"], **given})
+    transformer, training = start
+    with errors_name(file) if file is not None else contextlib.nullcontext():
+        transformer = transformer.replace(**changes.get("transformer", {}))
+        training = training.replace(**changes.get("training", {}))
+    return transformer, training.replace(**{name: value for name, value in options.items() if value is not None})
 
 
 def choose_corpus(

@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, read_parts
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, errors_name, read_parts
 
 FOLDER = pathlib.Path(__file__).parent
 _PARTS: dict[str, Any] = {"transformer": TransformerConfig, "training": TrainingConfig, "decoding": DecodingConfig}
@@ -62,5 +62,6 @@ def load_recipe(name: str | pathlib.Path) -> Recipe:
     values = read_parts(path, list(_PARTS), ["corpus"])
     if not isinstance(values.get("corpus"), str):
         raise ValueError(f"{path} has no `corpus:` with a name. A recipe has the parts corpus, {', '.join(_PARTS)}.")
-    parts = {part: config.from_dict(values[part]) for part, config in _PARTS.items()}
+    with errors_name(path):
+        parts = {part: config.from_dict(values[part]) for part, config in _PARTS.items()}
     return Recipe(corpus=values["corpus"], **parts)
