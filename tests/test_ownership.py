@@ -1,7 +1,9 @@
 """One process owns a run folder: the others are refused, and a killed owner is told."""
 
+import errno
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -86,9 +88,10 @@ def test_a_folder_removed_while_it_is_locked_is_made_anew(tmp_path, monkeypatch)
             check_not_owned(tmp_path / "run")
 
 
-def test_without_locks_an_owner_is_believed_to_train_until_its_name_is_removed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
+def test_without_locks_an_owner_is_believed_to_train_until_its_name_is_removed(number, tmp_path, monkeypatch):
     def no_locks(descriptor, operation):
-        raise OSError(ownership.errno.EOPNOTSUPP, "Operation not supported")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
     notes = []
@@ -110,3 +113,27 @@ def test_a_folder_removed_while_it_is_owned_hides_no_error(tmp_path):
 
     with pytest.raises(ValueError, match="the error that counts"):
         work()
+
+
+def test_the_lock_is_held_until_an_empty_folder_is_removed(tmp_path, monkeypatch):
+    removed, unlink = [], pathlib.Path.unlink
+
+    def another_begins_beside(path):
+        with pytest.raises(RunInUseError):
+            check_not_owned(tmp_path / "run")
+        removed.append(path.name)
+        unlink(path)
+
+    monkeypatch.setattr(pathlib.Path, "unlink", another_begins_beside)
+    with owned(tmp_path / "run"):
+        pass
+    assert removed == ["lock"]
+
+
+def test_a_broken_file_system_is_not_taken_for_another_owner(tmp_path, monkeypatch):
+    def broken(descriptor, operation):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(ownership.fcntl, "flock", broken)
+    with pytest.raises(OSError, match="Input/output error"), owned(tmp_path):
+        pytest.fail("The folder is owned without a lock.")

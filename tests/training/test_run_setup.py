@@ -1,8 +1,12 @@
 """What a new run writes before it trains."""
 
+import dataclasses
+import shutil
+
 import pytest
 import toy
 
+from kformer.checksums import DamagedFileError
 from kformer.config import TrainingConfig
 from kformer.runs.folder import RunFolder
 from kformer.training.run_setup import resume_run, start_run
@@ -35,3 +39,57 @@ def test_the_multiple_of_rows_stays_that_of_the_devices_that_the_run_began_on(tm
     run = RunFolder(tmp_path / "run")
     start_run(run, toy.corpus(), None, toy.TRAINING.replace(batch_size_multiple=6))
     assert resume_run(run, toy.corpus(), None, toy.TRAINING).training.batch_size_multiple == 6
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    run = RunFolder(tmp_path_factory.mktemp("begun") / "run")
+    start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    return run
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("transformer.json", "training.json", "corpus.json", "samples.json", "environment.json"),
+        "tokenizer/shared/model.spm",
+    ],
+)
+def test_whatever_a_new_run_has_written_is_checked_when_it_goes_on(name, begun, tmp_path):
+    run = RunFolder(shutil.copytree(begun.path, tmp_path / "run"))
+    with (run.path / name).open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(DamagedFileError, match=f"{name} does not have the checksum"):
+        resume_run(run, toy.corpus())
+    with pytest.raises(DamagedFileError, match=f"{name} does not have the checksum"):
+        run.check_files()
+
+
+def test_every_budget_may_change_and_change_back(begun, tmp_path):
+    run = RunFolder(shutil.copytree(begun.path, tmp_path / "run"))
+    budget = {"max_epochs": 7, "max_steps": 8, "max_minutes": 9.0, "patience": 10, "keep_weights": 11}
+    for training in (toy.TRAINING.replace(**budget, checkpoint_minutes=12.0), toy.TRAINING):
+        resume_run(run, toy.corpus(), training=training)
+        assert run.training_config() == training.replace(precision="float32", scored_sources=0)
+
+
+def test_a_pair_that_moved_from_training_to_validation_makes_another_corpus(begun):
+    train, valid = toy.corpus().train, toy.corpus().valid
+    moved = dataclasses.replace(toy.corpus(), train=train[:-1], valid=[train[-1], *valid])
+    with pytest.raises(ValueError, match="was trained on another corpus"):
+        resume_run(begun, moved)
+
+
+@pytest.mark.parametrize("killed_at", ["save_tokenizers", "describe_environment", "RunFolder.note_files"])
+def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, tmp_path, monkeypatch):
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    run = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kformer.training.run_setup.{killed_at}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    assert not run.exists()
+    start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    resume_run(run, toy.corpus())
