@@ -7,18 +7,18 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 
 import contextlib
 import dataclasses
-import difflib
 import math
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
 
 from kformer.files import write_json, write_text
 from kformer.monitors import MONITORS
+from kformer.wording import did_you_mean
 
 # Table 3 of the paper for base and big; tiny and small are sized for a laptop.
 SIZES: dict[str, dict[str, Any]] = {
@@ -56,17 +56,6 @@ EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
-
-
-def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
-    """The end of an error message about unknown names: which known ones resemble them.
-
-    Returns:
-        Such as " Did you mean 'dropout_rate'?", with a blank in front; empty where nothing is alike.
-    """
-    names = list(known)
-    alike = [match for name in unknown for match in difflib.get_close_matches(name, names, n=1)]
-    return f" Did you mean {', '.join(map(repr, dict.fromkeys(alike)))}?" if alike else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +129,10 @@ class _Config:
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {name}={value!r}.")
+            raise ValueError(
+                f"{name} must be one of {', '.join(choices)}. Received: {name}={value!r}."
+                f"{did_you_mean([value], choices)}"
+            )
 
     def _check_rate(self, name: str) -> None:
         value = getattr(self, name)

@@ -30,7 +30,7 @@ from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
-from kformer.runs.ownership import RunInUseError
+from kformer.runs.ownership import RunInUseError, owned
 from kformer.training.train import TrainingReport
 from kformer.translation.batches import Hypothesis
 from kformer.translation.translator import Translator
@@ -458,10 +458,12 @@ def test_a_run_that_was_interrupted_ends_with_a_status_of_its_own(pairs_file, tm
         (OSError(errno.ENOSPC, "No space left on device"), 74),
         (ConnectionError("process 1 was lost"), 75),
         (RunInUseError("Another process trains"), 75),
+        (KeyboardInterrupt("Ctrl-C"), 130),
     ],
 )
 def test_the_exit_status_and_the_summary_tell_the_kind_of_an_error(error, status, pairs_file, tmp_path, monkeypatch):
     def fails(*arguments, **options):
+        assert not summary.exists()  # that of an earlier run would deceive if this one were killed
         raise error
 
     monkeypatch.setattr("kformer.training.train.train", fails)
@@ -473,6 +475,28 @@ def test_the_exit_status_and_the_summary_tell_the_kind_of_an_error(error, status
         main()
     assert end.value.code == status
     assert json.loads(summary.read_text()) == {"exit_status": status, "reason": str(error)}
+
+
+def test_a_refused_process_leaves_the_summary_of_the_owner_alone(pairs_file, tmp_path, monkeypatch, capsys):
+    (tmp_path / "end.json").write_text("of the owner")
+    command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", "--auto-resume"]
+    command += ["--summary", tmp_path / "end.json"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in command])
+    monkeypatch.setattr("kformer.cli.train.start_tensorflow", lambda: pytest.fail("The refusal took seconds."))
+    with owned(tmp_path / "run"), pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 75
+    assert "Another process trains in" in capsys.readouterr().err
+    assert (tmp_path / "end.json").read_text() == "of the owner"
+
+
+def test_only_the_first_of_several_processes_writes_the_summary(pairs_file, tmp_path, monkeypatch):
+    several = ["--num-processes", "2", "--process-id", "1", "--coordinator", "localhost:1", "--stop-signal", "KILL"]
+    command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", *several]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "--summary", tmp_path / "end.json"]])
+    with pytest.raises(SystemExit):
+        main()
+    assert not (tmp_path / "end.json").exists()
 
 
 def test_a_few_pairs_are_told_to_be_too_few(pairs_file, tmp_path, monkeypatch):

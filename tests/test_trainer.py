@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import errno
 import functools
 import io
 import json
@@ -20,9 +21,11 @@ from kformer import hardware
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, corpus_from_pairs, encode_pairs
 from kformer.evaluation.evaluate import score
+from kformer.files import WriteError
 from kformer.inference.load import load_model
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import RunInUseError, owned
 from kformer.runs.weights import load_weights_file
 from kformer.tokenizers import load_tokenizers
 from kformer.training.train import plan_batches, train
@@ -66,6 +69,12 @@ def course_of(run):
 def arrays_of(run):
     with np.load(run.checkpoint_file) as file:
         return {name: file[name] for name in file.files if name != "state.json"}
+
+
+def state_of(run):
+    """Where the run stands, without the time that it took."""
+    with np.load(run.checkpoint_file) as file:
+        return {**json.loads(file["state.json"].tobytes()), "seconds": None}
 
 
 def label_smoothed_loss(run, weights, pairs, epsilon=0.1):
@@ -244,11 +253,15 @@ def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-def test_a_spent_budget_is_said_and_nothing_is_trained(whole):
-    before = whole[0].run.checkpoint_file.read_bytes()
-    again = train(toy.corpus(), whole[0].run.path, training=WHOLE, resume=True, console=quiet())
-    assert again.reason == "the budget of 4 steps was spent already"
-    assert whole[0].run.checkpoint_file.read_bytes() == before
+def test_a_spent_budget_is_said_and_nothing_is_trained(whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    before = run.checkpoint_file.read_bytes()
+    again = train(toy.corpus(), run.path, training=WHOLE, resume=True, console=quiet())
+    assert again.reason == "the budget of 4 steps was spent already; raise it to go on"
+    minutes = WHOLE.replace(max_steps=None, max_minutes=0.0001)  # those before the resume count
+    again = train(toy.corpus(), run.path, training=minutes, resume=True, console=quiet())
+    assert again.reason == "the budget of 0.0001 minutes was spent already; raise it to go on"
+    assert run.checkpoint_file.read_bytes() == before
 
 
 def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(whole, tmp_path):
@@ -399,6 +412,7 @@ def test_a_run_that_was_stopped_takes_the_course_of_one_that_was_not(hook, numbe
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert course_of(report.run) == course_of(undisturbed.run)
+    assert state_of(report.run) == state_of(undisturbed.run)
     for file, theirs in zip(report.run.kept_weights(), undisturbed.run.kept_weights(), strict=True):
         assert file.name == theirs.name
         for ours, whole in zip(weights_in(report.run, file), weights_in(report.run, theirs), strict=True):
@@ -419,6 +433,62 @@ def test_ctrl_c_is_acknowledged(tmp_path, capfd):
     summary = json.loads((tmp_path / "end.json").read_text())
     assert (summary["exit_status"], summary["reason"], summary["weights"]) == (75, "interrupted", None)
     assert "kformer: saving the run after this step" in capfd.readouterr().err
+
+
+def signal_at(batch, number):
+    return AtBatch(batch, lambda callback: os.kill(os.getpid(), number))
+
+
+def test_a_further_signal_stops_the_run(tmp_path):
+    former = signal.signal(signal.SIGUSR1, lambda number, frame: pytest.fail("Nobody handled the signal."))
+    try:
+        options = {"callbacks": [signal_at(1, signal.SIGUSR1)], "stop_signals": [signal.SIGUSR1]}
+        report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), **options)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert (report.steps, report.reason, report.interrupted) == (1, "interrupted", True)
+
+
+def test_sigterm_ends_the_process_when_the_folder_is_free(tmp_path):
+    owner, lock = [], tmp_path / "run" / "lock"
+    former = signal.signal(signal.SIGTERM, lambda number, frame: owner.append(lock.read_text()))
+    try:
+        train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[signal_at(1, signal.SIGTERM)])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert owner == [""]
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
+    with owned(tmp_path / "run"):
+        with pytest.raises(RunInUseError, match="Another process trains in"):
+            train_words(tmp_path / "run", resume="auto")
+        assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["lock"]
+
+
+def test_an_owner_that_was_killed_is_told(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").write_text(json.dumps({"host": "far", "process": 7, "since": "2020"}))
+    console = quiet()
+    with pytest.raises(ValueError, match="No pair"):  # a mistake, so that nothing is trained here
+        train(three_words(), tmp_path / "run", toy.TRANSFORMER, LONG.replace(max_length=1), console=console)
+    assert "process 7 on far since 2020, ended without notice" in console.file.getvalue()
+
+
+def test_a_full_disk_names_the_update_and_the_remedy(tmp_path):
+    def full(callback):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    told = "No space left on device. The run ended at update 1. .* undamaged: remove the cause"
+    with pytest.raises(WriteError, match=told):
+        train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[AtBatch(1, full)])
+
+
+def test_a_run_killed_between_the_renamings_of_two_checkpoints_goes_on(whole, tmp_path):
+    run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run")), quiet()
+    run.checkpoint_file.unlink()  # its new content did not get its name yet
+    train(toy.corpus(), run.path, resume=True, console=console)
+    assert "Going on from update 4." in console.file.getvalue()
 
 
 def test_a_callback_of_a_user_can_end_the_run(tmp_path):
@@ -543,6 +613,21 @@ def test_a_mistake_in_the_settings_leaves_no_run_that_blocks_the_next_one(tmp_pa
 def test_nothing_to_resume_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run, so there is nothing to resume"):
         train(toy.corpus(), tmp_path / "none", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"corpus": [("one", "uno")]}, r"corpus must be a kformer.data.Corpus. Received: a list. .*corpus_from_pairs"),
+        ({"training": {"max_steps": 2}}, r"training must be a kformer.TrainingConfig. Received: \{'max_steps': 2\}"),
+        ({"transformer": "tiny"}, r"transformer must be a kformer.TransformerConfig. Received: 'tiny'"),
+        ({"callbacks": [keras.callbacks.Callback]}, r"callbacks must be instances of keras.callbacks.Callback."),
+    ],
+)
+def test_an_argument_of_another_class_is_refused_before_anything_is_written(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train(**{"corpus": three_words(), "output": tmp_path / "run", **arguments})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_without_validation_is_refused(tmp_path):

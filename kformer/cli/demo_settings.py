@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from kformer.config import TrainingConfig, TransformerConfig, did_you_mean
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.wording import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,20 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import (
-    SIZES,
-    DecodingConfig,
-    TrainingConfig,
-    TransformerConfig,
-    did_you_mean,
-    errors_name,
-    read_parts,
-)
+from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_tsv
 from kformer.data.corpus import Pair
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import Recipe, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
+from kformer.wording import did_you_mean
 
 Path = pathlib.Path
 Files = tuple[Path | None, Path | None]
@@ -211,7 +204,8 @@ def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: F
     if len(ways) != 1:
         raise ValueError(
             "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-            f"(a recipe has a corpus of its own). Received: {len(ways)} of them."
+            f"(a recipe has a corpus of its own). Received: {len(ways)} of them. A run that is resumed needs "
+            "the corpus that it began with."
         )
     for form, train, valid in (("", tsv[0], tsv[1:]), ("-source", train_files[0], valid_files)):
         if train is None and _named(valid):

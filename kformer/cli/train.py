@@ -17,13 +17,14 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS, did_you_mean
+from kformer.config import MONITORS
 from kformer.data import Corpus
 from kformer.files import check_file_path, check_folder_path
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
 from kformer.runs.summary import RESUME, failures_noted
+from kformer.wording import count, did_you_mean
 
 FEW_PAIRS = 100  # a translation is not learned from fewer
 
@@ -63,7 +64,9 @@ def train(
         Path | None,
         typer.Option("--export", metavar="DIR", help="Export each model that is the best so far as a new version."),
     ] = None,
-    max_minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="Budget in minutes of training, those before a resume included.")
+    ] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
     initialize_from: Annotated[
@@ -159,8 +162,10 @@ def train(
     if is_main():
         monitor = report.run.training_config().monitor
         best = "none" if report.best is None else f"{report.best:.4f}"
-        print(f"{report.steps:,} steps: {report.reason}.", end=" ")
+        print(f"{count(report.steps, 'step')}: {report.reason}.", end=" ")
         print(f"Best validation {monitor} {best}. The run is in {report.run.path}.")
+        if report.interrupted:
+            print("To go on, give the same command with --resume.")
     if report.interrupted:
         raise typer.Exit(RESUME)
 

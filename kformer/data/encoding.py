@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from kformer.data.corpus import Pair
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
+from kformer.wording import count
 
 _TEXTS_PER_CALL = 2000
 
@@ -48,7 +49,8 @@ class EncodedPairs:
     def report(self) -> str:
         """One line that says how many pairs were kept and how many were skipped."""
         return (
-            f"{self.kept:,} pairs kept ({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens); "
+            f"{count(self.kept, 'pair')} kept "
+            f"({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens); "
             f"skipped: {self.skipped_blank:,} blank, {self.skipped_long:,} longer than {self.max_length} tokens"
         )
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from kformer.data.compression import decompressed, is_compressed
 from kformer.data.corpus import Pair
+from kformer.wording import count
 
 _BLANK_PAIR: Pair = ("", "")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -68,7 +69,7 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
         longer = source_path if len(sources) > short else target_path
         raise ValueError(
             f"Parallel files must have the same number of lines. Received: {source_path} with "
-            f"{_count(len(sources), 'line')} and {target_path} with {_count(len(targets), 'line')}. "
+            f"{count(len(sources), 'line')} and {target_path} with {count(len(targets), 'line')}. "
             f"Line {short + 1} of {longer} is the first without a partner: align the files again."
         )
     if not sources:
@@ -83,7 +84,7 @@ def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[st
     cells = line.split("\t")
     if len(cells) != len(columns):
         raise ValueError(
-            f"{path}, line {number}: {_count(len(cells), 'column')} where {len(columns)} were expected "
+            f"{path}, line {number}: {count(len(cells), 'column')} where {len(columns)} were expected "
             f"({', '.join(columns)}, split by tabs). Mend the line. If all lines are like it, name the columns, "
             'such as columns=("source", "target", "attribution") in Python or '
             "--columns source,target,attribution on the command line."
@@ -150,7 +151,3 @@ def _decode(path: pathlib.Path, number: int, line: bytes) -> str:
             f"{path}, line {number}: byte {line[error.start]:#04x} at position {error.start + 1} is not UTF-8. "
             "Convert the file, for example: iconv -f LATIN1 -t UTF-8."
         ) from error
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -3,11 +3,11 @@
 import pathlib
 from collections.abc import Callable
 
-from kformer.config import did_you_mean
 from kformer.data.cmudict_corpus import load_cmudict
 from kformer.data.corpus import Corpus
 from kformer.data.files import read_tsv
 from kformer.data.tfds_corpus import load_named_tfds
+from kformer.wording import did_you_mean
 
 _TFDS_PREFIX = "tfds:"
 _FOLDER = pathlib.Path(__file__).parent / "corpora"

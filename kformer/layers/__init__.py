@@ -9,6 +9,7 @@ from kformer.layers.feed_forward import FeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.stack import Stack, TransformerLayer
 
 __all__ = [
     "Cache",
@@ -22,7 +23,9 @@ __all__ = [
     "PositionalEncoding",
     "Positions",
     "ResidualConnection",
+    "Stack",
     "TokenEmbedding",
+    "TransformerLayer",
     "ancestry_mask",
     "causal_mask",
     "padding_mask",

@@ -12,7 +12,7 @@ from keras import ops
 
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
-from kformer.layers.masks import explicit_or_implicit
+from kformer.layers.masks import check_mask, explicit_or_implicit
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 # The dtypes with a fused kernel. JAX's kernel in float16 needs a product that CPUs and TPUs do not compile.
@@ -31,7 +31,11 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
 
     Returns:
         (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 if every key is masked.
+
+    Raises:
+        ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
     """
+    check_mask(mask)
     # The queries are scaled, not the scores: they are fewer numbers where S > K, and products in float16 stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
@@ -57,7 +61,11 @@ def scaled_dot_product_attention(
 
     Returns:
         (B, H, T, K) in the dtype of `query`; zeros for a query whose keys are all masked.
+
+    Raises:
+        ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
     """
+    check_mask(mask)
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
     if bias is not None or keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
         return ops.matmul(attention_weights(query, key, mask, bias), value)
@@ -143,6 +151,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Returns:
             (B, T, D) floats.
+
+        Raises:
+            ValueError: `attention_mask` is not boolean, or has fewer or more than four dimensions.
         """
         if key is None:  # Keras fills `mask` where `query` is the only tensor, else the masks with a tensor's name.
             key, key_mask = query, query_mask if mask is None else mask

@@ -4,6 +4,7 @@ Shapes broadcast against attention scores (B, H, T, S): B batch, H heads, T quer
 Combine masks with `keras.ops.logical_and` (or `&` on tensors).
 """
 
+import keras
 from keras import ops
 
 from kformer.layers.tensors import Tensor
@@ -32,6 +33,24 @@ def key_mask(visible: Tensor) -> Tensor:
         Booleans of shape (B, 1, 1, S).
     """
     return ops.expand_dims(ops.cast(visible, "bool"), (1, 2))
+
+
+def check_mask(attention_mask: Tensor | None) -> None:
+    """Refuses masks that attention could misread: a mask (B, T, S) would be taken for (H, T, S) where B is H.
+
+    Raises:
+        ValueError: The mask is not boolean, or has fewer or more than four dimensions.
+    """
+    if attention_mask is None:
+        return
+    shape, dtype = tuple(attention_mask.shape), keras.backend.standardize_dtype(attention_mask.dtype)
+    if len(shape) != 4 or dtype != "bool":
+        raise ValueError(
+            "An attention mask holds booleans and broadcasts to (batch, heads, queries, keys). "
+            f"Received: shape {shape} and dtype {dtype}. For a mask of keys (batch, keys) pass "
+            "mask[:, None, None, :], for a mask (batch, queries, keys) mask[:, None], and make numbers boolean by "
+            "mask != 0."
+        )
 
 
 def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None) -> Tensor | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kformer.config import did_you_mean
+from kformer.wording import did_you_mean
 
 # No other file of a packed model has these facts.
 ABOUT = ("description", "command", "scores", "licence", "provenance")

@@ -2,8 +2,8 @@
 
 import pathlib
 
-from kformer.config import did_you_mean
 from kformer.runs.folder import RunFolder
+from kformer.wording import did_you_mean
 
 _SHIPPED = pathlib.Path(__file__).parent
 

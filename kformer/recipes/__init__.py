@@ -8,7 +8,8 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, did_you_mean, errors_name, read_parts
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts
+from kformer.wording import did_you_mean
 
 FOLDER = pathlib.Path(__file__).parent
 _PARTS: dict[str, Any] = {"transformer": TransformerConfig, "training": TrainingConfig, "decoding": DecodingConfig}

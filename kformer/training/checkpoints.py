@@ -32,6 +32,8 @@ class TrainingState:
     epoch: int = 0  # validations done: `initial_epoch` of the next `fit`
     epoch_batch: int = 0  # batches consumed since the last validation
     epoch_seconds: float = 0.0  # seconds of training since the last validation
+    # Seconds of the whole run, with validations, but without the time between two processes that train it.
+    seconds: float = dataclasses.field(default=0.0, compare=False)
     best: float | None = None  # the best value so far of the monitored figure
     waited: int = 0  # validations since the best one
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.

@@ -127,7 +127,7 @@ def _endings(
     loss_check = callbacks.StopOnNaN(state)
     of_this_process: list[callbacks.EndsRun] = [interrupt]
     if max_minutes is not None:
-        of_this_process.insert(0, callbacks.TimeBudget(state, max_minutes, started=time.monotonic()))
+        of_this_process.insert(0, callbacks.TimeBudget(state, max_minutes, started=time.monotonic() - state.seconds))
     endings = [loss_check, *of_this_process]
     if max_steps is not None:
         endings.insert(0, callbacks.StepBudget(state, max_steps))

@@ -6,7 +6,7 @@ import math
 import pathlib
 import signal
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import rich.console
@@ -35,6 +35,7 @@ from kformer.training.run_setup import (
     vocabulary_report,
 )
 from kformer.translation.translator import require_tensorflow
+from kformer.wording import count
 
 _NO_LAST_EPOCH = 2**31  # a callback ends the run
 
@@ -125,11 +126,12 @@ def train(
         kformer.runs.ownership.RunInUseError: Another process trains in `output`.
         ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
             resumed run; or the transformer is not that of `initialize_from`; or the devices cannot share the run's
-            batches evenly.
+            batches evenly; or an argument is of another class.
         ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
     """
+    _check_kinds(corpus, transformer, training, callbacks)
     check_parts(corpus)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
@@ -174,6 +176,31 @@ def train(
             status = RESUME if report.interrupted else FINISHED
             write_ended(summary, output_folder, status, report.reason, report.steps, report.best)
     return report
+
+
+def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -> None:
+    """Refuses arguments of another class before anything is written.
+
+    Raises:
+        ValueError: An argument is of another class.
+    """
+    if not isinstance(corpus, Corpus):
+        raise ValueError(
+            f"corpus must be a kformer.data.Corpus. Received: a {type(corpus).__name__}. Make one by "
+            "kformer.data.load_corpus(NAME), or of pairs by kformer.data.corpus_from_pairs(NAME, pairs)."
+        )
+    for name, value, kind in (
+        ("transformer", transformer, TransformerConfig),
+        ("training", training, TrainingConfig),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise ValueError(
+                f"{name} must be a kformer.{kind.__name__}. Received: {value!r}. "
+                f"Make one by kformer.{kind.__name__}(FIELD=VALUE) or kformer.{kind.__name__}.of_size(SIZE)."
+            )
+    for callback in callbacks:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise ValueError(f"callbacks must be instances of keras.callbacks.Callback. Received: {callback!r}.")
 
 
 def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
@@ -233,8 +260,8 @@ def _fit(
     plan = plan_batches(run.setup.train, training)
     run.console.print(_describe_plan(plan, training))
     max_steps = _max_steps(training, plan)
-    if max_steps is not None and state.step >= max_steps and not state.validating:
-        state.end_reason = f"the budget of {max_steps} steps was spent already"
+    state.end_reason = _spent_already(training, state, max_steps)
+    if state.end_reason:
         return
     valid = _validation_batches(run)
     interval = _batches_between_validations(training, plan)
@@ -247,7 +274,7 @@ def _fit(
             else:
                 _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
         if max_steps is not None and state.step >= max_steps:
-            state.end_reason = state.end_reason or f"the budget of {max_steps} steps is spent"
+            state.end_reason = state.end_reason or f"the budget of {count(max_steps, 'step')} is spent"
         if not state.end_reason:
             _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
 
@@ -279,6 +306,17 @@ def _max_steps(training: TrainingConfig, plan: BatchPlan) -> int | None:
         batches = training.max_epochs * plan.steps_per_epoch
         limits.append(max(1, batches // training.gradient_accumulation_steps))
     return min(limits, default=None)
+
+
+def _spent_already(training: TrainingConfig, state: TrainingState, max_steps: int | None) -> str:
+    """Why a resumed run has nothing left to do; "" if it has."""
+    if state.validating:
+        return ""
+    if max_steps is not None and state.step >= max_steps:
+        return f"the budget of {count(max_steps, 'step')} was spent already; raise it to go on"
+    if training.max_minutes is not None and state.seconds >= training.max_minutes * 60:
+        return f"the budget of {count(training.max_minutes, 'minute')} was spent already; raise it to go on"
+    return ""
 
 
 def _batches_between_validations(training: TrainingConfig, plan: BatchPlan) -> int:

@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 from keras import ops
 
-from kformer.layers import ancestry_mask, causal_mask, padding_mask
+from kformer.layers import MultiHeadAttention, ancestry_mask, causal_mask, padding_mask
 
 
 def drawn(*rows: str) -> np.ndarray:
@@ -29,6 +30,23 @@ def test_causal_mask_shows_each_query_itself_and_the_past():
 def test_masks_are_booleans():
     for mask in (padding_mask(np.array([[1, 0]])), causal_mask(2), ancestry_mask(np.array([[0, -1]]), 1)):
         assert ops.convert_to_numpy(mask).dtype == bool
+
+
+@pytest.mark.parametrize(
+    ("mask", "received"),
+    [
+        (np.ones((2, 5, 5), bool), r"Received: shape \(2, 5, 5\) and dtype bool"),  # Keras's own layer takes it
+        (np.ones((5, 5), bool), r"Received: shape \(5, 5\) and dtype bool"),
+        (np.ones((2, 1, 5, 5), "int32"), r"Received: shape \(2, 1, 5, 5\) and dtype int32"),
+        (np.zeros((2, 1, 5, 5), "float32"), r"Received: shape \(2, 1, 5, 5\) and dtype float32"),
+    ],
+)
+def test_a_mask_that_could_be_misread_is_refused(mask, received):
+    """With as many sentences as heads, (B, T, S) would broadcast as (H, T, S) without an error."""
+    layer, inputs = MultiHeadAttention(d_model=6, num_heads=2), np.ones((2, 5, 6), "float32")
+    message = rf"booleans and broadcasts to \(batch, heads, queries, keys\). {received}. For a mask of keys"
+    with pytest.raises(ValueError, match=message):
+        layer(inputs, attention_mask=ops.convert_to_tensor(mask))
 
 
 def test_a_causal_and_a_padding_mask_combine():

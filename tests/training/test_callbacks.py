@@ -251,6 +251,62 @@ def test_sigterm_ends_a_process_that_trains_in_pytest(tmp_path):
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == -signal.SIGTERM
 
 
+PRINTS = """
+import os, signal
+from kformer.training.callbacks import GracefulInterrupt
+from kformer.training.checkpoints import TrainingState
+with GracefulInterrupt(TrainingState()):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("translations of the last validation")
+"""
+
+
+def test_what_was_printed_arrives_before_sigterm_ends_the_process():
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", PRINTS]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=buffered)
+    assert (answer.returncode, answer.stdout) == (-signal.SIGTERM, "translations of the last validation\n")
+
+
+def test_a_terminal_that_is_gone_does_not_keep_the_run_from_being_saved(monkeypatch, tmp_path):
+    def gone(*arguments):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("os.write", gone)
+    fit_until_a_signal(tmp_path, AtBatch(send(signal.SIGINT), first=2))
+    assert saved(tmp_path)[0].step == 2
+
+
+def test_a_signal_after_a_validation_says_that_a_step_is_in_hand(capfd, tmp_path):
+    fit_until_a_signal(tmp_path, AtBatch(send(signal.SIGINT), first=7))  # batch 2 of the second epoch
+    assert "kformer: saving the run after this step. A second" in capfd.readouterr().err
+
+
+def test_checkpoints_are_as_far_apart_as_asked(monkeypatch, tmp_path):
+    clock, state, written = FakeClock(), TrainingState(), []
+
+    def fifty_seconds_pass():
+        clock.now += 50
+
+    def noted(path, model, state):
+        written.append(state.batch)
+
+    monkeypatch.setattr("kformer.training.callbacks.checkpoint.save_checkpoint", noted)
+    fit(tiny_model(), [AtBatch(fifty_seconds_pass), Checkpoint(tmp_path, state, minutes=2, clock=clock)], steps=9)
+    # 150 s are more than two minutes. The clock goes on before a batch, so the first one counts 50 s already.
+    assert written == [2, 5, 8, 0]  # and at the end of the epoch, which nothing here counts
+
+
+def test_tokens_per_second_count_the_time_before_a_resume():
+    clock, state = FakeClock(), TrainingState(batch=5, epoch_batch=5, epoch_seconds=10.0)
+
+    def two_seconds_pass():
+        clock.now += 2
+
+    history = fit(tiny_model(), [AtBatch(two_seconds_pass), TrackState(state, clock=clock)], steps=5)
+    assert history["tokens_per_second"] == [5 * 5 / (10 + 5 * 2)]
+
+
 def test_interrupt_does_nothing_outside_the_main_thread():
     former, seen = signal.getsignal(signal.SIGINT), []
 
@@ -390,10 +446,23 @@ def test_track_state_completes_the_logs(tmp_path):
     assert history["step"] == [2, 5]
     assert history["learning_rate"][1] == pytest.approx(8**-0.5 * 6**-0.5, rel=1e-5)
     assert state == TrainingState(step=5, batch=10, epoch=2)
+    assert state.seconds == 140
     with open(tmp_path / "log.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == ["2", "5"]
     assert "val_token_loss" in rows[0]
+
+
+def test_the_minutes_of_a_resumed_run_go_on():
+    clock, state, model = FakeClock(), TrainingState(seconds=300), tiny_model()
+
+    def a_minute_passes():
+        clock.now += 60
+
+    budget = TimeBudget(state, max_minutes=7, started=clock.now - state.seconds, clock=clock)
+    history = fit(model, [AtBatch(a_minute_passes), TrackState(state, clock=clock), budget], epochs=7, steps=5)
+    assert (history["minutes"], state.seconds) == ([7], 7 * 60)  # five of them before
+    assert (state.step, state.end_reason) == (2, "the budget of 7 minutes is spent")
 
 
 def test_track_state_counts_batches_in_any_order():

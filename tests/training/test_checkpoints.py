@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kformer import files
-from kformer.config import TrainingConfig
+from kformer.config import TrainingConfig, TransformerConfig
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenLoss
 from kformer.training import checkpoints
@@ -18,6 +18,7 @@ from kformer.training.checkpoints import (
     load_last_checkpoint,
     previous_checkpoint,
     save_checkpoint,
+    saved_configurations,
 )
 from kformer.training.optimizers import build_adam
 
@@ -111,6 +112,13 @@ def test_a_run_killed_within_an_epoch_goes_on_bit_for_bit(tmp_path, dies_before)
     state = load_checkpoint(tmp_path / "parts" / "checkpoint.npz", resumed)
     assert (state.epoch, state.epoch_batch, state.batch) == (1, dies_before - 1, 5 + dies_before - 1)
     resumed.evaluate(*next(stream(0)), verbose=0)  # makes the metrics
+    if dies_before == 2:  # once more, in the same epoch
+        with pytest.raises(KeyboardInterrupt):
+            train(resumed, state, tmp_path / "parts", 1, [Recorder(2)], batches=4)
+        resumed = tiny_model(seed=98)
+        state = load_checkpoint(tmp_path / "parts" / "checkpoint.npz", resumed)
+        assert (state.epoch, state.epoch_batch, state.batch) == (1, 2, 7)
+        resumed.evaluate(*next(stream(0)), verbose=0)
     train(resumed, state, tmp_path / "parts", 1, [recorder], batches=5 - state.epoch_batch)
     train(resumed, state, tmp_path / "parts", 1, [recorder])
 
@@ -176,12 +184,26 @@ def test_every_kind_of_variable_is_restored(tmp_path):
         np.testing.assert_array_equal(restored, saved)
 
 
+def test_the_configurations_of_a_damaged_checkpoint_are_those_of_the_one_before(tmp_path):
+    model, path = tiny_model(), tmp_path / "a.npz"
+    transformer, before, last = TransformerConfig(dropout_rate=0.3), TrainingConfig(seed=1), TrainingConfig(seed=2)
+    for training in (before, last):
+        state = TrainingState(transformer=transformer.to_dict(), training=training.to_dict())
+        save_checkpoint(path, model, state)
+    assert saved_configurations(path) == (transformer, last)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert saved_configurations(path) == (transformer, before)
+    previous_checkpoint(path).unlink()
+    assert saved_configurations(path) is None
+
+
 def test_state_survives(tmp_path):
     state = TrainingState(11, 37, 2, epoch_batch=3, epoch_seconds=1.5, best=1.25, waited=1, metrics=[np.arange(3)])
+    state.seconds = 61.5
     model = tiny_model()
     save_checkpoint(tmp_path / "a.npz", model, state)
     found = load_checkpoint(tmp_path / "a.npz", model)
-    assert found == state
+    assert (found, found.seconds) == (state, 61.5)
     np.testing.assert_array_equal(found.metrics, state.metrics)
     save_checkpoint(tmp_path / "a.npz", model, dataclasses.replace(state, best=None))
     assert load_checkpoint(tmp_path / "a.npz", model).best is None

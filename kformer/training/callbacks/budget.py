@@ -6,6 +6,7 @@ from collections.abc import Callable
 from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import accumulation_steps
+from kformer.wording import count
 
 # Both callbacks check their budget when a batch begins, because on JAX Keras runs ahead and calls `on_train_batch_end`
 # late. The batch that begins is still trained, and the run ends after it.
@@ -25,7 +26,7 @@ class StepBudget(EndsRun):
     def __init__(self, state: TrainingState, max_steps: int) -> None:
         super().__init__(state)
         self.max_steps = max_steps
-        self.reason = f"the budget of {'1 step' if max_steps == 1 else f'{max_steps} steps'} is spent"
+        self.reason = f"the budget of {count(max_steps, 'step')} is spent"
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._batches_at_once = self.model.steps_per_execution
@@ -44,8 +45,9 @@ class TimeBudget(EndsRun):
 
     Args:
         state: Shared with the other callbacks.
-        max_minutes: Minutes since `started`.
-        started: When the minutes began, by `clock`; None: when `fit` begins.
+        max_minutes: Minutes of training, from the start of the first run.
+        started: When the minutes began, by `clock`; None: when `fit` begins. For a resumed run it is earlier by the
+            minutes that the run has trained already.
         clock: Returns the time in seconds; tests replace it.
     """
 
@@ -60,7 +62,7 @@ class TimeBudget(EndsRun):
         self.max_minutes = max_minutes
         self.started = started
         self.clock = clock
-        self.reason = f"the budget of {'1 minute' if max_minutes == 1 else f'{max_minutes:g} minutes'} is spent"
+        self.reason = f"the budget of {count(max_minutes, 'minute')} is spent"
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.started is None:

@@ -16,6 +16,7 @@ from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.callbacks.graceful_interrupt import Interrupted
 from kformer.training.checkpoints import TrainingState, save_checkpoint
 from kformer.training.optimizers import update_count
+from kformer.wording import count
 
 
 class KeepBest(EndsRun):
@@ -47,8 +48,7 @@ class KeepBest(EndsRun):
         self.path = path
         self.patience = patience
         self.monitor = monitor
-        validations = "1 validation" if patience == 1 else f"{patience} validations"
-        self.reason = f"{validations} brought no better {monitor.label}"
+        self.reason = f"{count(patience, 'validation')} brought no better {monitor.label}"
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}

@@ -24,7 +24,8 @@ class ProgressBar(keras.callbacks.Callback):
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
         total_steps: Updates of the whole run; None: unknown.
-        max_minutes: Minutes of the whole run; None: no limit. The bar shows the limit that will be reached first.
+        max_minutes: Minutes of the whole run, those before a resume included; None: no limit. The bar shows the limit
+            that will be reached first.
         console: Where to print; None: standard output.
         line_seconds: Seconds between plain lines.
         clock: Returns the time in seconds; tests replace it.
@@ -54,6 +55,7 @@ class ProgressBar(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._began = self._shown_at = self.clock()
         self._first_step = self.state.step
+        self._run_began = self._began - self.state.seconds
         if self.console.is_terminal:
             columns = (rich.progress.BarColumn(), rich.progress.TextColumn("{task.description}", markup=False))
             self._live = rich.progress.Progress(*columns, console=self.console, transient=True)
@@ -119,7 +121,7 @@ class ProgressBar(keras.callbacks.Callback):
         if self.total_steps is not None and done:
             estimates.append((self.total_steps - self.state.step) * (now - self._began) / done)
         if self.max_minutes is not None:
-            estimates.append(self._began + self.max_minutes * 60 - now)
+            estimates.append(self._run_began + self.max_minutes * 60 - now)
         return max(0.0, min(estimates)) if estimates else None
 
     def _share_done(self, now: float) -> float:
@@ -128,7 +130,7 @@ class ProgressBar(keras.callbacks.Callback):
         if self.total_steps is not None:
             shares.append(self.state.step / self.total_steps)
         if self.max_minutes is not None:
-            shares.append((now - self._began) / (self.max_minutes * 60))
+            shares.append((now - self._run_began) / (self.max_minutes * 60))
         return min(1.0, max(shares))
 
 

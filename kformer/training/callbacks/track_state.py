@@ -17,10 +17,11 @@ _MAX_BATCHES_AHEAD = 16
 class TrackState(keras.callbacks.Callback):
     """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
 
-    After every batch it sets `state.batch`, `state.step` and `state.epoch_seconds`. At the end of an epoch it sets
-    `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update), `gradient_norm` (of
-    the last batch; the optimizer is from `build_adam`), `tokens_per_second` (target tokens without padding, validation
-    time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes` (since `fit` began).
+    After every batch it sets `state.batch`, `state.step`, `state.epoch_seconds` and `state.seconds`. At the end of an
+    epoch it sets `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update),
+    `gradient_norm` (of the last batch; the optimizer is from `build_adam`), `tokens_per_second` (target tokens without
+    padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes` (of the
+    whole run, those before a resume included).
 
     Args:
         state: What the run starts from; shared with the other callbacks.
@@ -37,7 +38,7 @@ class TrackState(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._accumulation = accumulation_steps(self.model.optimizer)
-        self._began = self.clock()
+        self._began = self.clock() - self.state.seconds
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._batch_before = self.state.batch
@@ -56,11 +57,12 @@ class TrackState(keras.callbacks.Callback):
             pending = self._batch_before % self._accumulation  # micro-batches that await their update
             done = self.state.batch - self._batch_before
             self.state.step = self._step_before + (pending + done) // self._accumulation
-            self.state.epoch_seconds = self.clock() - self._epoch_began
+            now = self.clock()
+            self.state.epoch_seconds, self.state.seconds = now - self._epoch_began, now - self._began
         self._ahead.release()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        seconds = self.state.epoch_seconds
+        seconds, self.state.seconds = self.state.epoch_seconds, self.clock() - self._began
         self.state.epoch, self.state.epoch_batch, self.state.epoch_seconds = epoch + 1, 0, 0.0
         self.state.validating = False
         # The optimizer's own count: under float16 it skips the batches whose gradients overflow.
@@ -72,4 +74,4 @@ class TrackState(keras.callbacks.Callback):
         logs["gradient_norm"] = float(keras.ops.convert_to_numpy(inner_adam(self.model.optimizer).gradient_norm))
         if "tokens" in logs and seconds > 0:
             logs["tokens_per_second"] = logs["tokens"] / seconds
-        logs["minutes"] = (self.clock() - self._began) / 60
+        logs["minutes"] = self.state.seconds / 60
