@@ -12,7 +12,6 @@ import os
 import pathlib
 import shutil
 import tempfile
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,7 +22,6 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
     *(RuntimeError, OverflowError, IndexError, OSError),
 )
-_STALE_SECONDS = 60.0  # A folder without an owner that is younger may just have been made.
 
 
 class WriteError(OSError):
@@ -79,27 +77,33 @@ def check_folder_path(path: str | pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a path beside `path` to write to, which takes the name `path` when the block ends well.
+    """Gives a path to write to, in a hidden folder beside `path`. The file takes the name `path` when the block ends.
 
-    The path given has the same suffixes as `path`, because some writers insist on theirs. Missing parent folders
-    are made.
+    The path given has the same name as `path`, because some writers insist on suffixes. Missing parent folders are
+    made. Processes that write the same file at once do not disturb each other: the last one wins.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name("partial-" + path.name)
-    try:
+    with staging_folder(path.parent, path.name) as folder:
+        partial = folder / path.name
         yield partial
         _sync(partial)
         partial.replace(path)
         _sync(path.parent)  # The new name itself is content of the parent folder.
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def is_same_file(path: pathlib.Path, descriptor: int) -> bool:
+    """Whether an open file is still the one that others find at `path`."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def write_text(path: str | pathlib.Path, text: str) -> None:
     """Writes a UTF-8 file, whole or not at all."""
     with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        # Bytes of a path that are not UTF-8 become escapes, which JSON reads back.
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | pathlib.Path, values: Any) -> None:
@@ -145,24 +149,34 @@ def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
-    """Gives an empty folder in a hidden folder `parent/.NAME-...`, which is removed when the block ends.
+    """Gives an empty folder in a hidden folder `parent/.kformer-NAME-...`, which is removed when the block ends.
 
-    The hidden folder is locked by its process. So the next call can tell those that killed processes left behind, and
-    removes them.
+    The hidden folder is locked by its process. So the next call for the same name can tell those that killed processes
+    left behind, and removes them. (Where a file system has no locks, they stay.)
     """
     parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{name}-"
+    prefix = f".kformer-{name}-"
     _remove_abandoned(parent, prefix)
-    hidden = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    descriptor = os.open(hidden, os.O_RDONLY)
+    hidden, descriptor = _locked_folder(parent, prefix)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         fresh = hidden / "new"
         fresh.mkdir()
         yield fresh
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked_folder(parent: pathlib.Path, prefix: str) -> tuple[pathlib.Path, int]:
+    """A new folder and its lock, which ends when the number is closed, or with the process."""
+    while True:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        descriptor = os.open(folder, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # no locks here
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if is_same_file(folder, descriptor):
+            return folder, descriptor
+        os.close(descriptor)  # another process took it for abandoned before it was locked
 
 
 def sync_tree(folder: pathlib.Path) -> None:
@@ -173,14 +187,14 @@ def sync_tree(folder: pathlib.Path) -> None:
 
 def _remove_abandoned(parent: pathlib.Path, prefix: str) -> None:
     """Removes hidden folders of an earlier `staging_folder` whose process has ended."""
-    for folder in parent.glob(prefix + "*"):
+    for folder in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
+            if {entry.name for entry in folder.iterdir()} <= {"new", "old"}:  # or else somebody else made it
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # Another process holds it, or has just removed it.
             continue

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 import rich.console
 import toy
 
+from kformer.checksums import DamagedFileError
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.training.averaging import average_weights
@@ -83,3 +85,39 @@ def test_the_command_makes_a_run_that_translates(run, tmp_path):
     answer = subprocess.run(command, capture_output=True, check=True)
     assert answer.stdout.decode().strip() == str(tmp_path / "mean")
     assert isinstance(Translator.from_run(RunFolder(tmp_path / "mean").path)("one two"), str)
+
+
+def flip_a_bit(path):
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+
+
+def test_damaged_weights_get_into_no_mean(run, tmp_path):
+    copy = RunFolder(shutil.copytree(run.path, tmp_path / "run"))
+    flip_a_bit(copy.kept_weights()[1])
+    with pytest.raises(DamagedFileError, match="step-000000006.weights.h5 does not have the checksum"):
+        average_weights(copy.path, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+    average_weights(copy.path, tmp_path / "mean", last=1)
+
+
+def test_the_last_weights_are_there_where_the_best_are_lost(run, tmp_path):
+    copy = RunFolder(shutil.copytree(run.path, tmp_path / "run"))
+    copy.best_weights_file.unlink()
+    with pytest.raises(FileNotFoundError, match="has no best.weights.h5: somebody removed it. .*NEW --last 1"):
+        copy.check()
+    assert average_weights(copy.path, tmp_path / "mean", last=1).check()
+
+
+def test_a_run_that_drops_its_oldest_weights_meanwhile(run, tmp_path, monkeypatch):
+    copy, listed = RunFolder(shutil.copytree(run.path, tmp_path / "run")), RunFolder.last_weights
+
+    def dropped_after_the_list(folder, last=None):
+        found = listed(folder, last)
+        if len(found) == 3:
+            found[0].unlink()
+        return found
+
+    monkeypatch.setattr(RunFolder, "last_weights", dropped_after_the_list)
+    assert average_weights(copy.path, tmp_path / "mean").corpus()["mean_of"] == 2

@@ -158,6 +158,14 @@ MISTAKES = {
         "train --output new --train {corpus} --stop-signal KILL",
         "--stop-signal must name a signal that can be handled, such as SIGUSR1. Received: KILL.",
     ),
+    "train, a summary in place of the corpus": (
+        "train --output new --train {corpus} --summary {corpus}",
+        "{corpus} exists and is no summary of a run. Name another file, or remove it.",
+    ),
+    "train, a summary in place of the run": (
+        "train --output new --train {corpus} --summary new",
+        "The summary cannot be the run folder new itself.",
+    ),
     "train, a summary in a folder that is a file": (
         "train --output new --train {corpus} --summary {corpus}/end.json",
         "corpus cannot be a folder: it is a file.",
@@ -468,7 +476,7 @@ def test_the_exit_status_and_the_summary_tell_the_kind_of_an_error(error, status
 
     monkeypatch.setattr("kformer.training.train.train", fails)
     summary = tmp_path / "end.json"
-    summary.write_text("of an earlier run")
+    summary.write_text('{"exit_status": 0}')  # of an earlier run
     command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", "--summary", summary]
     monkeypatch.setattr(sys, "argv", [str(part) for part in command])
     with pytest.raises(SystemExit) as end:
@@ -488,6 +496,51 @@ def test_a_refused_process_leaves_the_summary_of_the_owner_alone(pairs_file, tmp
     assert end.value.code == 75
     assert "Another process trains in" in capsys.readouterr().err
     assert (tmp_path / "end.json").read_text() == "of the owner"
+
+
+def test_a_mistake_that_is_found_before_the_training_is_in_the_summary(pairs_file, tmp_path, monkeypatch):
+    summary = tmp_path / "end.json"
+    summary.write_text('{"exit_status": 75}')  # of an earlier run
+    command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "none", "--resume"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "--summary", summary]])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(summary.read_text())["exit_status"] == 1
+    assert "there is nothing to resume" in json.loads(summary.read_text())["reason"]
+
+
+CLOSED = """
+import os, sys
+from kformer.cli.main import main
+sys.argv = ["kformer", "--version"]
+try:
+    main()
+finally:
+    descriptor = os.open(sys.executable, os.O_RDONLY)
+    assert descriptor > 2, "A file got the number of a standard stream, to which libraries print."
+"""
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- 2>&- <&-"])
+def test_standard_streams_may_be_closed(closed):
+    command = f"exec '{sys.executable}' -c '{CLOSED}' {closed}"
+    assert subprocess.run(["sh", "-c", command], check=False, capture_output=True).returncode == 0
+
+
+def test_a_further_signal_before_the_training_ends_the_command_as_ctrl_c_does(pairs_file, tmp_path, monkeypatch):
+    def fails(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    monkeypatch.setattr("kformer.cli.train.start_tensorflow", fails)
+    former, summary = signal.getsignal(signal.SIGUSR1), tmp_path / "end.json"
+    command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", "--stop-signal", "SIGUSR1"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "--summary", summary]])
+    try:
+        with pytest.raises(SystemExit) as end:
+            main()
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert (end.value.code, json.loads(summary.read_text())["exit_status"]) == (130, 130)
 
 
 def test_only_the_first_of_several_processes_writes_the_summary(pairs_file, tmp_path, monkeypatch):

@@ -96,14 +96,18 @@ def stop_once(files: pathlib.Path, run: pathlib.Path, number: int, after: float,
     while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
         time.sleep(0.002)
     time.sleep(after)
-    partial = run / "partial-checkpoint.npz"
-    while while_writing and process.poll() is None and not partial.exists():
+    while while_writing and process.poll() is None and not unfinished(run):
         pass
     process.send_signal(number)
     output = process.communicate()[0].decode()
     assert process.returncode == (75 if number == signal.SIGINT else -number), output
     assert ("interrupted" in output) == (number == signal.SIGINT), output
-    return partial.exists()
+    return unfinished(run)
+
+
+def unfinished(run: pathlib.Path) -> bool:
+    """Whether a checkpoint is being written, or a process was killed while it wrote one."""
+    return any(run.glob(".kformer-checkpoint.npz-*/new/*"))
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +139,7 @@ def assert_same_end(run: pathlib.Path, whole: pathlib.Path) -> None:
     for file, theirs in zip([*kept, run / "best.weights.h5"], [*expected, whole / "best.weights.h5"], strict=True):
         assert_same(weights(file), weights(theirs))
     assert rows(run / "log.csv") == rows(whole / "log.csv")
-    assert not list(run.glob("partial-*"))
+    assert not list(run.glob(".kformer-*"))
 
 
 def state(run: pathlib.Path) -> dict:
@@ -184,7 +188,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(files, tmp_path):
     assert "File too large" in output
     assert "before are undamaged: remove the cause (make room on a full disk)" in output.replace("\n", " ")
     assert (run / "checkpoint.npz").read_bytes() == before
-    assert not list(run.glob("partial-*"))
+    assert not list(run.glob(".kformer-*"))
     finish(start(files, run, "--resume", "--max-steps", "80"))
 
 

@@ -12,6 +12,7 @@ import rich.console
 import toy
 from typer.testing import CliRunner
 
+from kformer.checksums import DamagedFileError
 from kformer.cli.main import app
 from kformer.data import Corpus, encode_pairs
 from kformer.models import build_transformer
@@ -19,7 +20,7 @@ from kformer.presets import pack_run
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.run_setup import resume_run, start_run, vocabulary_report
-from kformer.training.train import train
+from kformer.training.train import TrainingReport, train
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -189,3 +190,34 @@ def test_the_vocabulary_report_counts_unknown_tokens():
     pairs = encode_pairs([("a b", "a x"), ("a", "a")], *tokenizers, max_length=8)
     report = vocabulary_report(pairs, tokenizers)
     assert "0.00% of the source tokens and 20.00% of the target tokens" in report
+
+
+def test_damaged_weights_are_no_beginning(numbers_run, tmp_path):
+    damaged = RunFolder(shutil.copytree(numbers_run, tmp_path / "damaged"))
+    data = bytearray(damaged.best_weights_file.read_bytes())
+    data[-100] ^= 1
+    damaged.best_weights_file.write_bytes(data)
+    with pytest.raises(DamagedFileError, match="damaged/best.weights.h5 does not have the checksum"):
+        train(dialect(), tmp_path / "run", training=SHORT, initialize_from=damaged.path, console=quiet())
+
+
+def test_what_others_keep_in_a_folder_named_initial_stays(numbers_run, tmp_path):
+    (tmp_path / "run" / "initial").mkdir(parents=True)
+    (tmp_path / "run" / "initial" / "data.txt").touch()
+    with pytest.raises(FileExistsError, match="initial exists already"):
+        train(dialect(), tmp_path / "run", training=SHORT, initialize_from=numbers_run, console=quiet())
+    assert (tmp_path / "run" / "initial" / "data.txt").exists()
+
+
+def test_the_same_command_goes_on_when_the_first_run_is_gone(tuned, tmp_path, monkeypatch):
+    calls, run = [], shutil.copytree(tuned.path, tmp_path / "run")
+
+    def trained(corpus, output, transformer, training, **options):
+        calls.append(transformer)
+        return TrainingReport(RunFolder(output), 4, None, "trained", interrupted=False)
+
+    monkeypatch.setattr("kformer.training.train.train", trained)
+    command = ["train", "--corpus", "cmudict", "--output", run, "--auto-resume", "--initialize-from", "gone"]
+    answer = CliRunner().invoke(app, [str(part) for part in (*command, "--size", "tiny")])
+    assert answer.exception is None, answer.output
+    assert calls == [tuned.transformer_config()]

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from kformer.runs import ownership
-from kformer.runs.ownership import RunInUseError, check_not_owned, owned
+from kformer.runs.ownership import FolderLostError, RunInUseError, check_not_owned, owned
 
 OWNER = """
 import pathlib, sys, time
@@ -137,3 +137,21 @@ def test_a_broken_file_system_is_not_taken_for_another_owner(tmp_path, monkeypat
     monkeypatch.setattr(ownership.fcntl, "flock", broken)
     with pytest.raises(OSError, match="Input/output error"), owned(tmp_path):
         pytest.fail("The folder is owned without a lock.")
+
+
+@pytest.mark.parametrize("what", ["the folder", "its lock"])
+def test_an_owner_notices_that_its_folder_was_moved_or_removed(what, tmp_path):
+    run = tmp_path / "run"
+    with owned(run) as check_there:
+        (run / "begun").touch()
+        check_there()
+        if what == "the folder":
+            run.rename(tmp_path / "moved")
+        else:
+            (run / "lock").unlink()
+        with pytest.raises(FolderLostError, match="was moved or removed while this process trained there"):
+            check_there()
+        with owned(run) as check_there_too:  # another process begins in the folder of that name
+            check_there_too()
+            with pytest.raises(FolderLostError):
+                check_there()

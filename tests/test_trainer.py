@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -25,9 +27,10 @@ from kformer.files import WriteError
 from kformer.inference.load import load_model
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
-from kformer.runs.ownership import RunInUseError, owned
+from kformer.runs.ownership import FolderLostError, RunInUseError, owned
 from kformer.runs.weights import load_weights_file
 from kformer.tokenizers import load_tokenizers
+from kformer.training.compile import compile_transformer
 from kformer.training.train import plan_batches, train
 from kformer.translation.translator import Translator
 
@@ -313,6 +316,86 @@ def test_a_configuration_edited_between_stop_and_resume_is_refused(file, field, 
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match=told):
         train(toy.corpus(), run.path, resume=True, console=quiet())
+
+
+def test_a_checkpoint_of_a_run_on_another_corpus_is_refused(whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    state = json.loads((arrays := dict(np.load(run.checkpoint_file)))["state.json"].tobytes())
+    arrays["state.json"] = np.frombuffer(json.dumps({**state, "corpus": "0" * 64}).encode(), "uint8")
+    np.savez(run.checkpoint_file, **arrays)
+    with pytest.raises(ValueError, match=r"checkpoint.npz is of a run on another corpus. Put back the checkpoint"):
+        train(toy.corpus(), run.path, resume=True, console=quiet())
+
+
+def test_lost_checkpoints_are_told_and_the_weights_stay(whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    before = run.best_weights_file.read_bytes()
+    for file in run.path.glob("*checkpoint.npz"):
+        file.unlink()
+    with pytest.raises(FileNotFoundError, match="has weights, but no checkpoint that can be read: it was removed"):
+        train(toy.corpus(), run.path, resume="auto", console=quiet())
+    assert run.best_weights_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_lost_or_damaged_best_weights_are_told_before_a_run_goes_on(lost, whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    data = bytearray(run.best_weights_file.read_bytes())
+    data[-100] ^= 1
+    run.best_weights_file.write_bytes(data)
+    if lost:
+        run.best_weights_file.unlink()
+    told = "has no best.weights.h5: somebody removed it" if lost else "best.weights.h5 does not have the checksum"
+    with pytest.raises((FileNotFoundError, ValueError), match=f"{told}.*average .* NEW --last 1"):
+        train(toy.corpus(), run.path, resume=True, console=quiet())
+
+
+def test_a_run_whose_folder_is_moved_ends_and_writes_nothing_in_its_place(tmp_path):
+    def move(callback):
+        (tmp_path / "run").rename(tmp_path / "moved")
+
+    with pytest.raises(FolderLostError, match="was moved or removed while this process trained there"):
+        train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[AtBatch(1, move)])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["moved"]
+
+
+def test_a_signal_during_the_preparation_ends_the_run_before_its_first_batch(tmp_path, monkeypatch, capfd):
+    compiled = compile_transformer
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        compiled(*arguments)
+
+    monkeypatch.setattr("kformer.training.train.compile_transformer", interrupted)
+    report = train_words(tmp_path / "run")
+    assert (report.steps, report.reason, report.interrupted) == (0, "interrupted", True)
+    assert "kformer: saving the run after this preparation." in capfd.readouterr().err
+
+
+def test_a_name_may_hold_brackets(tmp_path):
+    corpus, console = dataclasses.replace(three_words(), name="a[/b]"), quiet()
+    train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=1), console=console)
+    assert "a[/b] train: " in console.file.getvalue()
+
+
+PRINTS = """
+import pathlib, sys
+from kformer.training.train import Console
+console = Console()
+for number in range(10000):
+    console.print(number)
+pathlib.Path(sys.argv[1]).touch()
+"""
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path):
+    """As behind `| head -1`."""
+    command = [sys.executable, "-c", PRINTS, tmp_path / "trained"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "0\n"
+        process.stdout.close()
+        assert process.wait() == 0, process.stderr.read()
+    assert (tmp_path / "trained").exists()
 
 
 @pytest.mark.parametrize("begun", [False, True])

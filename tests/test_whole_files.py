@@ -1,11 +1,13 @@
 """Files and folders that are written whole or not at all."""
 
+import json
 import os
 import pathlib
 
 import pytest
 
-from kformer.files import new_folder, replacing_folder, write_text
+from kformer import files
+from kformer.files import new_folder, replacing, replacing_folder, write_json, write_text
 from kformer.runs.ownership import owned
 
 
@@ -33,7 +35,7 @@ def events(monkeypatch):
 
 def test_content_is_on_the_disk_before_it_gets_its_name_and_the_name_before_the_end(events, tmp_path):
     write_text(tmp_path / "a", "text")
-    assert events == ["sync partial-a", "rename to a", f"sync {tmp_path.name}"]
+    assert events == ["sync a", "rename to a", f"sync {tmp_path.name}"]
     events.clear()
     with new_folder(tmp_path / "new") as folder:
         (folder / "b").touch()
@@ -72,3 +74,45 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         write()
     assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["a"]
+
+
+def test_hidden_folders_of_others_are_left_alone(tmp_path):
+    """Only what a killed process of kformer has left is removed."""
+    for name in (".bible-notes", ".kformer-bible-notes", ".kformer-bible-abandoned"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".kformer-bible-notes" / "diary.txt").touch()
+    (tmp_path / ".kformer-bible-abandoned" / "new").mkdir()
+    with new_folder(tmp_path / "bible"):
+        pass
+    assert sorted(os.listdir(tmp_path)) == [".bible-notes", ".kformer-bible-notes", "bible"]
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
+    (tmp_path / "partial-a").write_text("of a user")
+    with replacing(tmp_path / "a") as first:
+        first.write_text("first, longer")
+        with replacing(tmp_path / "a") as second:
+            second.write_text("second")
+        assert (tmp_path / "a").read_text() == "second"
+    assert (tmp_path / "a").read_text() == "first, longer"
+    assert sorted(os.listdir(tmp_path)) == ["a", "partial-a"]
+
+
+def test_a_folder_that_looks_abandoned_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    flock = files.fcntl.flock
+
+    def removed_first(descriptor, operation):
+        monkeypatch.setattr(files.fcntl, "flock", flock)
+        for folder in tmp_path.iterdir():
+            folder.rmdir()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", removed_first)
+    write_text(tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"
+
+
+def test_a_path_that_is_not_utf_8_can_be_written_as_json(tmp_path):
+    path = os.fsdecode(b"run\xff")
+    write_json(tmp_path / "a.json", {"run": path})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"run": path}

@@ -4,6 +4,7 @@ Each command has a file of its own. A command first checks its options and paths
 a mistake within a second. Only then does it start TensorFlow and do its work.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from kformer.cli.export import export
 from kformer.cli.pack import pack
 from kformer.cli.train import train
 from kformer.cli.translate import translate
+from kformer.runs.ownership import FolderLostError
 from kformer.runs.summary import exit_status
 
 app = typer.Typer(name="kformer", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -43,8 +45,18 @@ for command in (train, translate, evaluate, export, average, pack, demo):
 
 def main() -> None:
     """Runs the command line; an error that a user can fix is one line on standard error, without a traceback."""
+    _open_standard_streams()
     try:
         app(prog_name="kformer")
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError, FolderLostError) as error:
         print(f"kformer: {error}", file=sys.stderr)
         sys.exit(exit_status(error))
+
+
+def _open_standard_streams() -> None:
+    """Opens the null device in place of standard streams that are closed (`>&-`), or files would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDWR) < number:  # gets the lowest number that is free
+                pass
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 (open to the end)

@@ -137,9 +137,14 @@ def read_pairs(file: Path, columns: str | None) -> list[Pair]:
 
 
 def start_of_new_run(
-    size: str | None, recipe: str | None, initialize_from: str | None
+    size: str | None, recipe: str | None, origin: RunFolder | None
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights."""
+    """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights.
+
+    Args:
+        size, recipe: Of `--size` and `--recipe`.
+        origin: The run with the first weights; None: they are random.
+    """
     if recipe is not None and size is not None:
         raise ValueError("A recipe has its own sizes and settings. Leave out --size; --config changes single fields.")
     if recipe is not None:
@@ -148,8 +153,8 @@ def start_of_new_run(
     else:
         transformer = TransformerConfig.of_size(size or "small")
         training = TrainingConfig.of_size(size or "small")
-    if initialize_from is not None:
-        transformer = find_preset(initialize_from).transformer_config()
+    if origin is not None:
+        transformer = origin.transformer_config()
     return transformer, training
 
 

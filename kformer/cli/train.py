@@ -19,11 +19,12 @@ from kformer.cli.options import (
 from kformer.cli.startup import start_tensorflow
 from kformer.config import MONITORS
 from kformer.data import Corpus
-from kformer.files import check_file_path, check_folder_path
+from kformer.files import check_folder_path
+from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
-from kformer.runs.summary import RESUME, failures_noted
+from kformer.runs.summary import RESUME, check_summary, failures_noted
 from kformer.wording import count, did_you_mean
 
 FEW_PAIRS = 100  # a translation is not learned from fewer
@@ -124,14 +125,21 @@ def train(
     main = alone or process_id == 0  # the other processes write and print nothing
     goes_on = resume or (auto_resume and RunFolder(output).exists())
     if main:
-        _check_folders(RunFolder(output), goes_on, export_to, summary)
+        check_not_owned(output)  # the summary, if there is one already, is the owner's
+        if summary is not None:
+            check_summary(summary, RunFolder(output))
+            summary.unlink(missing_ok=True)  # it would tell of an earlier run
     with failures_noted(summary if main else None):
         signals = [_signal(name) for name in stop_signal or ()]
+        for number in signals:  # until the training handles them
+            signal.signal(number, signal.default_int_handler)
+        if main:
+            _check_folders(RunFolder(output), goes_on, export_to)
         options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
         if goes_on and (size, recipe) == (None, None):
             start = start_of_resumed_run(output)
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
-            start = start_of_new_run(size, recipe, initialize_from)
+            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on))
         transformer, training = change(start, config, options)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
@@ -170,12 +178,15 @@ def train(
         raise typer.Exit(RESUME)
 
 
-def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None, summary: Path | None) -> None:
-    """Refuses folders that a run cannot begin in, go on in, or export to, and a summary that cannot be written."""
-    check_not_owned(run.path)
-    if summary is not None:
-        check_file_path(summary)
-        summary.unlink(missing_ok=True)  # it would tell of an earlier run
+def _origin(initialize_from: str | None, run: RunFolder, goes_on: bool) -> RunFolder | None:
+    """The run that has the transformer of the first weights. A run that goes on has its own copy of it."""
+    if initialize_from is None:
+        return None
+    return run if goes_on else find_preset(initialize_from)
+
+
+def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> None:
+    """Refuses folders that a run cannot begin in, go on in, or export to."""
     if goes_on:
         run.check_begun()
     else:

@@ -31,8 +31,6 @@ from kformer.checksums import check_folder, note_checksums, replacing_noted
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.files import new_folder, write_json
 
-_UNNOTED = ("checkpoint", "previous-", "partial-")  # beginnings of names
-
 
 class RunFolder:
     """Paths of a run folder, and its configurations.
@@ -90,7 +88,33 @@ class RunFolder:
         """This folder, if a translator can be made from it.
 
         Raises:
-            FileNotFoundError: It is no run folder, or its run has kept no weights yet.
+            FileNotFoundError: It is no run folder, or it has no weights to translate with.
+            DamagedFileError: A file of its description or a tokenizer is not the one that was written.
+        """
+        self.check_described()
+        self.check_weights()
+        return self
+
+    def check_weights(self) -> None:
+        """Refuses a folder without weights to translate with.
+
+        Raises:
+            FileNotFoundError: It has none.
+        """
+        if not self.weights_file().is_file():
+            if self.kept_weights():
+                reason = f"somebody removed it. {self.kept_weights_remedy()}"
+            else:
+                reason = (
+                    "the run has not reached its first validation. Go on with `kformer train --resume`, or wait for it."
+                )
+            raise FileNotFoundError(f"{self.path} has no {self.best_weights_file.name}: {reason}")
+
+    def check_described(self) -> "RunFolder":
+        """This folder, if a run has begun in it and its description is undamaged.
+
+        Raises:
+            FileNotFoundError: It is no run folder.
             DamagedFileError: A file of its description or a tokenizer is not the one that was written.
         """
         if not self.exists():
@@ -98,13 +122,18 @@ class RunFolder:
                 f"{self.path} is not a run folder: it has no {self.transformer_file.name}. "
                 "Name the folder that `kformer train --output` wrote."
             )
-        if not self.weights_file().is_file():
-            raise FileNotFoundError(
-                f"{self.path} has no {self.best_weights_file.name}: the run has not reached its first validation. "
-                "Go on with `kformer train --resume`, or wait for it."
-            )
         self.check_files()
         return self
+
+    def kept_weights_remedy(self) -> str:
+        """What to do where the best weights are lost."""
+        kept = len(self.kept_weights())
+        if not kept:
+            return "Restore it from a copy."
+        return (
+            f"The run has kept the weights of its last {kept} validations: `kformer average {self.path} NEW --last 1` "
+            "makes a run folder of the last ones."
+        )
 
     def check_files(self) -> None:
         """Checks configurations, tokenizers and descriptions. Weights and checkpoints are checked when they are read.
@@ -116,9 +145,10 @@ class RunFolder:
 
     def note_files(self) -> None:
         """Notes the checksums of all files of the folder that say how its model computes."""
-        found = [*self.path.glob("*.json"), *self.path.glob("*.npz"), *self.path.glob("*.h5")]
-        found += [file for file in self.tokenizer_folder.rglob("*") if file.is_file()]
-        note_checksums(self.path, [file for file in found if not file.name.startswith(_UNNOTED)])
+        files = [self.transformer_file, self.training_file, self.decoding_file, self.corpus_file, self.samples_file]
+        files += [self.environment_file, self.preset_file, self.best_weights_file, self.packed_weights_file]
+        files += self.tokenizer_folder.rglob("*")
+        note_checksums(self.path, [file for file in files if file.is_file()])
 
     def write_config(self, file: pathlib.Path, config: TransformerConfig | TrainingConfig) -> None:
         """Writes `transformer_file` or `training_file`, whole or not at all, and notes its checksum."""

@@ -8,11 +8,14 @@ import contextlib
 import datetime
 import errno
 import fcntl
+import functools
 import json
 import os
 import pathlib
 import socket
 from collections.abc import Callable, Iterator
+
+from kformer.files import is_same_file
 
 LOCK_FILE = "lock"
 # What a file system without locks answers, such as some that mount a bucket.
@@ -23,9 +26,16 @@ class RunInUseError(OSError):
     """Another process trains in the run folder."""
 
 
+class FolderLostError(RuntimeError):
+    """The run folder was moved or removed while a process trained in it."""
+
+
 @contextlib.contextmanager
-def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: None) -> Iterator[None]:
+def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: None) -> Iterator[Callable[[], None]]:
     """Owns a run folder while the block runs. The folder is made if it is missing, and removed if it stays empty.
+
+    The block gets a function that raises a `FolderLostError` if the folder, or its lock, was moved or removed since:
+    then another process may own the folder of that name, and nothing may be written to it.
 
     Args:
         folder: The run folder.
@@ -49,11 +59,11 @@ def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: Non
         elif last:
             tell(f"The last owner of {folder}, {last}, ended without notice: it was killed. This process takes over.")
         _write(descriptor, _this_process())
-        yield
+        yield functools.partial(_check_there, path, descriptor)
     finally:
         _write(descriptor, "")
         with contextlib.suppress(OSError):  # somebody removed the folder, or another process has just begun there
-            if [entry.name for entry in folder.iterdir()] == [LOCK_FILE]:
+            if is_same_file(path, descriptor) and [entry.name for entry in folder.iterdir()] == [LOCK_FILE]:
                 path.unlink()
                 folder.rmdir()
         os.close(descriptor)
@@ -91,17 +101,18 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
                 f"Another process trains in {path.parent}: {owner or 'it has just begun'}. Wait until it ends, stop "
                 "it, or choose another folder."
             ) from None
-        if _is_still(path, descriptor):
+        if is_same_file(path, descriptor):  # An owner that left the folder empty has removed its own lock.
             return descriptor, True
         os.close(descriptor)
 
 
-def _is_still(path: pathlib.Path, descriptor: int) -> bool:
-    """Whether the locked file is the one that others find. An owner that left the folder empty has removed its own."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+def _check_there(path: pathlib.Path, descriptor: int) -> None:
+    if not is_same_file(path, descriptor):
+        raise FolderLostError(
+            f"{path.parent}, or the file {path.name} in it, was moved or removed while this process trained there. It "
+            "has ended and writes nothing more. What it had saved is where the folder was moved to: go on with "
+            "`--resume` there."
+        )
 
 
 def _this_process() -> str:

@@ -2,10 +2,11 @@
 
 import contextlib
 import errno
+import json
 import pathlib
 from collections.abc import Iterator
 
-from kformer.files import WriteError, write_json
+from kformer.files import WriteError, check_file_path, write_json
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError
 
@@ -28,6 +29,26 @@ def exit_status(error: BaseException) -> int:
         return RESUME
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     return WRITING if full or isinstance(error, WriteError) else MEND
+
+
+def check_summary(path: pathlib.Path, run: RunFolder) -> None:
+    """Refuses a path for a summary, before any work is done for it. A summary of an earlier run may be there.
+
+    Raises:
+        OSError: No file can be written there.
+        ValueError: It is the run folder, or there is a file that is no summary.
+    """
+    if path.resolve() == run.path.resolve():
+        raise ValueError(f"The summary cannot be the run folder {run.path} itself. Name a file for it.")
+    check_file_path(path)
+    if not path.is_file():
+        return
+    try:
+        is_summary = "exit_status" in json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError):
+        is_summary = False
+    if not is_summary:
+        raise ValueError(f"{path} exists and is no summary of a run. Name another file, or remove it.")
 
 
 def write_ended(

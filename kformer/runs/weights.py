@@ -43,21 +43,11 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
         ValueError: The file is damaged, or the model is of another configuration.
     """
     file = run.weights_file()
-    check_file(file, _remedy(run))
+    check_file(file, run.kept_weights_remedy())
     if file == run.packed_weights_file:
         load_packed_weights(file, model)
     else:
         load_weights_file(file, model)
-
-
-def _remedy(run: RunFolder) -> str:
-    kept = len(run.kept_weights())
-    if not kept:
-        return "Restore it from a copy."
-    return (
-        f"The run has kept the weights of its last {kept} validations: `kformer average {run.path} NEW --last 1` makes "
-        "a run folder of the last ones."
-    )
 
 
 def _uncompiled(model: keras.Model) -> keras.Model:

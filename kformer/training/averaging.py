@@ -7,7 +7,7 @@ import numpy as np
 
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder, derived_run
-from kformer.runs.weights import save_weights
+from kformer.runs.weights import load_weights_file, save_weights
 
 
 def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: int | None = None) -> RunFolder:
@@ -24,24 +24,39 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
 
     Raises:
         FileNotFoundError: `run` is no run folder.
+        DamagedFileError: One of the weights is not the file that was written.
         FileExistsError: `output` exists.
         ValueError: The run has kept fewer weights than that.
     """
-    source = RunFolder(run).check()
-    weights = source.last_weights(last)
+    source = RunFolder(run).check_described()
     with derived_run(source, output) as fresh:
-        fresh.write_corpus({**source.corpus(), "mean_of": len(weights)})
-        fresh.write_samples(source.samples())
         model = build_transformer(source.transformer_config(), dtype="float32")
-        _assign_mean(model, weights)
+        number = _assign_last_mean(model, source, last)
+        fresh.write_corpus({**source.corpus(), "mean_of": number})
+        fresh.write_samples(source.samples())
         save_weights(fresh.best_weights_file, model)
     return RunFolder(output)
+
+
+def _assign_last_mean(model: keras.Model, source: RunFolder, last: int | None) -> int:
+    """Assigns the mean of the last weights, and returns how many they are.
+
+    A run that is being trained drops its oldest weights at every validation. Then the list is read once more.
+    """
+    while True:
+        weights = source.last_weights(last)
+        try:
+            _assign_mean(model, weights)
+            return len(weights)
+        except (OSError, ValueError):
+            if all(file.is_file() for file in weights):
+                raise
 
 
 def _assign_mean(model: keras.Model, files: list[pathlib.Path]) -> None:
     sums = [np.zeros(weight.shape, "float64") for weight in model.weights]
     for file in files:
-        model.load_weights(file)
+        load_weights_file(file, model)
         for total, weight in zip(sums, model.weights, strict=True):
             total += keras.ops.convert_to_numpy(weight)
     for weight, total in zip(model.weights, sums, strict=True):

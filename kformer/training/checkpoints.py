@@ -16,7 +16,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer.config import TrainingConfig, TransformerConfig
 from kformer.files import DAMAGE, replacing
 
 _STATE = "state.json"
@@ -41,6 +40,7 @@ class TrainingState:
     # The run's TransformerConfig and TrainingConfig as plain values, so that a resume can tell that a file was edited.
     transformer: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     training: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    corpus: str = dataclasses.field(default="", compare=False)  # fingerprint of the corpus, as in corpus.json
     validating: bool = False  # the batches before the next validation are all consumed, and the validation is to come
     # Why the run ends, in words, written when a callback ends it; "" while it goes on. A checkpoint does not hold it.
     end_reason: str = dataclasses.field(default="", compare=False)
@@ -118,13 +118,15 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
     return state
 
 
-def saved_configurations(path: str | pathlib.Path) -> tuple[TransformerConfig, TrainingConfig] | None:
-    """The configurations in the last checkpoint that can be read, or in the previous one; None if there is none."""
+def saved_state(path: str | pathlib.Path) -> TrainingState | None:
+    """The state in the last checkpoint that can be read, or in the previous one, without metrics; None: there is none.
+
+    It reads no weights.
+    """
     for file in (path, previous_checkpoint(path)):
         try:
             with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                state = TrainingState(**json.loads(arrays[_STATE].tobytes()))
-            return TransformerConfig.from_dict(state.transformer), TrainingConfig.from_dict(state.training)
+                return TrainingState(**json.loads(arrays[_STATE].tobytes()))
         except DAMAGE:
             continue
     return None

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import rich.console
@@ -31,6 +31,7 @@ class ActiveRun:
         model: Compiled, with the weights of `state`.
         state: Where the run stands.
         console: Where to print.
+        check_there: Raises an error if the folder was moved or removed since the run began.
     """
 
     folder: RunFolder
@@ -39,6 +40,7 @@ class ActiveRun:
     model: keras.Model
     state: TrainingState
     console: rich.console.Console
+    check_there: Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +109,7 @@ def list_callbacks(
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
     return [
         callbacks.TrackState(state),
+        callbacks.CheckFolder(run.check_there),
         *endings,
         callbacks.SaveBeforeValidation(checkpoint),
         *at_validations,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kformer.checksums import check_file
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs, encode_pairs
 from kformer.data.corpus import sample_sources
@@ -17,7 +18,7 @@ from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
-from kformer.training.checkpoints import saved_configurations
+from kformer.training.checkpoints import saved_state
 
 SAMPLES = 16  # validation sources that are kept for the trial of an export
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
@@ -78,9 +79,7 @@ def start_run(
     pairs = _encode(corpus, training, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     if origin is not None:
-        shutil.rmtree(run.initial.path, ignore_errors=True)  # of a run that was killed while it began
-        with derived_run(origin, run.initial.path) as initial:
-            shutil.copy(origin.weights_file(), initial.path)
+        _copy_initial(origin, run)
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus(description)
@@ -92,6 +91,15 @@ def start_run(
     return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
 
 
+def _copy_initial(origin: RunFolder, run: RunFolder) -> None:
+    """Copies what the run needs of the run whose weights it begins with."""
+    if run.initial.exists():  # of a run that was killed while it began
+        shutil.rmtree(run.initial.path)
+    check_file(origin.weights_file(), origin.kept_weights_remedy())
+    with derived_run(origin, run.initial.path) as initial:
+        shutil.copy(origin.weights_file(), initial.path)
+
+
 def resume_run(
     run: RunFolder,
     corpus: Corpus,
@@ -101,12 +109,10 @@ def resume_run(
 ) -> RunSetup:
     """Reads the run back, with the budget of `training`; any other difference from the run is an error."""
     run.check_begun()
-    _check_unedited(run)
     run.check_files()
-    _check_resumable(run)
     _check_same_corpus(run, corpus)
     began_with = run.corpus().get("initialize_from")
-    if initialize_from is not None and str(initialize_from) != began_with:
+    if initialize_from is not None and pathlib.Path(initialize_from) != pathlib.Path(began_with or ""):
         raise ValueError(
             f"A resumed run keeps its initial weights. The run in {run.path} began with {began_with or 'new weights'}. "
             f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
@@ -130,12 +136,28 @@ def resume_run(
     return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
 
 
-def _check_unedited(run: RunFolder) -> None:
-    """Refuses configurations that were edited since the last checkpoint, and says what differs."""
-    saved = saved_configurations(run.checkpoint_file)
+def check_unedited(run: RunFolder) -> None:
+    """Refuses configurations that were edited since the last checkpoint, and says what differs; and lost weights.
+
+    Raises:
+        FileNotFoundError: The checkpoints or the best weights were removed.
+        DamagedFileError: The best weights are damaged.
+        ValueError: A configuration was edited, or the checkpoint is of a run on another corpus.
+    """
+    _check_resumable(run)
+    saved = saved_state(run.checkpoint_file)
     if saved is None:
+        _check_just_begun(run)
         return
-    transformer, training = saved
+    if saved.best is not None:
+        run.check_weights()
+        check_file(run.best_weights_file, run.kept_weights_remedy())
+    if saved.corpus != run.corpus()["sha256"]:
+        raise ValueError(
+            f"{run.checkpoint_file} is of a run on another corpus. Put back the checkpoint of this run, or start a new "
+            "run."
+        )
+    transformer, training = TransformerConfig.from_dict(saved.transformer), TrainingConfig.from_dict(saved.training)
     files = ((run.transformer_file, transformer, ()), (run.training_file, training, BUDGET))
     for file, config, but in files:
         changed = _changes(config, type(config).load(file), but)
@@ -144,6 +166,16 @@ def _check_unedited(run: RunFolder) -> None:
                 f"{file} was edited since the last checkpoint: {changed.replace('the run has', 'the checkpoint has')}. "
                 "Put the values back, or start a new run."
             )
+
+
+def _check_just_begun(run: RunFolder) -> None:
+    """A run without a checkpoint can only begin again, which would overwrite weights that it has kept."""
+    if run.best_weights_file.is_file() or run.kept_weights():
+        raise FileNotFoundError(
+            f"{run.path} has weights, but no checkpoint that can be read: it was removed. Restore "
+            f"{run.checkpoint_file.name} from a copy, or begin a new run with these weights by initialize_from "
+            "(`--initialize-from`)."
+        )
 
 
 def _check_resumable(run: RunFolder) -> None:

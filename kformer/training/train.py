@@ -2,10 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
+import os
 import pathlib
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import keras
@@ -29,6 +32,7 @@ from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks
 from kformer.training.run_setup import (
     RunSetup,
     check_parts,
+    check_unedited,
     environment_note,
     resume_run,
     start_run,
@@ -124,6 +128,7 @@ def train(
         FileExistsError: `output` holds a run already and `resume` is False.
         FileNotFoundError: There is nothing to resume.
         kformer.runs.ownership.RunInUseError: Another process trains in `output`.
+        kformer.runs.ownership.FolderLostError: `output` was moved or removed while it was trained in.
         ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
             resumed run; or the transformer is not that of `initialize_from`; or the devices cannot share the run's
             batches evenly; or an argument is of another class.
@@ -138,13 +143,19 @@ def train(
     output_folder = RunFolder(output)
     group = process_group(devices)
     if console is None or not group.is_main:
-        console = rich.console.Console(soft_wrap=True, highlight=False, quiet=not group.is_main)
+        console = Console(soft_wrap=True, markup=False, highlight=False, quiet=not group.is_main)
+    say = functools.partial(console.print, markup=False)  # a path may hold brackets
+
+    def check_there() -> None:
+        """Only the main process owns the folder and writes there: `open_run` replaces this."""
 
     def open_run(folder: RunFolder) -> RunSetup:
+        nonlocal check_there
         if resume is True:
             folder.check_begun()  # before the folder is owned, which makes it
-        ownership.enter_context(owned(folder.path, console.print))
+        check_there = ownership.enter_context(owned(folder.path, say))
         if resume is True or (resume == "auto" and folder.exists()):
+            check_unedited(folder)
             return resume_run(folder, corpus, transformer, training, initialize_from)
         return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from)
 
@@ -152,30 +163,40 @@ def train(
         return resume_run(folder, corpus)
 
     with (
-        contextlib.ExitStack() as outermost,
+        # Signals count from here on. A SIGTERM that came is handed on when all below is closed.
+        GracefulInterrupt(TrainingState(), stop_signals) as interrupt,
         contextlib.ExitStack() as ownership,
         lost_processes_explained(group, output_folder.path),
         group.broadcast_run(output_folder, open_run, open_copy) as (folder, setup),
         group.scope(),
     ):
         _check_devices(setup.training, group)
-        _describe_setup(corpus, folder, setup, console)
+        _describe_setup(corpus, folder, setup, say)
         model = _build(folder, setup)
-        state = _last_state(folder, model, console) if setup.resumed else TrainingState()
+        state = _last_state(folder, model, say) if setup.resumed else TrainingState()
         backend = keras.backend.backend() + group.describe()
-        console.print(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
+        say(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
         state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
-        run = ActiveRun(folder, setup, group, model, state, console)
-        interrupt = GracefulInterrupt(state, stop_signals)
+        state.corpus = folder.corpus()["sha256"]
+        interrupt.state = state
+        run = ActiveRun(folder, setup, group, model, state, console, check_there)
         validation = translate_at_validations(run, corpus, samples, export_to, interrupt)
-        # A SIGTERM that came is handed on when `outermost` closes: no process may leave before the others are done.
-        outermost.enter_context(interrupt)
         _fit(run, validation, callbacks, interrupt)
         report = TrainingReport(output_folder, state.step, state.best, state.end_reason, state.interrupted)
         if summary is not None and group.is_main:
             status = RESUME if report.interrupted else FINISHED
             write_ended(summary, output_folder, status, report.reason, report.steps, report.best)
     return report
+
+
+class Console(rich.console.Console):
+    """A console that falls silent when nobody reads it any more, as behind `| head`: the run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # or else Python's last flush would fail
+        os.close(nowhere)
 
 
 def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -> None:
@@ -217,13 +238,13 @@ def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
         )
 
 
-def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, console: rich.console.Console) -> None:
+def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Callable[[str], None]) -> None:
     if setup.resumed and (note := environment_note(folder)) is not None:
-        console.print(note)
+        say(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
-        console.print(f"{corpus.name} {part}: {pairs.report()}")
+        say(f"{corpus.name} {part}: {pairs.report()}")
     if folder.initial.exists():
-        console.print(vocabulary_report(setup.train, setup.tokenizers))
+        say(vocabulary_report(setup.train, setup.tokenizers))
 
 
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
@@ -236,16 +257,16 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     return model
 
 
-def _last_state(folder: RunFolder, model: keras.Model, console: rich.console.Console) -> TrainingState:
+def _last_state(folder: RunFolder, model: keras.Model, say: Callable[[str], None]) -> TrainingState:
     """Reads the last good checkpoint into the model. A run killed before its first one starts over."""
     files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
-        console.print("There is no checkpoint yet: the run begins again.")
+        say("There is no checkpoint yet: the run begins again.")
         return TrainingState()
     state, damage = load_last_checkpoint(folder.checkpoint_file, model)
     if damage is not None:
-        console.print(f"The last checkpoint cannot be read: {damage} Going on from the one before.")
-    console.print(f"Going on from update {state.step:,}.")
+        say(f"The last checkpoint cannot be read: {damage} Going on from the one before.")
+    say(f"Going on from update {state.step:,}.")
     return state
 
 

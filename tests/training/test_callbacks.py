@@ -268,6 +268,20 @@ def test_what_was_printed_arrives_before_sigterm_ends_the_process():
     assert (answer.returncode, answer.stdout) == (-signal.SIGTERM, "translations of the last validation\n")
 
 
+def test_sigterm_ends_a_process_that_was_started_without_an_output(monkeypatch, sigterm):
+    monkeypatch.setattr(sys, "stdout", None)
+    with GracefulInterrupt(TrainingState()):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert sigterm == [signal.SIGTERM]
+
+
+def test_a_signal_that_is_named_twice_gets_its_former_handler_back(sigterm):
+    former = signal.getsignal(signal.SIGTERM)
+    with GracefulInterrupt(TrainingState(), [signal.SIGTERM, signal.SIGINT]):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (signal.getsignal(signal.SIGTERM), sigterm) == (former, [signal.SIGTERM])
+
+
 def test_a_terminal_that_is_gone_does_not_keep_the_run_from_being_saved(monkeypatch, tmp_path):
     def gone(*arguments):
         raise BrokenPipeError
@@ -280,6 +294,13 @@ def test_a_terminal_that_is_gone_does_not_keep_the_run_from_being_saved(monkeypa
 def test_a_signal_after_a_validation_says_that_a_step_is_in_hand(capfd, tmp_path):
     fit_until_a_signal(tmp_path, AtBatch(send(signal.SIGINT), first=7))  # batch 2 of the second epoch
     assert "kformer: saving the run after this step. A second" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"no,header\n1,2\n", b"epoch,loss\n,2\n", b"epoch\xff\n1\n"])
+def test_a_damaged_log_is_named(content, tmp_path):
+    (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(ValueError, match="log.csv is damaged: .* Move it away: the run goes on exactly"):
+        fit(tiny_model(), [CSVLog(tmp_path / "log.csv", TrainingState(epoch=1))])
 
 
 def test_checkpoints_are_as_far_apart_as_asked(monkeypatch, tmp_path):

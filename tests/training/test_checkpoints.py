@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kformer import files
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenLoss
 from kformer.training import checkpoints
@@ -18,7 +18,7 @@ from kformer.training.checkpoints import (
     load_last_checkpoint,
     previous_checkpoint,
     save_checkpoint,
-    saved_configurations,
+    saved_state,
 )
 from kformer.training.optimizers import build_adam
 
@@ -184,17 +184,15 @@ def test_every_kind_of_variable_is_restored(tmp_path):
         np.testing.assert_array_equal(restored, saved)
 
 
-def test_the_configurations_of_a_damaged_checkpoint_are_those_of_the_one_before(tmp_path):
+def test_the_state_of_a_damaged_checkpoint_is_that_of_the_one_before(tmp_path):
     model, path = tiny_model(), tmp_path / "a.npz"
-    transformer, before, last = TransformerConfig(dropout_rate=0.3), TrainingConfig(seed=1), TrainingConfig(seed=2)
-    for training in (before, last):
-        state = TrainingState(transformer=transformer.to_dict(), training=training.to_dict())
-        save_checkpoint(path, model, state)
-    assert saved_configurations(path) == (transformer, last)
+    for seed in (1, 2):
+        save_checkpoint(path, model, TrainingState(step=seed, training={"seed": seed}))
+    assert (saved_state(path).step, saved_state(path).training) == (2, {"seed": 2})
     path.write_bytes(path.read_bytes()[:-100])
-    assert saved_configurations(path) == (transformer, before)
+    assert (saved_state(path).step, saved_state(path).training) == (1, {"seed": 1})
     previous_checkpoint(path).unlink()
-    assert saved_configurations(path) is None
+    assert saved_state(path) is None
 
 
 def test_state_survives(tmp_path):
@@ -228,8 +226,8 @@ def test_failure_in_the_middle_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 def test_the_file_appears_only_when_whole(tmp_path):
     path = tmp_path / "new" / "a.weights.h5"
     with files.replacing(path) as partial:
-        assert partial.parent == path.parent
-        assert partial.name.endswith(".weights.h5")
+        assert path.parent in partial.parents  # on the same disk
+        assert partial.name == path.name
         partial.write_bytes(b"whole")
         assert not path.exists()
     assert path.read_bytes() == b"whole"

@@ -33,7 +33,7 @@ def listed(folder, rank=0, world_size=1, max_steps=7, **training):
     setup = RunSetup(TransformerConfig(), training, None, None, None, resumed=False)
     group = ProcessGroup(rank, world_size, world_size, contextlib.nullcontext)
     console = rich.console.Console(file=io.StringIO())
-    run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(), console)
+    run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(), console, lambda: None)
     validation = Validation([Scores()], [Shows()])
     return list_callbacks(run, max_steps, callbacks.GracefulInterrupt(run.state), validation, [OfUser()])
 
@@ -44,14 +44,14 @@ def names(found):
 
 def test_a_run_without_budget_and_averages(tmp_path):
     assert names(listed(tmp_path, max_steps=None)) == (
-        "TrackState StopOnNaN GracefulInterrupt SaveBeforeValidation Scores KeepBest KeepLast ProgressBar Shows "
-        "OfUser NoticeStop CSVLog Checkpoint"
+        "TrackState CheckFolder StopOnNaN GracefulInterrupt SaveBeforeValidation Scores KeepBest KeepLast ProgressBar "
+        "Shows OfUser NoticeStop CSVLog Checkpoint"
     )
 
 
 def test_with_averages_all_that_look_at_the_weights_see_them(tmp_path):
     assert names(listed(tmp_path, max_minutes=1.0, ema_decay=0.9)) == (
-        "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt "
+        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt "
         "SaveBeforeValidation UseEMA Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
         "UseTrained CSVLog Checkpoint"
     )
@@ -60,12 +60,12 @@ def test_with_averages_all_that_look_at_the_weights_see_them(tmp_path):
 def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_together(tmp_path):
     main, other = (listed(tmp_path, rank, 2, max_minutes=1.0) for rank in range(2))
     assert names(main) == (
-        "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
+        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
         "SaveBeforeValidation Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
         "CSVLog Checkpoint CompareLast"
     )
     assert names(other) == (
-        "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
+        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
         "SaveBeforeValidation Scores KeepBest Checkpoint CompareLast"
     )
     assert [callback.path for callback in other[-3:-1]] == [None, None]

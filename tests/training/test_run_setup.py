@@ -73,6 +73,13 @@ def test_every_budget_may_change_and_change_back(begun, tmp_path):
         assert run.training_config() == training.replace(precision="float32", scored_sources=0)
 
 
+def test_files_of_others_in_the_folder_are_no_part_of_the_run(tmp_path):
+    (tmp_path / "mine.json").write_text("{}")
+    start_run(RunFolder(tmp_path), toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    (tmp_path / "mine.json").unlink()
+    resume_run(RunFolder(tmp_path), toy.corpus())
+
+
 def test_a_pair_that_moved_from_training_to_validation_makes_another_corpus(begun):
     train, valid = toy.corpus().train, toy.corpus().valid
     moved = dataclasses.replace(toy.corpus(), train=train[:-1], valid=[train[-1], *valid])

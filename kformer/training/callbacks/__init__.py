@@ -27,7 +27,7 @@ Keras reads the figures at every step in any case.
 """
 
 from kformer.training.callbacks.budget import StepBudget, TimeBudget
-from kformer.training.callbacks.checkpoint import Checkpoint, KeepBest, KeepLast, SaveBeforeValidation
+from kformer.training.callbacks.checkpoint import CheckFolder, Checkpoint, KeepBest, KeepLast, SaveBeforeValidation
 from kformer.training.callbacks.csv_log import CSVLog
 from kformer.training.callbacks.ema import AverageWeights, UseEMA, UseTrained
 from kformer.training.callbacks.ends_run import EndsRun, NoticeStop
@@ -41,6 +41,7 @@ from kformer.training.callbacks.track_state import TrackState
 __all__ = [
     "AverageWeights",
     "CSVLog",
+    "CheckFolder",
     "Checkpoint",
     "CompareLast",
     "EndsRun",

@@ -199,6 +199,31 @@ class SaveBeforeValidation(keras.callbacks.Callback):
         self.checkpoint.save(validating=True)
 
 
+class CheckFolder(keras.callbacks.Callback):
+    """Asks, before anything is written, whether the run folder is still the one that this process owns.
+
+    It must come before the callbacks that write.
+
+    Args:
+        check_there: Raises an error if it is not.
+    """
+
+    async_safe = True
+
+    def __init__(self, check_there: Callable[[], None]) -> None:
+        super().__init__()
+        self.check_there = check_there
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self.check_there()
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        self.check_there()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self.check_there()
+
+
 def _assign_sum(variable: keras.Variable, value: np.ndarray) -> None:
     """Assigns to a metric's variable, which under `tf.distribute` is the sum of the replicas' variables.
 

@@ -37,10 +37,19 @@ class CSVLog(keras.callbacks.CSVLogger):
 
 
 def drop_later_rows(path: pathlib.Path, epoch: int) -> None:
-    """Removes the rows of `epoch` and of later ones, and an incomplete row, from a CSV file."""
-    with path.open(newline="") as file:
-        header, *rows = list(csv.reader(file)) or [[]]
-    kept = [row for row in rows if len(row) == len(header) and int(row[header.index("epoch")]) < epoch]
+    """Removes the rows of `epoch` and of later ones, and an incomplete row, from a CSV file.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    try:
+        with path.open(newline="") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+        kept = [row for row in rows if len(row) == len(header) and int(row[header.index("epoch")]) < epoch]
+    except (ValueError, csv.Error) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Move it away: the run goes on exactly, with a log that begins anew."
+        ) from error
     if kept == rows:
         return
     with replacing(path) as partial, partial.open("w", newline="") as file:

@@ -46,11 +46,11 @@ class GracefulInterrupt(EndsRun):
 
     def __init__(self, state: TrainingState, more_signals: Sequence[int] = ()) -> None:
         super().__init__(state)
-        self._signals = (*_SIGNALS, *more_signals)
+        self._signals = tuple(dict.fromkeys((*_SIGNALS, *more_signals)))
         self._received: list[int] = []
         self._former: dict[int, Any] = {}
         self._in_fit = False
-        self._in_hand = "step"  # what the first signal lets go on
+        self._in_hand = "preparation"  # what the first signal lets go on
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -63,8 +63,11 @@ class GracefulInterrupt(EndsRun):
         self._former = {}
         if signal.SIGTERM in self._received:
             _say(f"the training ended at update {self.state.step}, and SIGTERM is raised again")
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as where it was closed when the process began
+                sys.stdout.flush()
             signal.raise_signal(signal.SIGTERM)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # The system ignores it in the first process of a
+                sys.exit(128 + signal.SIGTERM)  # container.
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._in_fit = True
