@@ -224,6 +224,10 @@ MISTAKES = {
         "train --output new --corpus cmudict --export {corpus}",
         "{corpus} cannot be a folder: it is a file. Name another folder.",
     ),
+    "export, a server that lacks an operation": (
+        "export {run} out --precision int8 --server-version 2.12",
+        "TensorFlow Serving 2.12 lacks operations of this export: _QuantizedMatMul. Choose the precision float32 or",
+    ),
     "translate without a model": ("translate", "Name one model: a folder, or a model that comes with kformer by"),
     "translate, missing model": ("translate nowhere", "nowhere does not exist. Name a run folder or a SavedModel."),
     "translate, no model there": ("translate {empty}", "empty is not a run folder: it has no transformer.json."),
@@ -670,9 +674,10 @@ def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_p
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], {"precision": "float32", "variant": "portable"}),
-        (["--precision", "int8"], {"precision": "int8", "variant": "portable"}),
-        (["--variant", "xla"], {"precision": "float32", "variant": "xla"}),
+        ([], {}),
+        (["--precision", "int8"], {"precision": "int8"}),
+        (["--variant", "xla"], {"variant": "xla"}),
+        (["--server-version", "2.19"], {"server_version": "2.19"}),
     ],
 )
 def test_export_hands_on_precision_and_variant(options, expected, places, tmp_path, monkeypatch):
@@ -683,7 +688,8 @@ def test_export_hands_on_precision_and_variant(options, expected, places, tmp_pa
         lambda *arguments, **options: calls.append((arguments, options)),
     )
     invoke("export", places["run"], tmp_path, *options)
-    assert calls == [(("translator", tmp_path), expected)]
+    default = {"precision": "float32", "variant": "portable", "server_version": None}
+    assert calls == [(("translator", tmp_path), {**default, **expected})]
 
 
 def test_export_makes_what_its_options_ask_for(numbers_run, tmp_path):

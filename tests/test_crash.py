@@ -91,9 +91,9 @@ def stop_once(files: pathlib.Path, run: pathlib.Path, number: int, after: float,
     With `while_writing` the signal waits for the next checkpoint to be begun. Returns whether it came before its end.
     """
     checkpoint = run / "checkpoint.npz"
-    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+    before = written_at(checkpoint)
     process = start(files, run, "--auto-resume")
-    while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
+    while process.poll() is None and written_at(checkpoint) in (None, before):
         time.sleep(0.002)
     time.sleep(after)
     while while_writing and process.poll() is None and not unfinished(run):
@@ -103,6 +103,14 @@ def stop_once(files: pathlib.Path, run: pathlib.Path, number: int, after: float,
     assert process.returncode == (75 if number == signal.SIGINT else -number), output
     assert ("interrupted" in output) == (number == signal.SIGINT), output
     return unfinished(run)
+
+
+def written_at(path: pathlib.Path) -> int | None:
+    """When the file got its content; None where it is not there, as for a moment while it is replaced."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def unfinished(run: pathlib.Path) -> bool:

@@ -15,6 +15,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
+from kformer.export.servers import check_server
 from kformer.export.versions import PRECISIONS, VARIANTS, check_kind
 from kformer.files import check_folder_path
 from kformer.recipes import load_recipe
@@ -47,6 +48,13 @@ def export(
             autocompletion=lambda: list(VARIANTS),
         ),
     ] = "portable",
+    server_version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="The TensorFlow Serving that is to run it, such as 2.17: refuse what would not load there.",
+        ),
+    ] = None,
 ) -> None:
     """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out.
 
@@ -56,6 +64,8 @@ def export(
     run.check()
     check_folder_path(directory)
     check_kind(precision, variant)
+    if server_version is not None:
+        check_server(server_version, precision)
     decoding = choose_decoding(run, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
 
     start_tensorflow()
@@ -65,7 +75,9 @@ def export(
     with status(f"loading {run.path}"):
         translator = Translator.from_run(run.path, decoding)
     with status(f"exporting to {directory}"):
-        version = export_saved_model(translator, directory, precision=precision, variant=variant)
+        version = export_saved_model(
+            translator, directory, precision=precision, variant=variant, server_version=server_version
+        )
     print(version)
 
 

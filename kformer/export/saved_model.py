@@ -12,6 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.checksums import note_checksums
 from kformer.export.graph import served_function
+from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
 from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
@@ -34,6 +35,7 @@ def export_saved_model(
     precision: str = "float32",
     variant: str = "portable",
     samples: Sequence[str] = (),
+    server_version: str | None = None,
 ) -> pathlib.Path:
     """Writes `directory/<version>/`, a SavedModel with the signature `serving_default`, and tries it out.
 
@@ -59,6 +61,8 @@ def export_saved_model(
         samples: The texts to try it out on; by default `translator.samples`, which for a run folder are validation
             sources. If there are none, texts of random pieces are used, which say little about how a trained model
             behaves.
+        server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
+            `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
 
     Returns:
         The path of the new version.
@@ -67,10 +71,12 @@ def export_saved_model(
         FileExistsError: The version exists already.
         OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
-            cannot be served, or the export's scores differ too much from the translator's.
+            cannot be served, or that the server of `server_version` lacks, or the export's scores differ too much from
+            the translator's.
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)
+    server = None if server_version is None else check_server(server_version, precision)
     check_folder_path(directory)
     if version is not None:
         check_version(directory, version)
@@ -79,10 +85,13 @@ def export_saved_model(
         served = _Served(translator, precision, variant)
         with _told_where(directory):
             tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
-        check_operations(fresh)
+        used = check_operations(fresh)
+        if server is not None:
+            check_operations_of_server(used, server)
         agreement = check_agreement(fresh, translator, texts, precision)
         with _told_where(directory):
-            _describe(fresh, translator, {"precision": precision, "variant": variant, **agreement})
+            runs_on = {"oldest_server": oldest_server(used), "processor": processor(used)}
+            _describe(fresh, translator, {"precision": precision, "variant": variant, **runs_on, **agreement})
             files = [file for file in fresh.rglob("*") if file.is_file()]
             note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
@@ -121,24 +130,31 @@ def operations(saved_model: str | pathlib.Path) -> set[str]:
     proto.ParseFromString(pathlib.Path(saved_model, "saved_model.pb").read_bytes())
     names: set[str] = set()
     for meta_graph in proto.meta_graphs:
+        library = meta_graph.graph_def.library.function
         names.update(node.op for node in meta_graph.graph_def.node)
-        for function in meta_graph.graph_def.library.function:
+        for function in library:
             names.update(node.op for node in function.node_def)
+        names -= {function.signature.name for function in library}  # some nodes call a function by its name
     return names
 
 
-def check_operations(saved_model: str | pathlib.Path) -> None:
+def check_operations(saved_model: str | pathlib.Path) -> set[str]:
     """Refuses a SavedModel that a stock TensorFlow Serving could not run.
+
+    Returns:
+        What `operations` gives.
 
     Raises:
         ValueError: There is a Python callback or an operation of the XLA bridge in it.
     """
-    refused = sorted(name for name in operations(saved_model) if name in _PYTHON_OPERATIONS or name.startswith("Xla"))
+    used = operations(saved_model)
+    refused = sorted(name for name in used if name in _PYTHON_OPERATIONS or name.startswith("Xla"))
     if refused:
         raise ValueError(
             f"The graph holds operations that TensorFlow Serving does not run: {', '.join(refused)}. "
             "Use a tokenizer that is made of TensorFlow operations."
         )
+    return used
 
 
 def check_agreement(
