@@ -36,7 +36,8 @@ from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.training.train import plan_batches, train
+from kformer.training.plan import plan_batches
+from kformer.training.train import train
 from kformer.translation.batches import Hypothesis, TranslateBatch
 
 SEARCHES = {"greedy": DecodingConfig(beam_size=1), "beam 4": DecodingConfig(beam_size=4)}

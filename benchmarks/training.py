@@ -24,7 +24,7 @@ from kformer.cli.startup import start_tensorflow
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 from kformer.tokenizers import train_tokenizers
-from kformer.training.train import plan_batches
+from kformer.training.plan import plan_batches
 
 
 class System(NamedTuple):

@@ -31,7 +31,8 @@ from kformer.runs.ownership import FolderLostError, RunInUseError, owned
 from kformer.runs.weights import load_weights_file
 from kformer.tokenizers import load_tokenizers
 from kformer.training.compile import compile_transformer
-from kformer.training.train import plan_batches, train
+from kformer.training.plan import plan_batches
+from kformer.training.train import train
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -380,7 +381,7 @@ def test_a_name_may_hold_brackets(tmp_path):
 
 PRINTS = """
 import pathlib, sys
-from kformer.training.train import Console
+from kformer.training.console import Console
 console = Console()
 for number in range(10000):
     console.print(number)

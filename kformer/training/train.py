@@ -4,10 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import pathlib
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -16,8 +14,7 @@ import rich.console
 import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, Corpus, EncodedPairs, make_dataset
-from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
+from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.files import WriteError
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
@@ -26,8 +23,10 @@ from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runs.weights import load_weights
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
-from kformer.training.compile import compile_transformer, compiled_by_xla
+from kformer.training.compile import compile_transformer
+from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
+from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
 from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import (
     RunSetup,
@@ -189,16 +188,6 @@ def train(
     return report
 
 
-class Console(rich.console.Console):
-    """A console that falls silent when nobody reads it any more, as behind `| head`: the run goes on."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # or else Python's last flush would fail
-        os.close(nowhere)
-
-
 def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -> None:
     """Refuses arguments of another class before anything is written.
 
@@ -279,13 +268,13 @@ def _fit(
     """Trains until a callback ends the run; `run.state.end_reason` then says why."""
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training)
-    run.console.print(_describe_plan(plan, training))
-    max_steps = _max_steps(training, plan)
-    state.end_reason = _spent_already(training, state, max_steps)
+    run.console.print(describe_plan(plan, training))
+    max_steps = step_budget(training, plan)
+    state.end_reason = spent_already(training, state, max_steps)
     if state.end_reason:
         return
     valid = _validation_batches(run)
-    interval = _batches_between_validations(training, plan)
+    interval = batches_between_validations(training, plan)
     listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
     with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
         if state.epoch_batch:  # The run goes on between two validations, or in one.
@@ -298,52 +287,6 @@ def _fit(
             state.end_reason = state.end_reason or f"the budget of {count(max_steps, 'step')} is spent"
         if not state.end_reason:
             _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
-
-
-def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
-    """The batches of a run, with a number of shapes that suits the backend."""
-    return BatchPlan(
-        train_pairs,
-        training.tokens_per_batch,
-        row_multiple=training.batch_size_multiple,
-        max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
-    )
-
-
-def _describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
-    source, target = (count * training.gradient_accumulation_steps for count in plan.mean_tokens)
-    return (
-        f"An update sees {source:,.0f} source and {target:,.0f} target tokens on average; "
-        f"{plan.padding_share:.1%} of all positions are padding"
-    )
-
-
-def _max_steps(training: TrainingConfig, plan: BatchPlan) -> int | None:
-    """The budget of steps and epochs as one number of optimizer updates; None where there is neither."""
-    limits = []
-    if training.max_steps is not None:
-        limits.append(training.max_steps)
-    if training.max_epochs is not None:
-        batches = training.max_epochs * plan.steps_per_epoch
-        limits.append(max(1, batches // training.gradient_accumulation_steps))
-    return min(limits, default=None)
-
-
-def _spent_already(training: TrainingConfig, state: TrainingState, max_steps: int | None) -> str:
-    """Why a resumed run has nothing left to do; "" if it has."""
-    if state.validating:
-        return ""
-    if max_steps is not None and state.step >= max_steps:
-        return f"the budget of {count(max_steps, 'step')} was spent already; raise it to go on"
-    if training.max_minutes is not None and state.seconds >= training.max_minutes * 60:
-        return f"the budget of {count(training.max_minutes, 'minute')} was spent already; raise it to go on"
-    return ""
-
-
-def _batches_between_validations(training: TrainingConfig, plan: BatchPlan) -> int:
-    if training.validation_steps is None:
-        return plan.steps_per_epoch
-    return training.validation_steps * training.gradient_accumulation_steps
 
 
 def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
