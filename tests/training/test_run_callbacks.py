@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import time
 
 import keras
 import pytest
@@ -28,14 +29,21 @@ class OfUser(keras.callbacks.Callback):
     """A user's own."""
 
 
-def listed(folder, rank=0, world_size=1, max_steps=7, **training):
+def listed(folder, rank=0, world_size=1, max_steps=7, seconds=0.0, **training):
     training = TrainingConfig(**training)
     setup = RunSetup(TransformerConfig(), training, None, None, None, resumed=False)
     group = ProcessGroup(rank, world_size, world_size, contextlib.nullcontext)
     console = rich.console.Console(file=io.StringIO())
-    run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(), console, lambda: None)
+    run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(seconds=seconds), console, lambda: None)
     validation = Validation([Scores()], [Shows()])
     return list_callbacks(run, max_steps, callbacks.GracefulInterrupt(run.state), validation, [OfUser()])
+
+
+def test_the_minutes_of_a_resumed_run_count(tmp_path):
+    (budget,) = [
+        each for each in listed(tmp_path, seconds=300.0, max_minutes=7.0) if type(each).__name__ == "TimeBudget"
+    ]
+    assert 300 <= time.monotonic() - budget.started < 400
 
 
 def names(found):
