@@ -166,7 +166,7 @@ def tried(monkeypatch):
 
     monkeypatch.setattr("kformer.export.saved_model.check_agreement", check_agreement)
     monkeypatch.setattr("kformer.export.saved_model._Served", mock.MagicMock())
-    monkeypatch.setattr("kformer.export.saved_model.check_operations", lambda path: None)
+    monkeypatch.setattr("kformer.export.saved_model.check_operations", lambda path: set())
     monkeypatch.setattr(tf.saved_model, "save", lambda served, path, signatures: pathlib.Path(path, "graph").touch())
     return texts
 
@@ -243,6 +243,7 @@ def test_processes_that_export_at_once_into_one_folder_both_succeed(numbers_run,
 def test_a_version_that_another_export_has_taken_meanwhile_is_told(numbers_translator, tried, tmp_path, monkeypatch):
     def take_the_version(path):
         (tmp_path / "7" / "assets").mkdir(parents=True)
+        return set()
 
     monkeypatch.setattr("kformer.export.saved_model.check_operations", take_the_version)
     with pytest.raises(FileExistsError, match="7 exists already. Choose another version, or leave it out"):

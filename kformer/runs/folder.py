@@ -91,8 +91,9 @@ class RunFolder:
             FileNotFoundError: It is no run folder, or it has no weights to translate with.
             DamagedFileError: A file of its description or a tokenizer is not the one that was written.
         """
-        self.check_described()
+        self._check_is_run()
         self.check_weights()
+        self.check_files()
         return self
 
     def check_weights(self) -> None:
@@ -117,13 +118,16 @@ class RunFolder:
             FileNotFoundError: It is no run folder.
             DamagedFileError: A file of its description or a tokenizer is not the one that was written.
         """
+        self._check_is_run()
+        self.check_files()
+        return self
+
+    def _check_is_run(self) -> None:
         if not self.exists():
             raise FileNotFoundError(
                 f"{self.path} is not a run folder: it has no {self.transformer_file.name}. "
                 "Name the folder that `kformer train --output` wrote."
             )
-        self.check_files()
-        return self
 
     def kept_weights_remedy(self) -> str:
         """What to do where the best weights are lost."""
