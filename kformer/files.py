@@ -194,7 +194,8 @@ def _remove_abandoned(parent: pathlib.Path, prefix: str) -> None:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if {entry.name for entry in folder.iterdir()} <= {"new", "old"}:  # or else somebody else made it
+            # With other content somebody else made it, or it holds the only copy of a folder that was to be replaced.
+            if {entry.name for entry in folder.iterdir()} <= {"new"}:
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # Another process holds it, or has just removed it.
             continue

@@ -328,6 +328,13 @@ def test_a_checkpoint_of_a_run_on_another_corpus_is_refused(whole, tmp_path):
         train(toy.corpus(), run.path, resume=True, console=quiet())
 
 
+def test_a_description_of_the_corpus_without_its_fingerprint_is_refused(whole, tmp_path):
+    run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
+    run.corpus_file.write_text('{"name": "toy"}')
+    with pytest.raises(ValueError, match="corpus.json does not have the checksum"):
+        train(toy.corpus(), run.path, resume=True, console=quiet())
+
+
 def test_lost_checkpoints_are_told_and_the_weights_stay(whole, tmp_path):
     run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
     before = run.best_weights_file.read_bytes()

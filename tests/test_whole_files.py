@@ -78,13 +78,15 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
 
 def test_hidden_folders_of_others_are_left_alone(tmp_path):
     """Only what a killed process of kformer has left is removed."""
-    for name in (".bible-notes", ".kformer-bible-notes", ".kformer-bible-abandoned"):
+    for name in (".bible-notes", ".kformer-bible-notes", ".kformer-bible-abandoned", ".kformer-bible-replaced"):
         (tmp_path / name).mkdir()
     (tmp_path / ".kformer-bible-notes" / "diary.txt").touch()
     (tmp_path / ".kformer-bible-abandoned" / "new").mkdir()
+    (tmp_path / ".kformer-bible-replaced" / "old").mkdir()  # killed before the new folder got its name
     with new_folder(tmp_path / "bible"):
         pass
-    assert sorted(os.listdir(tmp_path)) == [".bible-notes", ".kformer-bible-notes", "bible"]
+    kept = [".bible-notes", ".kformer-bible-notes", ".kformer-bible-replaced", "bible"]
+    assert sorted(os.listdir(tmp_path)) == kept
 
 
 def test_two_writers_of_one_file_do_not_mix(tmp_path):

@@ -136,15 +136,17 @@ def resume_run(
     return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
 
 
-def check_unedited(run: RunFolder) -> None:
-    """Refuses configurations that were edited since the last checkpoint, and says what differs; and lost weights.
+def check_resumable(run: RunFolder) -> None:
+    """Refuses a run whose files cannot go on as the last checkpoint left them. The process that owns them asks it.
 
     Raises:
         FileNotFoundError: The checkpoints or the best weights were removed.
-        DamagedFileError: The best weights are damaged.
-        ValueError: A configuration was edited, or the checkpoint is of a run on another corpus.
+        DamagedFileError: The best weights or the description of the corpus are damaged.
+        ValueError: It is no run that was trained, a configuration was edited since the last checkpoint (the message
+            says what differs), or the checkpoint is of a run on another corpus.
     """
-    _check_resumable(run)
+    check_file(run.corpus_file)  # it is read first
+    _check_trained(run)
     saved = saved_state(run.checkpoint_file)
     if saved is None:
         _check_just_begun(run)
@@ -178,7 +180,7 @@ def _check_just_begun(run: RunFolder) -> None:
         )
 
 
-def _check_resumable(run: RunFolder) -> None:
+def _check_trained(run: RunFolder) -> None:
     if run.packed_weights_file.is_file():
         content = "a packed model"
     elif "mean_of" in run.corpus():

@@ -31,7 +31,7 @@ from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks
 from kformer.training.run_setup import (
     RunSetup,
     check_parts,
-    check_unedited,
+    check_resumable,
     environment_note,
     resume_run,
     start_run,
@@ -154,7 +154,7 @@ def train(
             folder.check_begun()  # before the folder is owned, which makes it
         check_there = ownership.enter_context(owned(folder.path, say))
         if resume is True or (resume == "auto" and folder.exists()):
-            check_unedited(folder)
+            check_resumable(folder)
             return resume_run(folder, corpus, transformer, training, initialize_from)
         return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from)
 

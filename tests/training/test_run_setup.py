@@ -77,7 +77,8 @@ def test_files_of_others_in_the_folder_are_no_part_of_the_run(tmp_path):
     (tmp_path / "mine.json").write_text("{}")
     start_run(RunFolder(tmp_path), toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     (tmp_path / "mine.json").unlink()
-    resume_run(RunFolder(tmp_path), toy.corpus())
+    assert "mine.json" not in (tmp_path / "SHA256SUMS").read_text()
+    assert resume_run(RunFolder(tmp_path), toy.corpus()).resumed
 
 
 def test_a_pair_that_moved_from_training_to_validation_makes_another_corpus(begun):
