@@ -1,6 +1,7 @@
 """One process owns a run folder: the others are refused, and a killed owner is told."""
 
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -9,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -54,6 +57,41 @@ def test_a_killed_owner_is_told_and_the_folder_is_taken_over(owner, tmp_path):
     (note,) = notes
     assert f"The last owner of {tmp_path / 'run'}, process {owner.pid} on" in note
     assert "ended without notice: it was killed. This process takes over." in note
+
+
+def locked_for(seconds, path):
+    """Locks the file in a thread for so long."""
+    descriptor, begun = os.open(path, os.O_RDWR | os.O_CREAT), threading.Event()
+
+    def hold():
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        begun.set()
+        time.sleep(seconds)
+        os.close(descriptor)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    begun.wait()
+    return thread
+
+
+def test_a_process_that_only_looks_does_not_keep_others_out(tmp_path):
+    looking = locked_for(ownership.PATIENCE / 3, tmp_path / "lock")
+    with owned(tmp_path):
+        pass
+    looking.join()
+
+
+def test_the_name_is_that_of_an_owner_that_writes_it_only_now(tmp_path):
+    """An owner has the lock before it has written its name over that of the last one."""
+    (tmp_path / "lock").write_text(json.dumps({"host": "h", "process": 1, "since": "long ago"}))
+    new = json.dumps({"host": "h", "process": 2, "since": "now"})
+    owner = locked_for(8 * ownership.PATIENCE, tmp_path / "lock")
+    writing = threading.Timer(ownership.PATIENCE / 3, lambda: (tmp_path / "lock").write_text(new))
+    writing.start()
+    with pytest.raises(RunInUseError, match="process 2 on h since now"), owned(tmp_path):
+        pytest.fail("Two processes own the folder.")
+    owner.join()
 
 
 def test_an_owner_that_ends_leaves_nothing_to_tell(tmp_path):

@@ -13,11 +13,13 @@ import json
 import os
 import pathlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 from kformer.files import is_same_file
 
 LOCK_FILE = "lock"
+PATIENCE = 0.5  # seconds
 # What a file system without locks answers, such as some that mount a bucket.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -89,7 +91,7 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
         except FileNotFoundError:  # the folder was removed meanwhile, by an owner that left it empty
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(descriptor)
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return descriptor, False
@@ -104,6 +106,22 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
         if is_same_file(path, descriptor):  # An owner that left the folder empty has removed its own lock.
             return descriptor, True
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    """Locks, and tries for a moment before it gives up.
+
+    `check_not_owned` of another process holds the lock for an instant, and one that has just become the owner needs an
+    instant to write who it is.
+    """
+    last_try = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > last_try:
+                raise
+            time.sleep(PATIENCE / 10)
 
 
 def _check_there(path: pathlib.Path, descriptor: int) -> None:
