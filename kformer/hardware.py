@@ -3,8 +3,6 @@
 import pathlib
 import platform
 
-import keras
-
 _FIRST_WITH_BFLOAT16 = 8  # NVIDIA's compute capability 8.0, "Ampere"
 
 
@@ -18,6 +16,8 @@ def resolve_precision(precision: str) -> str:
 
 def has_gpu() -> bool:
     """Whether Keras's backend sees a GPU."""
+    import keras  # not above: what the CPU can do is asked without Keras, too
+
     return any("gpu" in device.lower() or "cuda" in device.lower() for device in keras.distribution.list_devices())
 
 
@@ -28,6 +28,8 @@ def gpu_multiplies_bfloat16() -> bool:
 
 def _cuda_generations() -> list[int]:
     """The first number of each NVIDIA GPU's compute capability."""
+    import keras
+
     if keras.backend.backend() == "jax":
         import jax
 

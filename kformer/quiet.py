@@ -26,21 +26,29 @@ def quiet_tensorflow() -> None:
     """
     if "tensorflow" in sys.modules:
         return
-    level = os.environ.setdefault(_LEVEL, _ALL_BUT_FATAL)
+    os.environ.setdefault(_LEVEL, _ALL_BUT_FATAL)
+    sys.meta_path.insert(0, _QuietFinder())
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Keeps the messages out while TensorFlow's libraries are loaded, in Python's TensorFlow or without it."""
+    level = os.environ.get(_LEVEL, "")
     dropped = _LETTERS[: int(level)] if level.isdigit() else ""
-    if dropped:
-        sys.meta_path.insert(0, _QuietFinder(dropped))
+    if not dropped:
+        yield
+        return
+    # A message begins with its letter, or with a date, a time and the letter. Two lines have none.
+    noise = (
+        f"^[{dropped}][0-9]{{4}} |^[-0-9]+ [:.0-9]+: [{dropped}] |^WARNING: All log messages before absl::Init"
+        "|^To enable the following instructions:"
+    )
+    with _without_lines(noise):
+        yield
 
 
 class _QuietFinder:
     """Finds TensorFlow where the other finders do, and filters standard error while its module is executed."""
-
-    def __init__(self, dropped: str) -> None:
-        # A message begins with its letter, or with a date, a time and the letter. Two lines have none.
-        self._noise = (
-            f"^[{dropped}][0-9]{{4}} |^[-0-9]+ [:.0-9]+: [{dropped}] |^WARNING: All log messages before absl::Init"
-            "|^To enable the following instructions:"
-        )
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -53,7 +61,7 @@ class _QuietFinder:
             execute = spec.loader.exec_module
 
             def execute_quietly(module: types.ModuleType) -> None:
-                with _without_lines(self._noise):
+                with quiet_libraries():
                     execute(module)
 
             spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]

@@ -19,6 +19,12 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in other]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Translators that are kept for the next time are kept for these tests alone, not in the user's cache."""
+    os.environ["KFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(autouse=True)
 def _fresh_keras():
     """Every test starts from one seed and leaves no global precision behind."""

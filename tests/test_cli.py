@@ -581,8 +581,9 @@ def loaded(monkeypatch):
     """Puts a translator that answers with the source in the place of a model; gives how models were loaded."""
     calls = []
 
-    def load_model(path, decoding=None, n_best=1):
-        calls.append({"path": path, "decoding": decoding, "n_best": n_best, "texts": []})
+    def load_model(path, decoding=None, n_best=1, threads_per_operation=None):
+        call = {"path": path, "decoding": decoding, "n_best": n_best, "texts": []}
+        calls.append({**call, "threads_per_operation": threads_per_operation})
 
         def translate(texts):
             calls[-1]["texts"] += texts
@@ -735,7 +736,6 @@ def test_waiting_is_explained_on_the_terminal_and_not_in_the_results(numbers_run
         while part := terminal.read(4096):
             shown += part
     assert answer.stdout == b"dos uno\n"
-    assert b"starting TensorFlow" in shown
     assert b"loading " in shown
 
 
@@ -788,10 +788,10 @@ def test_a_run_on_jax_translates_on_tensorflow(tmp_path, config_file, pairs_file
     refused = kformer("train", "--train", pairs_file, *exporting, KERAS_BACKEND="jax")
     assert "The export of the best weights runs on Keras's TensorFlow backend." in refused.stderr.decode()
     assert not (tmp_path / "other").exists()
-    assert (
-        "Start with KERAS_BACKEND=tensorflow"
-        in kformer("translate", run, stdin=b"one\n", KERAS_BACKEND="jax").stderr.decode()
-    )
+    # A translator that is kept runs without Keras. Only making one needs Keras on TensorFlow.
+    assert kformer("translate", run, stdin=b"one\n", KERAS_BACKEND="jax").stdout.count(b"\n") == 1
+    fresh = kformer("translate", run, stdin=b"one\n", KERAS_BACKEND="jax", KFORMER_CACHE=str(tmp_path / "fresh"))
+    assert "Start with KERAS_BACKEND=tensorflow" in fresh.stderr.decode()
 
 
 @pytest.mark.slow

@@ -21,7 +21,6 @@ from kformer.cli.options import (
     read_pairs,
 )
 from kformer.cli.progress import progress_bar, status
-from kformer.cli.startup import start_tensorflow
 from kformer.data import Corpus, Pair
 from kformer.inference.find import check_search, find_model, reads_symbols
 from kformer.recipes import load_recipe
@@ -65,14 +64,14 @@ def evaluate(
             "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
         )
 
-    start_tensorflow()
     from kformer.evaluation.evaluate import score, sentences
-    from kformer.inference.load import load_model
+    from kformer.inference.load import load_model, threads_for
 
     total = len(sentences(pairs, symbols))
+    total = min(total, limit or total)
     with status(f"loading {path}"):
-        translate = load_model(path, decoding)
-    with progress_bar("translating", min(total, limit or total)) as advance:
+        translate = load_model(path, decoding, threads_per_operation=threads_for(total))
+    with progress_bar("translating", total) as advance:
         scores = score(translate, pairs, symbols, limit, advance)
     print(json.dumps(scores, ensure_ascii=False))
 

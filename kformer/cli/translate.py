@@ -18,7 +18,6 @@ from kformer.cli.options import (
     choose_model,
 )
 from kformer.cli.progress import progress_bar, status
-from kformer.cli.startup import start_tensorflow
 from kformer.files import check_file_path, replacing
 from kformer.inference.find import check_search, find_model
 from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, count_lines, translate_lines
@@ -50,18 +49,19 @@ def translate(
     decoding = choose_decoding(found, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
     check_search(found, decoding, n_best)
 
-    start_tensorflow()
-    from kformer.inference.load import load_model
+    from kformer.inference.load import load_model, threads_for
 
-    with status(f"loading {path}"):
-        function = load_model(path, decoding, n_best)
     if input is None:
-        lines_at_once = 1 if sys.stdin.isatty() else LINES_AT_ONCE
+        typing = sys.stdin.isatty()
+        with status(f"loading {path}"):
+            function = load_model(path, decoding, n_best, threads_for(1 if typing else LINES_AT_ONCE))
         with _opened(output) as target:
-            translate_lines(function, sys.stdin.buffer, target, n_best, lines_at_once)
+            translate_lines(function, sys.stdin.buffer, target, n_best, 1 if typing else LINES_AT_ONCE)
         return
     with input.open("rb") as lines:
         total = count_lines(lines)
+    with status(f"loading {path}"):
+        function = load_model(path, decoding, n_best, threads_for(total))
     with input.open("rb") as source, _opened(output) as target, progress_bar("translating", total) as advance:
         translate_lines(function, source, target, n_best, FILE_LINES_AT_ONCE, advance)
 

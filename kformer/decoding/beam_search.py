@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchConstraints, state_tensors, write_column
+from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
+from kformer.decoding.search import Search, run
+from kformer.indexing import take_columns, take_rows
 
 NO_HYPOTHESIS = float("-inf")  # log probability of a beam that is empty
 
 
 class BeamState(NamedTuple):
-    """The loop's variables. Live hypotheses are those without an end token; they go on."""
+    """The state of a `BeamSearch`. Live hypotheses are those without an end token; they go on."""
 
     step: Any  # () int32; number of tokens of every live hypothesis of a sentence that is not done
     last_tokens: Any  # (B, K) int32; newest token of each live hypothesis
@@ -27,8 +29,8 @@ class BeamState(NamedTuple):
     finished_tokens: Any  # (B, n, T) int32
     finished_scores: Any  # (B, n) float32, divided by the length penalty, in falling order; -inf: no hypothesis
     finished_lengths: Any  # (B, n) int32, the end token included
+    limits: Any  # (B,) int32; the largest lengths
     done: Any  # (B,) bool; True if the sentence's result is final
-    model_state: Any  # nested tensors that only next_logits and reorder read and change
 
 
 class _Candidates(NamedTuple):
@@ -37,17 +39,6 @@ class _Candidates(NamedTuple):
     log_probs: Any  # (B, 2K) float32
     parents: Any  # (B, 2K) int32, beam from 0 to K - 1
     next_tokens: Any  # (B, 2K) int32
-    tokens: Any  # (B, 2K, T) int32
-
-
-class _Search(NamedTuple):
-    """The arguments of a search that stay the same in every step."""
-
-    constraints: SearchConstraints
-    beam_size: int
-    length_penalty: float
-    n_best: int
-    reorder: Callable[[Any, Any], Any]
 
 
 def gather_rows(state: Any, rows: Any) -> Any:
@@ -55,7 +46,7 @@ def gather_rows(state: Any, rows: Any) -> Any:
 
     Every leaf of rank >= 1 is gathered along its first axis.
     """
-    return keras.tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0) if len(leaf.shape) else leaf, state)
+    return keras.tree.map_structure(lambda leaf: take_rows(leaf, rows) if len(leaf.shape) else leaf, state)
 
 
 def beam_search(
@@ -109,16 +100,9 @@ def beam_search(
     if beam_size == 1:
         result = greedy_search(next_logits, state, constraints)
         return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
-    search = _Search(constraints, beam_size, length_penalty, n_best, reorder)
-
-    def unfinished(*values: Any) -> Any:
-        return ops.logical_not(ops.all(BeamState(*values).done))
-
-    def step(*values: Any) -> BeamState:
-        return _next_state(next_logits, search, BeamState(*values))
-
-    last = BeamState(*ops.while_loop(unfinished, step, tuple(_first_state(search, state))))
-    return _result(search, last)
+    if reorder is gather_rows:
+        _check_rows(constraints, beam_size, state)
+    return run(BeamSearch(constraints, beam_size, length_penalty, n_best, reorder), next_logits, state)
 
 
 def length_norm(lengths: Any, length_penalty: float) -> Any:
@@ -126,33 +110,12 @@ def length_norm(lengths: Any, length_penalty: float) -> Any:
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
 
 
-def _first_state(search: _Search, state: Any) -> BeamState:
-    constraints = search.constraints
-    state = state_tensors(state)
-    _check_rows(search, state)
-    sentences = ops.shape(constraints.limits)[0]
-    live, best = (sentences, search.beam_size), (sentences, search.n_best)
-    # All beams start alike. Only the first one counts, or else every beam would hold the same hypothesis.
-    only_first = ops.where(ops.arange(search.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
-    return BeamState(
-        step=ops.convert_to_tensor(0, "int32"),
-        last_tokens=ops.full(live, constraints.start_id, dtype="int32"),
-        live_tokens=ops.full((*live, constraints.buffer_length), constraints.pad_id, dtype="int32"),
-        live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
-        finished_tokens=ops.full((*best, constraints.buffer_length), constraints.pad_id, dtype="int32"),
-        finished_scores=ops.full(best, NO_HYPOTHESIS, dtype="float32"),
-        finished_lengths=ops.zeros(best, dtype="int32"),
-        done=ops.less_equal(constraints.limits, 0),
-        model_state=state,
-    )
-
-
-def _check_rows(search: _Search, state: Any) -> None:
+def _check_rows(constraints: SearchConstraints, beam_size: int, state: Any) -> None:
     """Checks that every leaf of rank >= 1 has N rows, as `gather_rows` needs it, where the shapes are known."""
-    sentences = search.constraints.limits.shape[0]
-    if sentences is None or search.reorder is not gather_rows:
+    sentences = constraints.limits.shape[0]
+    if sentences is None:
         return
-    rows = sentences * search.beam_size
+    rows = sentences * beam_size
     for leaf in keras.tree.flatten(state):
         if len(leaf.shape) > 0 and leaf.shape[0] not in (None, rows):
             raise ValueError(
@@ -162,100 +125,137 @@ def _check_rows(search: _Search, state: Any) -> None:
             )
 
 
-def _next_state(next_logits: NextLogits, search: _Search, now: BeamState) -> BeamState:
-    constraints = search.constraints
-    logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), now.model_state)
-    candidates = _best_candidates(search, now, logits)
-    ends = ops.equal(candidates.next_tokens, constraints.end_id)  # (B, 2K)
+class BeamSearch(Search):
+    """Beam search with at least two beams, as `beam_search` describes it, which also lists the arguments."""
 
-    # The K best extensions that go on. Empty beams come last, where they do no harm.
-    live_log_probs, kept = ops.top_k(ops.where(ends, NO_HYPOTHESIS, candidates.log_probs), search.beam_size)  # (B, K)
-    parents = ops.take_along_axis(candidates.parents, kept, axis=1)  # (B, K)
-    finished_tokens, finished_scores, finished_lengths = _merge_finished(search, now, candidates, ends)
+    def __init__(
+        self,
+        constraints: SearchConstraints,
+        beam_size: int,
+        length_penalty: float,
+        n_best: int,
+        reorder: Callable[[Any, Any], Any],
+    ) -> None:
+        super().__init__(constraints)
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.n_best = n_best
+        self.reorder = reorder
 
-    # Log probabilities are at most 0 and lp grows with the length: no live hypothesis can get a better score than this.
-    best_attainable = live_log_probs[:, 0] / length_norm(constraints.limits, search.length_penalty)  # (B,)
-    no_better_to_come = ops.greater_equal(finished_scores[:, -1], best_attainable)
-    new = BeamState(
-        step=now.step + 1,
-        last_tokens=ops.take_along_axis(candidates.next_tokens, kept, axis=1),
-        live_tokens=_take_hypotheses(candidates.tokens, kept),
-        live_log_probs=live_log_probs,
-        finished_tokens=finished_tokens,
-        finished_scores=finished_scores,
-        finished_lengths=finished_lengths,
-        done=no_better_to_come | ops.greater_equal(now.step + 1, constraints.limits),
-        model_state=search.reorder(model_state, ops.reshape(_flat_rows(parents, search.beam_size), (-1,))),
-    )
-    return _freeze_done(now, new)
+    def first_state(self) -> BeamState:
+        constraints = self.constraints
+        sentences = ops.shape(constraints.limits)[0]
+        live, best = (sentences, self.beam_size), (sentences, self.n_best)
+        # All beams start alike. Only the first one counts, or else every beam would hold the same hypothesis.
+        only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
+        return BeamState(
+            step=ops.convert_to_tensor(0, "int32"),
+            last_tokens=ops.full(live, constraints.start_id, dtype="int32"),
+            live_tokens=ops.full((*live, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
+            finished_tokens=ops.full((*best, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            finished_scores=ops.full(best, NO_HYPOTHESIS, dtype="float32"),
+            finished_lengths=ops.zeros(best, dtype="int32"),
+            limits=constraints.limits,
+            done=ops.less_equal(constraints.limits, 0),
+        )
 
+    def step(self, now: BeamState, next_logits: NextLogits, model_state: Any) -> tuple[BeamState, Any]:
+        logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
+        candidates = self._best_candidates(now, logits)
+        ends = ops.equal(candidates.next_tokens, self.constraints.end_id)  # (B, 2K)
+        new, parents = self._go_on(now, candidates, ends)
+        new = self._with_finished(now, new, candidates, ends)
+        # Log probabilities are at most 0 and lp grows with the length: no live hypothesis can get a better score.
+        best_attainable = new.live_log_probs[:, 0] / length_norm(now.limits, self.length_penalty)  # (B,)
+        no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], best_attainable)
+        done = now.done | no_better_to_come | ops.greater_equal(new.step, now.limits)
+        rows = ops.reshape(_flat_rows(parents, self.beam_size), (-1,))
+        return new._replace(done=done), self.reorder(model_state, rows)
 
-def _best_candidates(search: _Search, now: BeamState, logits: Any) -> _Candidates:
-    beams = search.beam_size
-    # At most 2K of the best extensions can come from one beam.
-    each = min(2 * beams, logits.shape[-1])
-    log_probs, ids = search.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
-    totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
-    best, indices = ops.top_k(
-        ops.reshape(totals, (-1, beams * each)), 2 * beams
-    )  # (B, 2K); the lower index first where two are equal
-    indices = ops.cast(indices, "int32")
-    parents = ops.floor_divide(indices, each)
-    next_tokens = ops.take_along_axis(ops.reshape(ids, (-1, beams * each)), indices, axis=1)
-    tokens = write_column(_take_hypotheses(now.live_tokens, parents), next_tokens, now.step)  # (B, 2K, T)
-    return _Candidates(best, parents, next_tokens, tokens)
+    def _best_candidates(self, now: BeamState, logits: Any) -> _Candidates:
+        beams = self.beam_size
+        # At most 2K of the best extensions can come from one beam.
+        each = min(2 * beams, logits.shape[-1])
+        log_probs, ids = self.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
+        totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
+        best, indices = ops.top_k(
+            ops.reshape(totals, (-1, beams * each)), 2 * beams
+        )  # (B, 2K); the lower index first where two are equal
+        indices = ops.cast(indices, "int32")
+        next_tokens = take_columns(ops.reshape(ids, (-1, beams * each)), indices)
+        return _Candidates(best, ops.floor_divide(indices, each), next_tokens)
 
+    def _go_on(self, now: BeamState, candidates: _Candidates, ends: Any) -> tuple[BeamState, Any]:
+        """The state with the K best extensions that go on, and the beams (B, K) that they extend.
 
-def _merge_finished(search: _Search, now: BeamState, candidates: _Candidates, ends: Any) -> tuple[Any, Any, Any]:
-    """The n best of the finished hypotheses so far and the candidates that end: tokens, scores, lengths."""
-    scores = candidates.log_probs / length_norm(now.step + 1, search.length_penalty)  # (B, 2K)
-    # The earlier hypotheses stand first, so that they stay first where scores are equal.
-    scores = ops.concatenate([now.finished_scores, ops.where(ends, scores, NO_HYPOTHESIS)], axis=1)  # (B, n + 2K)
-    tokens = ops.concatenate([now.finished_tokens, candidates.tokens], axis=1)  # (B, n + 2K, T)
-    new_lengths = ops.zeros_like(candidates.next_tokens) + now.step + 1  # (B, 2K)
-    lengths = ops.concatenate([now.finished_lengths, new_lengths], axis=1)
-    best, kept = ops.top_k(scores, search.n_best)  # (B, n)
-    return _take_hypotheses(tokens, kept), best, ops.take_along_axis(lengths, kept, axis=1)
+        Empty beams come last, where they do no harm. Sentences that are done keep their hypotheses.
+        """
+        done = ops.expand_dims(now.done, 1)  # (B, 1)
+        best, kept = ops.top_k(ops.where(ends, NO_HYPOTHESIS, candidates.log_probs), self.beam_size)  # (B, K)
+        parents = ops.where(done, ops.arange(self.beam_size, dtype="int32"), take_columns(candidates.parents, kept))
+        tokens = take_columns(candidates.next_tokens, kept)
+        new = now._replace(
+            step=now.step + 1,
+            last_tokens=tokens,
+            live_tokens=self._extended(_take_hypotheses(now.live_tokens, parents), tokens, now.step, ~done),
+            live_log_probs=ops.where(done, now.live_log_probs, best),
+        )
+        return new, parents
 
+    def _with_finished(self, now: BeamState, new: BeamState, candidates: _Candidates, ends: Any) -> BeamState:
+        """`new` with the n best of the finished hypotheses so far and the candidates that end."""
+        done = ops.expand_dims(now.done, 1)  # (B, 1)
+        scores = candidates.log_probs / length_norm(new.step, self.length_penalty)  # (B, 2K)
+        scores = ops.where(ends & ~done, scores, NO_HYPOTHESIS)
+        # The earlier hypotheses stand first, so that they stay first where scores are equal.
+        best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.n_best)  # (B, n)
+        # Where a hypothesis comes from: one of n finished ones, or one of K live ones that the end token follows.
+        earlier = ops.broadcast_to(ops.arange(self.n_best, dtype="int32"), ops.shape(now.finished_lengths))
+        origins = take_columns(ops.concatenate([earlier, candidates.parents + self.n_best], axis=1), kept)  # (B, n)
+        hypotheses = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
+        tokens = _take_hypotheses(hypotheses, origins)
+        lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
+        ended = ops.greater_equal(origins, self.n_best) & (best > NO_HYPOTHESIS)  # (B, n)
+        return new._replace(
+            finished_tokens=self._extended(tokens, self.constraints.end_id, now.step, ended),
+            finished_scores=best,
+            finished_lengths=take_columns(lengths, kept),
+        )
 
-def _freeze_done(now: BeamState, new: BeamState) -> BeamState:
-    """`new`, but with the old values for sentences that were done, except for their model state, which is not used."""
+    @staticmethod
+    def _extended(hypotheses: Any, tokens: Any, position: Any, chosen: Any) -> Any:
+        """`hypotheses` (B, M, T) with `tokens` at `position`, where `chosen`, (B, 1) or (B, M), is True."""
+        at_position = ops.equal(ops.arange(ops.shape(hypotheses)[2], dtype="int32"), position)  # (T,)
+        here = at_position & ops.expand_dims(chosen, -1)  # (B, 1 or M, T)
+        return ops.where(here, tokens if isinstance(tokens, int) else ops.expand_dims(tokens, -1), hypotheses)
 
-    def old_where_done(old: Any, fresh: Any) -> Any:
-        done = ops.reshape(now.done, (-1,) + (1,) * (len(old.shape) - 1))
-        return ops.where(done, old, fresh)
+    def finished(self, now: BeamState) -> Any:
+        return now.done
 
-    frozen = {
-        name: old_where_done(getattr(now, name), getattr(new, name))
-        for name in BeamState._fields
-        if name not in ("step", "model_state")
-    }
-    return new._replace(**frozen)
+    def result(self, now: BeamState) -> SearchResult:
+        """The finished hypotheses, best first, then live ones that were cut off at the limit."""
+        limits = ops.expand_dims(now.limits, -1)  # (B, 1)
+        cut_scores = now.live_log_probs / length_norm(limits, self.length_penalty)  # (B, K)
+        cut_lengths = ops.zeros_like(now.last_tokens) + limits  # (B, K)
+        scores = ops.concatenate([now.finished_scores, cut_scores], axis=1)  # (B, n + K)
+        lengths = ops.concatenate([now.finished_lengths, cut_lengths], axis=1)
+        tokens = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
 
-
-def _result(search: _Search, last: BeamState) -> SearchResult:
-    """The finished hypotheses, best first, then live ones that were cut off at the limit."""
-    limits = ops.expand_dims(search.constraints.limits, -1)  # (B, 1)
-    cut_scores = last.live_log_probs / length_norm(limits, search.length_penalty)  # (B, K)
-    cut_lengths = ops.zeros_like(last.last_tokens) + limits  # (B, K)
-    scores = ops.concatenate([last.finished_scores, cut_scores], axis=1)  # (B, n + K)
-    lengths = ops.concatenate([last.finished_lengths, cut_lengths], axis=1)
-    tokens = ops.concatenate([last.finished_tokens, last.live_tokens], axis=1)  # (B, n + K, T)
-
-    finished = ops.sum(ops.cast(last.finished_scores > NO_HYPOTHESIS, "int32"), axis=1, keepdims=True)  # (B, 1)
-    rank = ops.arange(search.n_best, dtype="int32")  # (n,)
-    chosen = ops.where(rank < finished, rank, rank - finished + search.n_best)  # (B, n)
-    scores = ops.take_along_axis(scores, chosen, axis=1)
-    exists = scores > NO_HYPOTHESIS
-    tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), search.constraints.pad_id)
-    return SearchResult(tokens, scores, ops.where(exists, ops.take_along_axis(lengths, chosen, axis=1), 0))
+        finished = ops.sum(ops.cast(now.finished_scores > NO_HYPOTHESIS, "int32"), axis=1, keepdims=True)  # (B, 1)
+        rank = ops.arange(self.n_best, dtype="int32")  # (n,)
+        chosen = ops.where(rank < finished, rank, rank - finished + self.n_best)  # (B, n)
+        scores = take_columns(scores, chosen)
+        exists = scores > NO_HYPOTHESIS
+        tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), self.constraints.pad_id)
+        return SearchResult(tokens, scores, ops.where(exists, take_columns(lengths, chosen), 0))
 
 
 def _take_hypotheses(tokens: Any, indices: Any) -> Any:
     """Gathers `tokens` (B, M, T) along its second axis by `indices` (B, R): (B, R, T)."""
     sentences, per_sentence, length = ops.shape(tokens)
     flat = ops.reshape(tokens, (sentences * per_sentence, length))  # (B * M, T)
-    return ops.take(flat, _flat_rows(indices, per_sentence), axis=0)  # one gather of whole rows
+    return take_rows(flat, _flat_rows(indices, per_sentence))  # one gather of whole rows
 
 
 def _flat_rows(indices: Any, per_sentence: int) -> Any:

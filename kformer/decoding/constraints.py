@@ -10,6 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from kformer.indexing import take_columns, take_rows
+
 NextLogits = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -90,10 +92,11 @@ class SearchConstraints:
         logits = ops.cast(logits, "float32")
         spare = 3  # pad, start and end id may be forbidden
         best, ids = top_k(logits, min(count + spare, logits.shape[-1]))  # (N, count + spare)
-        highest = best[:, :1]
-        log_probs = best - highest - ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
+        # The largest probability is 1 / sum(exp(logits - highest)): a softmax is faster than these three passes.
+        probability_of_best = take_columns(ops.softmax(logits), ids[:, :1])  # (N, 1)
+        log_probs = best - best[:, :1] + ops.log(probability_of_best)
         log_probs, kept = ops.top_k(ops.where(self._forbidden(ids, length), float("-inf"), log_probs), count)
-        return log_probs, ops.take_along_axis(ids, kept, axis=-1)
+        return log_probs, take_columns(ids, kept)
 
     def log_probabilities(self, logits: Any, length: Any) -> Any:
         """Computes the log probabilities of the next token, -inf for tokens that may not come next.
@@ -154,14 +157,16 @@ def top_k(values: Any, count: int) -> tuple[Any, Any]:
     if size is None:
         best, ids = ops.top_k(values, count)
         return best, ops.cast(ids, "int32")
-    blocks = ops.reshape(values, (-1, values.shape[-1] // size, size))
+    number = values.shape[-1] // size
+    blocks = ops.reshape(values, (-1, number, size))
     _, chosen = ops.top_k(ops.max(blocks, axis=-1), count)  # (N, count)
     # In the order of their ids, because `ops.top_k` puts the first of equal values first.
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    ids = ops.expand_dims(chosen * size, -1) + ops.arange(size, dtype="int32")  # (N, count, size)
-    ids = ops.reshape(ids, (-1, count * size))
-    best, places = ops.top_k(ops.take_along_axis(values, ids, axis=-1), count)
-    return best, ops.take_along_axis(ids, ops.cast(places, "int32"), axis=-1)
+    row_starts = ops.arange(ops.shape(values)[0], dtype="int32") * number  # (N,)
+    ranked = take_rows(ops.reshape(values, (-1, size)), ops.expand_dims(row_starts, 1) + chosen)  # (N, count, size)
+    best, places = ops.top_k(ops.reshape(ranked, (-1, count * size)), count)
+    places = ops.cast(places, "int32")
+    return best, take_columns(chosen, places // size) * size + places % size
 
 
 def _block_size(length: int, count: int) -> int | None:

@@ -5,8 +5,17 @@ from typing import Any
 from keras import ops
 
 from kformer.decoding.constraints import NextLogits, SearchConstraints
-from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
+from kformer.decoding.rows import RowSearch
+from kformer.decoding.search import run
+
+
+class GreedySearch(RowSearch):
+    """Takes the most probable token at every step, the lower id where two are equally probable."""
+
+    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
+        log_probs, ids = self.constraints.best_tokens(logits, step, 1)  # (B, 1)
+        return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
 
 
 def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:
@@ -25,9 +34,4 @@ def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstr
     Raises:
         ValueError: The logits do not hold the special ids.
     """
-
-    def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs, ids = constraints.best_tokens(logits, step, 1)  # (B, 1)
-        return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
-
-    return decode_rows(next_logits, state, constraints, choose)
+    return run(GreedySearch(constraints), next_logits, state)

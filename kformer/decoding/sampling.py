@@ -10,8 +10,10 @@ import numpy as np
 from keras import ops
 
 from kformer.decoding.constraints import NextLogits, SearchConstraints
-from kformer.decoding.loop import decode_rows
 from kformer.decoding.result import SearchResult
+from kformer.decoding.rows import RowSearch
+from kformer.decoding.search import run
+from kformer.indexing import take_columns
 
 
 class _FixedSeed(keras.random.SeedGenerator):
@@ -60,20 +62,31 @@ def sample(
         ValueError: An argument is out of range, or the logits do not hold the special ids.
     """
     check_sampling_options(seed, temperature, top_k, top_p)
-    first_key = _first_key(seed)
+    return run(_Sampling(constraints, _first_key(seed), temperature, top_k, top_p), next_logits, state)
 
-    def choose(logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs = constraints.log_probabilities(logits, step)  # (B, V)
-        ranked, ids = narrowed_logits(log_probs, temperature, top_k, top_p)  # (B, R)
+
+class _Sampling(RowSearch):
+    """Draws every token; see `sample`. `first_key` is (2,) int32."""
+
+    def __init__(
+        self, constraints: SearchConstraints, first_key: Any, temperature: float, top_k: int, top_p: float
+    ) -> None:
+        super().__init__(constraints)
+        self.first_key = first_key
+        self.temperature = temperature
+        self.top_k = top_k
+        self.top_p = top_p
+
+    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
+        log_probs = self.constraints.log_probabilities(logits, step)  # (B, V)
+        ranked, ids = narrowed_logits(log_probs, self.temperature, self.top_k, self.top_p)  # (B, R)
         # Different keys give unrelated draws. First keys are random numbers of 60 bits, so those of two seeds lie far
         # apart, and no key of one seed is a key of the other.
-        key = first_key + ops.stack([ops.zeros_like(step), step])
+        key = self.first_key + ops.stack([ops.zeros_like(step), step])
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
-        chosen = ops.take_along_axis(ids, drawn, axis=-1)  # (B, 1)
-        gain = ops.take_along_axis(log_probs, chosen, axis=-1)
+        chosen = take_columns(ids, drawn)  # (B, 1)
+        gain = take_columns(log_probs, chosen)
         return ops.squeeze(chosen, -1), ops.squeeze(gain, -1)
-
-    return decode_rows(next_logits, state, constraints, choose)
 
 
 def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float) -> tuple[Any, Any]:

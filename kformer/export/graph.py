@@ -1,11 +1,13 @@
 """The function of an export: it computes what a translator does, with weights of its own and in a chosen precision."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
+from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
 from kformer.export.variables import FrozenScope, Weights
 from kformer.export.versions import check_kind
@@ -18,7 +20,7 @@ LENGTH_STEP = 16  # tokens
 
 
 def served_function(
-    translator: Translator, weights: Weights, precision: str, variant: str
+    translator: Translator, weights: Weights, precision: str, variant: str, samples: Sequence[str]
 ) -> tf.types.experimental.PolymorphicFunction:
     """A function from (B,) strings to `translation` and `score`.
 
@@ -27,17 +29,21 @@ def served_function(
         weights: Stores the weights, with their present values.
         precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
         variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
+        samples: Texts like those that it will translate; int8 is fitted to them.
 
     Raises:
         ValueError: There is no such precision or variant, or the two do not go together.
     """
     check_kind(precision, variant)
-    return _compiled(translator, weights) if variant == "xla" else _portable(translator, weights, precision)
+    if variant == "xla":
+        return _compiled(translator, weights)
+    ranges = input_ranges(translator, samples) if precision == "int8" else {}
+    return _portable(translator, weights, precision, ranges)
 
 
 def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
     """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
-    codec, searcher, frozen = _served_parts(translator, weights, "float32")
+    codec, searcher, frozen = _served_parts(translator, weights, "float32", {})
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -48,8 +54,10 @@ def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf
     return translate
 
 
-def _portable(translator: Translator, weights: Weights, precision: str) -> tf.types.experimental.PolymorphicFunction:
-    codec, searcher, frozen = _served_parts(translator, weights, precision)
+def _portable(
+    translator: Translator, weights: Weights, precision: str, ranges: InputRanges
+) -> tf.types.experimental.PolymorphicFunction:
+    codec, searcher, frozen = _served_parts(translator, weights, precision, ranges)
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -60,9 +68,11 @@ def _portable(translator: Translator, weights: Weights, precision: str) -> tf.ty
     return translate
 
 
-def _served_parts(translator: Translator, weights: Weights, precision: str) -> tuple[TextCodec, Searcher, FrozenScope]:
+def _served_parts(
+    translator: Translator, weights: Weights, precision: str, ranges: InputRanges
+) -> tuple[TextCodec, Searcher, FrozenScope]:
     """The translator's codec, a searcher over a model of the same weights in this precision, and the weights' scope."""
-    arithmetic = ServedArithmetic(precision, weights)
+    arithmetic = ServedArithmetic(precision, weights, ranges)
     twin = build_transformer(translator.config, dtype=arithmetic)
     twin.set_weights(translator.model.get_weights())
     searcher = Searcher(twin, translator.config, translator.decoding, cache=InPlaceCache)
@@ -74,7 +84,7 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
 
     To keep the number of shapes small, the batch size is padded to a power of two and the length to a multiple of 16.
     """
-    searcher = dataclasses.replace(translator.searcher, first_length=None)
+    searcher = dataclasses.replace(translator.searcher, first_room=None)
     frozen = FrozenScope(translator.model.variables, weights)
 
     @tf.function(jit_compile=True)

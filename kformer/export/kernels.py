@@ -5,99 +5,159 @@ Each has the memory layout in which TensorFlow's oneDNN kernels were measured to
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+import abc
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
+from kformer.export.calibration import InputRanges
 from kformer.export.variables import FrozenScope, Weights
 from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 
 LARGEST = 127  # the largest signed byte; the smallest one used is -127
-# The lowest of 256 steps; the highest is 1. Zero must be one of the steps: if it were half a step off, the errors of
-# the many zeros in a sparse row would add up.
-LOWEST = -128 / 127
+STEPS = 255  # the largest unsigned byte
+ZERO_STEP = 128  # the unsigned byte that stands for 0 where there are negative numbers
+
+Activation = Callable[[tf.Tensor], tf.Tensor]
 
 
-class Matrix(Protocol):
-    """A stored matrix of M rows, made of (M, K) floats."""
+class Matrix(abc.ABC):
+    """A stored matrix of M rows, made of (M, K) floats.
 
-    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
-        """(N, K) float32 to (N, M) float32: the rows times the transposed matrix.
+    Args:
+        matrix: (M, K) floats.
+        weights: Stores it.
+        input_range: The lowest and the highest number of the rows that it will be multiplied with, as far as is known;
+            only integers need it.
+    """
 
-        With `nonnegative` no number in `rows` may be below 0, which gives integers twice the resolution.
-        """
+    def __init__(self, matrix: np.ndarray, weights: Weights, input_range: tuple[float, float]) -> None:
+        self._array = self._converted(np.asarray(matrix))
+        self._weights = weights
+        self._input_range = input_range
 
+    @abc.abstractmethod
+    def _converted(self, matrix: np.ndarray) -> np.ndarray:
+        """What is stored."""
+
+    @abc.abstractmethod
+    def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        """(N, K) float32 to (N, M) float32: the activation of the rows times the transposed matrix, plus the bias."""
+
+    @abc.abstractmethod
     def take(self, indices: tf.Tensor) -> tf.Tensor:
         """(...) integers to (..., K) float32: rows of the matrix."""
 
+    def _stored(self) -> tf.Tensor:
+        return self._weights.read(self._array)
 
-class Float32Matrix:
+
+class Float32Matrix(Matrix):
     """Products in float32. The matrix is stored as K by M, so that the kernel reads memory in order.
 
     Rows are gathered from the same memory, number by number. This is slower than from a second, M by K copy, but fast
     compared with a product, and a copy of the embedding would add a quarter to the size of a base model.
     """
 
-    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
-        self._array = np.ascontiguousarray(np.asarray(matrix, "float32").T)
-        self._weights = weights
+    def _converted(self, matrix: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.asarray(matrix, "float32").T)
 
-    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
-        return tf.matmul(rows, self._weights.read(self._array))
+    def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        return activation(_with_bias(tf.matmul(rows, self._stored()), bias))
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        columns = tf.gather(self._weights.read(self._array), tf.reshape(indices, [-1]), axis=1)  # (K, n)
+        columns = tf.gather(self._stored(), tf.reshape(indices, [-1]), axis=1)  # (K, n)
         return tf.reshape(tf.transpose(columns), tf.concat([tf.shape(indices), [self._array.shape[0]]], axis=0))
 
 
-class Bfloat16Matrix:
+class Bfloat16Matrix(Matrix):
     """Products of numbers rounded to bfloat16, sums in float32, results rounded to bfloat16."""
 
-    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
-        self._array = np.asarray(matrix).astype(tf.bfloat16.as_numpy_dtype)
-        self._weights = weights
+    def _converted(self, matrix: np.ndarray) -> np.ndarray:
+        return matrix.astype(tf.bfloat16.as_numpy_dtype)
 
-    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
-        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._weights.read(self._array), transpose_b=True)
-        return tf.cast(products, tf.float32)
+    def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        products = tf.matmul(tf.cast(rows, tf.bfloat16), self._stored(), transpose_b=True)
+        return activation(_with_bias(tf.cast(products, tf.float32), bias))
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32)
+        return tf.cast(tf.gather(self._stored(), indices), tf.float32)
 
 
-class Int8Matrix:
-    """Products of signed bytes, summed in 32-bit integers.
+class Int8Matrix(Matrix):
+    """Products of bytes, summed in 32-bit integers.
 
-    Weights are rounded to multiples of 1/127 of each output's largest weight. Inputs are rounded at run time to
-    multiples of 1/127 of each row's largest value (1/255 if the row has no negative value). So no calibration data is
-    needed, and no row's result depends on another row.
+    Weights are rounded to multiples of 1/127 of each output's largest weight. Inputs are rounded to multiples of 1/127
+    of the largest number that the samples brought to this matrix, see `calibration` (of 1/255 where none was below 0);
+    larger ones become this number. So a product needs one operation, its scales and its bias included, and no row's
+    result depends on another row.
     """
 
-    def __init__(self, matrix: np.ndarray, weights: Weights) -> None:
+    def _converted(self, matrix: np.ndarray) -> np.ndarray:
         self._scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype("float32")  # (M,)
-        self._array = np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
-        self._weights = weights
+        return np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
 
-    def multiply(self, rows: tf.Tensor, nonnegative: bool = False) -> tf.Tensor:
-        steps, largest = self._weights.once(rows, _in_positive_steps if nonnegative else _in_steps)
-        matrix = tf.bitcast(self._weights.read(self._array), tf.qint8)
-        return _quantized_product(steps, 0.0 if nonnegative else LOWEST, matrix, self._scales) * largest
+    def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        lowest, highest = self._input_range
+        if lowest < 0:  # Zero must be one of the steps: if it were half a step off, the errors of many zeros add up.
+            highest = max(-lowest, highest)
+            lowest, zero = -highest * ZERO_STEP / LARGEST, ZERO_STEP
+        else:
+            lowest, zero = 0.0, 0
+        scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # A cast cuts off, so that this rounds.
+        steps = tf.bitcast(tf.cast(tf.clip_by_value(scaled, 0.0, STEPS), tf.uint8), tf.quint8)
+        relu = activation is keras.activations.relu
+        product = self._product(steps, (lowest, highest), bias, relu)
+        return product if relu else activation(product)
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
         scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
-        return tf.cast(tf.gather(self._weights.read(self._array), indices), tf.float32) * scales
+        return tf.cast(tf.gather(self._stored(), indices), tf.float32) * scales
+
+    def _product(
+        self, steps: tf.Tensor, input_range: tuple[float, float], bias: np.ndarray | None, relu: bool
+    ) -> tf.Tensor:
+        """Steps (N, K) of numbers in this range, times the matrix, plus the bias: (N, M) float32.
+
+        TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. Because the range
+        of the numbers is constant, the kernel combines it with the weights only once.
+        """
+        fused = [b"BiasAdd", *([b"Relu"] if relu else []), b"Dequantize"]
+        attributes = {
+            "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),
+            "Thost_inputs": _types(*[tf.float32] * 4),
+            "Tdevice_outputs": _types(tf.float32),
+            "Thost_outputs": _types(),
+            "T1": attr_value_pb2.AttrValue(type=tf.quint8.as_datatype_enum),
+            "T2": attr_value_pb2.AttrValue(type=tf.qint8.as_datatype_enum),
+            "Tbias": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+            "Tout": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+            "U": attr_value_pb2.AttrValue(type=tf.bfloat16.as_datatype_enum),
+            "transpose_b": attr_value_pb2.AttrValue(b=True),
+            "fused_ops": attr_value_pb2.AttrValue(list={"s": fused}),
+            "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
+        }
+        matrix = tf.bitcast(self._stored(), tf.qint8)
+        bias = np.zeros_like(self._scales) if bias is None else bias
+        lowest, highest = input_range
+        inputs = [steps, matrix, bias, *(np.float32(end) for end in (lowest, highest)), -self._scales, self._scales]
+        operation = tf.compat.v1.get_default_graph().create_op(
+            "_QuantizedMatMul", list(map(tf.convert_to_tensor, inputs)), [tf.float32], attrs=attributes, name="product"
+        )
+        product = operation.outputs[0]
+        product.set_shape([None, len(self._scales)])
+        return product
 
 
-MATRICES: dict[str, Callable[[np.ndarray, Weights], Matrix]] = {
-    "float32": Float32Matrix,
-    "bfloat16": Bfloat16Matrix,
-    "int8": Int8Matrix,
-}
+MATRICES: dict[str, type[Matrix]] = {"float32": Float32Matrix, "bfloat16": Bfloat16Matrix, "int8": Int8Matrix}
+
+
+def _with_bias(rows: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
+    return rows if bias is None else tf.nn.bias_add(rows, tf.constant(bias))
 
 
 class ServedArithmetic(Arithmetic):
@@ -108,14 +168,16 @@ class ServedArithmetic(Arithmetic):
     Args:
         precision: Key of `MATRICES`.
         weights: Where the matrices are stored.
+        ranges: For int8, the ranges of the products' inputs, from `calibration.input_ranges`.
     """
 
-    def __init__(self, precision: str, weights: Weights) -> None:
+    def __init__(self, precision: str, weights: Weights, ranges: InputRanges | None = None) -> None:
         super().__init__("float32")
         self._kind = MATRICES[precision]
+        self._precision = precision
         self._weights = weights
-        self._matrices: dict[int, Matrix] = {}  # by the id of the variable, which the model keeps alive
-        self._nonnegative: dict[int, tf.Tensor] = {}  # results of activations that are never below 0
+        self._ranges = ranges or {}
+        self._matrices: dict[tuple[int, ...], Matrix] = {}  # by the ids of variables, which the model keeps alive
 
     def freeze(self, model: keras.Model) -> FrozenScope:
         """Takes the present weights of a model that was built under this policy.
@@ -124,33 +186,46 @@ class ServedArithmetic(Arithmetic):
             The scope in which the model computes.
         """
         self._frozen = FrozenScope(model.variables, self._weights)
+        self._numbers = {id(variable): number for number, variable in enumerate(model.variables)}
         return self._frozen
 
-    def dense(self, layer: Dense, inputs: tf.Tensor) -> tf.Tensor:
-        matrix = self._stored(layer.kernel, transposed=True)
-        rows = matrix.multiply(_as_rows(inputs), nonnegative=id(inputs) in self._nonnegative)
-        if layer.bias is not None:
-            rows = tf.nn.bias_add(rows, tf.constant(self._frozen.array(layer.bias)))
-        outputs = _shaped_like(layer.activation(rows), inputs)
-        if layer.activation is keras.activations.relu:
-            self._nonnegative[id(outputs)] = outputs  # Keeps the tensor alive, as its id is the key.
-        return outputs
+    def dense(self, layers: Sequence[Dense], inputs: tf.Tensor) -> list[tf.Tensor]:
+        matrix = self._stored([layer.kernel for layer in layers], transposed=True)
+        bias = None
+        if layers[0].bias is not None:
+            bias = np.concatenate([self._frozen.array(layer.bias) for layer in layers])
+        rows = matrix.multiply(_as_rows(inputs), bias, layers[0].activation)
+        if len(layers) == 1:
+            return [_shaped_like(rows, inputs)]
+        ends = np.cumsum([layer.units for layer in layers])
+        parts = [rows[:, end - layer.units : end] for layer, end in zip(layers, ends, strict=True)]
+        return [_shaped_like(part, inputs) for part in parts]
+
+    def normalize(self, layer: keras.layers.LayerNormalization, inputs: tf.Tensor) -> tf.Tensor:
+        if self._precision != "int8":
+            return keras.layers.LayerNormalization.call(layer, inputs)
+        gamma, beta = (tf.constant(self._frozen.array(variable)) for variable in (layer.gamma, layer.beta))
+        return _shaped_like(_normalize(_as_rows(inputs), gamma, beta, layer.epsilon), inputs)
 
     def embed(self, layer: TokenEmbedding, ids: tf.Tensor) -> tf.Tensor:
-        return self._stored(layer.embeddings).take(ids)
+        return self._stored([layer.embeddings]).take(ids)
 
     def project(self, layer: TokenEmbedding, inputs: tf.Tensor) -> tf.Tensor:
         if layer.tie_weights:
-            matrix = self._stored(layer.embeddings)
+            matrix = self._stored([layer.embeddings])
         else:
-            matrix = self._stored(layer.reverse_embeddings, transposed=True)
-        return _shaped_like(matrix.multiply(_as_rows(inputs)), inputs)
+            matrix = self._stored([layer.reverse_embeddings], transposed=True)
+        return _shaped_like(matrix.multiply(_as_rows(inputs), None, keras.activations.linear), inputs)
 
-    def _stored(self, variable: keras.Variable, transposed: bool = False) -> Matrix:
-        if id(variable) not in self._matrices:
-            values = self._frozen.array(variable)
-            self._matrices[id(variable)] = self._kind(values.T if transposed else values, self._weights)
-        return self._matrices[id(variable)]
+    def _stored(self, variables: Sequence[keras.Variable], transposed: bool = False) -> Matrix:
+        """One matrix of all rows; of all columns where `transposed`."""
+        key = tuple(id(variable) for variable in variables)
+        if key not in self._matrices:
+            values = [self._frozen.array(variable) for variable in variables]
+            matrix = np.concatenate([value.T if transposed else value for value in values])
+            input_range = self._ranges.get(tuple(self._numbers[one] for one in key), (-1.0, 1.0))
+            self._matrices[key] = self._kind(matrix, self._weights, input_range)
+        return self._matrices[key]
 
 
 def _as_rows(inputs: tf.Tensor) -> tf.Tensor:
@@ -164,52 +239,22 @@ def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [rows.shape[-1]]], axis=0))
 
 
-def _in_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rows (N, K) as quint8, in steps of 1/127 of their largest value, with 128 for 0; and these values (N, 1).
+def _normalize(rows: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Layer normalization of (N, D) float32 in one operation of oneDNN, which int8 needs anyway.
 
-    It does not use TensorFlow's QuantizeV2, whose oneDNN kernel is slow to start.
-    """
-    highest, lowest = (reduce(rows, axis=1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
-    largest = tf.maximum(highest, -lowest)
-    steps = tf.cast(rows * tf.math.divide_no_nan(127.0, largest) + 128.5, tf.uint8)
-    return tf.bitcast(steps, tf.quint8), largest
-
-
-def _in_positive_steps(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same for rows without negative numbers, in steps of 1/255, with 0 for 0."""
-    largest = tf.reduce_max(rows, axis=1, keepdims=True)
-    steps = tf.cast(rows * tf.math.divide_no_nan(255.0, largest) + 0.5, tf.uint8)
-    return tf.bitcast(steps, tf.quint8), largest
-
-
-def _quantized_product(steps: tf.Tensor, lowest: float, matrix: tf.Tensor, scales: np.ndarray) -> tf.Tensor:
-    """Steps (N, K) of numbers from `lowest` to 1, times bytes (M, K), as float32 (N, M).
-
-    TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. Because the range of
-    the numbers is constant, the kernel combines it with the weights only once.
+    TensorFlow has no Python function for it. Its graph rewrites make it of layer norms that are written in one certain
+    way, but with an epsilon of 0.001.
     """
     attributes = {
-        "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),
-        "Thost_inputs": _types(*[tf.float32] * 4),
-        "Tdevice_outputs": _types(tf.float32),
-        "Thost_outputs": _types(),
-        "T1": attr_value_pb2.AttrValue(type=tf.quint8.as_datatype_enum),
-        "T2": attr_value_pb2.AttrValue(type=tf.qint8.as_datatype_enum),
-        "Tbias": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
-        "Tout": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
-        "U": attr_value_pb2.AttrValue(type=tf.bfloat16.as_datatype_enum),
-        "transpose_b": attr_value_pb2.AttrValue(b=True),
-        "fused_ops": attr_value_pb2.AttrValue(list={"s": [b"BiasAdd", b"Dequantize"]}),
-        "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
+        "T": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+        "epsilon": attr_value_pb2.AttrValue(f=epsilon),
     }
-    bias = tf.zeros(len(scales))
-    ranges = [tf.constant(lowest), tf.constant(1.0), tf.constant(-scales), tf.constant(scales)]
     operation = tf.compat.v1.get_default_graph().create_op(
-        "_QuantizedMatMul", [steps, matrix, bias, *ranges], [tf.float32], attrs=attributes, name="product"
+        "_MklLayerNorm", [rows, gamma, beta], [tf.float32], attrs=attributes, name="norm"
     )
-    product = operation.outputs[0]
-    product.set_shape([None, len(scales)])
-    return product
+    normalized = operation.outputs[0]
+    normalized.set_shape(rows.shape)
+    return normalized
 
 
 def _types(*types: tf.DType) -> attr_value_pb2.AttrValue:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.checksums import note_checksums
-from kformer.export.graph import served_function
+from kformer.export.graph import n_best_function, served_function
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
@@ -82,7 +82,8 @@ def export_saved_model(
         check_version(directory, version)
     texts = samples or translator.samples or random_texts(translator.source_tokenizer)
     with staging_folder(directory, "export") as fresh:
-        served = _Served(translator, precision, variant)
+        weights = Weights()
+        served = _Served(translator, weights, served_function(translator, weights, precision, variant, texts))
         with _told_where(directory):
             tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
         used = check_operations(fresh)
@@ -116,12 +117,28 @@ def _told_where(directory: pathlib.Path) -> Iterator[None]:
 class _Served(tf.Module):
     """What is saved: the function, its weights, and the tokenizers' resources."""
 
-    def __init__(self, translator: Translator, precision: str, variant: str) -> None:
+    def __init__(
+        self, translator: Translator, weights: Weights, translate: tf.types.experimental.PolymorphicFunction
+    ) -> None:
         super().__init__(name="kformer")
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
-        self.weights = Weights()
-        self.translate = served_function(translator, self.weights, precision, variant)
+        self.weights = weights
+        self.translate = translate
+
+
+def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> None:
+    """Writes a SavedModel for this machine: portable, in float32, and not tried out.
+
+    Args:
+        translator: What to save.
+        folder: An empty folder.
+        n_best: N: `serving_default` gives `translation` and `score` of shape (B, N), best first.
+    """
+    weights = Weights()
+    served = _Served(translator, weights, n_best_function(translator, weights, n_best))
+    tf.saved_model.save(served, str(folder), signatures={"serving_default": served.translate})
+    note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 
 
 def operations(saved_model: str | pathlib.Path) -> set[str]:

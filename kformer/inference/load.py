@@ -2,31 +2,37 @@
 
 import pathlib
 import warnings
-from collections.abc import Callable, Sequence
-
-import tensorflow as tf
+from collections.abc import Sequence
 
 from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
-from kformer.export.graph import n_best_function
-from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, description
-from kformer.files import DAMAGE
 from kformer.hardware import cpu_multiplies_bfloat16
+from kformer.inference.c_api import SavedModel, SavedModelError
 from kformer.inference.find import check_search, find_model
+from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import Hypothesis, TranslateBatch
-from kformer.translation.translator import Translator
+from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch
 
 
-def load_model(path: str | pathlib.Path, decoding: DecodingConfig | None = None, n_best: int = 1) -> TranslateBatch:
-    """A function that translates batches.
+def load_model(
+    path: str | pathlib.Path,
+    decoding: DecodingConfig | None = None,
+    n_best: int = 1,
+    threads_per_operation: int | None = None,
+) -> TranslateBatch:
+    """A function that translates batches. It works outside Python's TensorFlow, and many threads may call it at once.
+
+    A run folder's model is made a SavedModel first, which is kept, see `kformer.inference.kept_exports`.
 
     Args:
         path: A run folder, a SavedModel, or a folder of numbered SavedModel versions (the last one is taken).
         decoding: How a run folder's model searches; by default as the folder says (`RunFolder.decoding_config`).
             A SavedModel carries its own search, so it must be None.
         n_best: Hypotheses per text, at most the beam size.
+        threads_per_operation: Threads that share one operation; None: as many as there are cores, which is best for
+            one batch at a time. Where many batches are translated, 1 is best: `translate_all` then keeps every core
+            busy with a batch of its own. The first model of a process decides, or Python's TensorFlow before it.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
@@ -35,41 +41,39 @@ def load_model(path: str | pathlib.Path, decoding: DecodingConfig | None = None,
     """
     model = find_model(path)
     check_search(model, decoding, n_best)
-    return _from_run(model, decoding, n_best) if isinstance(model, RunFolder) else _from_saved_model(model)
+    if isinstance(model, RunFolder):
+        with saved_model_of(model, decoding or model.decoding_config(), n_best) as saved_model:
+            return _Translate(SavedModel(saved_model, threads_per_operation), n_best)
+    return _Translate(_exported(model, threads_per_operation), 1)
+
+
+def threads_for(texts: int) -> int | None:
+    """The best `threads_per_operation` for `translate_all` of so many texts."""
+    return 1 if texts > BATCH_SIZE else None
 
 
 class _Translate:
-    """A `TranslateBatch` over a TensorFlow function from (B,) strings to `translation` and `score`.
+    """A `TranslateBatch` over a SavedModel.
 
     Args:
-        function: Its results have the shape (B,) or (B, N).
-        owner: The owner of its variables, which must stay alive as long as the function.
+        saved_model: Its outputs `translation` and `score` have the shape (B,) or (B, N).
         n_best: N.
     """
 
-    def __init__(self, function: Callable[..., dict[str, tf.Tensor]], owner: object, n_best: int) -> None:
-        self.function = function
-        self.owner = owner
+    def __init__(self, saved_model: SavedModel, n_best: int) -> None:
+        self.saved_model = saved_model
         self.n_best = n_best
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        found = self.function(text=tf.constant(list(texts), tf.string, shape=[len(texts)]))
+        found = self.saved_model(texts)
         shape = (len(texts), self.n_best)
-        rows = zip(found["translation"].numpy().reshape(shape), found["score"].numpy().reshape(shape), strict=True)
+        rows = zip(found["translation"].reshape(shape), found["score"].reshape(shape), strict=True)
         return [
             [Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows
         ]
 
 
-def _from_run(run: RunFolder, decoding: DecodingConfig | None, n_best: int) -> TranslateBatch:
-    weights = Weights()
-    function = n_best_function(Translator.from_run(run.path, decoding), weights, n_best)
-    return _Translate(function, weights, n_best)
-
-
-def _from_saved_model(path: pathlib.Path) -> TranslateBatch:
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
-
+def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedModel:
     sums = (path / DESCRIPTION_FILE).parent
     if (sums / SUMS_FILE).is_file():
         check_folder(sums, remedy="Export the model again.")
@@ -77,11 +81,9 @@ def _from_saved_model(path: pathlib.Path) -> TranslateBatch:
         warnings.warn(
             f"{path} computes in bfloat16, which this CPU only emulates: it will be slow. "
             "Export with --precision float32 for this machine.",
-            stacklevel=2,
+            stacklevel=3,
         )
     try:
-        loaded = tf.saved_model.load(str(path))
-        signature = loaded.signatures["serving_default"]
-    except (tf.errors.OpError, *DAMAGE) as error:
+        return SavedModel(path, threads_per_operation)
+    except SavedModelError as error:
         raise ValueError(f"{path} cannot be loaded: {error}. Export the model again.") from error
-    return _Translate(signature, loaded, 1)

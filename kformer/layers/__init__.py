@@ -1,7 +1,7 @@
 """Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
 
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
-from kformer.layers.cache import Cache, row_order
+from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
@@ -23,6 +23,7 @@ __all__ = [
     "PositionalEncoding",
     "Positions",
     "ResidualConnection",
+    "RowOrder",
     "Stack",
     "TokenEmbedding",
     "TransformerLayer",

@@ -4,6 +4,7 @@ Shape letters: K inputs, M outputs, V vocabulary, D model size.
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -21,8 +22,15 @@ class Arithmetic(keras.DTypePolicy, abc.ABC):
     """
 
     @abc.abstractmethod
-    def dense(self, layer: "Dense", inputs: Tensor) -> Tensor:
-        """What `layer` computes: (..., K) floats to (..., M) floats, with its bias and activation."""
+    def dense(self, layers: Sequence["Dense"], inputs: Tensor) -> list[Tensor]:
+        """What each of `layers` computes of the same inputs: (..., K) floats to (..., M) floats.
+
+        With their biases, and with the activation where there is one layer only.
+        """
+
+    @abc.abstractmethod
+    def normalize(self, layer: keras.layers.LayerNormalization, inputs: Tensor) -> Tensor:
+        """Layer normalization: (..., D) floats to the same shape."""
 
     @abc.abstractmethod
     def embed(self, layer: keras.layers.Embedding, ids: Tensor) -> Tensor:
@@ -50,5 +58,21 @@ class Dense(keras.layers.Dense):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Maps (..., K) floats to (..., M) floats."""
         if isinstance(self.dtype_policy, Arithmetic):
-            return self.dtype_policy.dense(self, inputs)
+            return self.dtype_policy.dense([self], inputs)[0]
         return super().call(inputs, training=training)
+
+
+def project_together(layers: Sequence[Dense], inputs: Tensor) -> list[Tensor]:
+    """What dense layers without activation make of the same inputs; under an `Arithmetic`, in one product.
+
+    Args:
+        layers: Layers of the same dtype policy.
+        inputs: (..., K) floats.
+
+    Returns:
+        For each layer, (..., M) floats.
+    """
+    policy = layers[0].dtype_policy
+    if isinstance(policy, Arithmetic):
+        return policy.dense(layers, inputs)
+    return [layer(inputs) for layer in layers]

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kformer.layers.arithmetic import Dense
+from kformer.layers.arithmetic import Dense, project_together
 from kformer.layers.dropout import Dropout
 from kformer.layers.masks import check_mask, explicit_or_implicit
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
@@ -156,10 +156,14 @@ class MultiHeadAttention(keras.layers.Layer):
             ValueError: `attention_mask` is not boolean, or has fewer or more than four dimensions.
         """
         if key is None:  # Keras fills `mask` where `query` is the only tensor, else the masks with a tensor's name.
-            key, key_mask = query, query_mask if mask is None else mask
+            key_mask = query_mask if mask is None else mask
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
-        queries = self._split_heads(self.query_projection(query), rotation)
-        keys, values = self.keys_values(key, value, rotation)
+        if key is None and value is None:
+            queries, keys, values = (self._split_heads(one) for one in self.project(query))
+            queries, keys = (one if rotation is None else rotation(one) for one in (queries, keys))
+        else:
+            queries = self._split_heads(self.query_projection(query), rotation)
+            keys, values = self.keys_values(query if key is None else key, value, rotation)
         if training and self.dropout_rate:  # No fused kernel drops attention weights.
             weights = attention_weights(queries, keys, attention_mask, score_bias)
             heads = ops.matmul(self.dropout(weights, training=training), values)
@@ -167,10 +171,17 @@ class MultiHeadAttention(keras.layers.Layer):
             heads = scaled_dot_product_attention(queries, keys, values, attention_mask, score_bias)
         return self.output_projection(self._merge_heads(heads))
 
+    def project(self, inputs: Tensor) -> list[Tensor]:
+        """Queries, keys and values of self-attention, (..., D) each, not yet split into heads."""
+        return project_together([self.query_projection, self.key_projection, self.value_projection], inputs)
+
     def keys_values(self, key: Tensor, value: Tensor | None = None, rotation: Rotation | None = None) -> KeysValues:
         """Projects keys and values, (B, S, D) each to (B, H, S, K); arguments as in `call`."""
-        keys = self._split_heads(self.key_projection(key), rotation)
-        return KeysValues(keys, self._split_heads(self.value_projection(key if value is None else value)))
+        if value is None:
+            keys, values = project_together([self.key_projection, self.value_projection], key)
+        else:
+            keys, values = self.key_projection(key), self.value_projection(value)
+        return KeysValues(self._split_heads(keys, rotation), self._split_heads(values))
 
     def attention_scores(
         self,

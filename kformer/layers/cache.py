@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 from keras import ops
 
+from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
@@ -48,7 +49,7 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """Keys and values of one attention layer. A cache is immutable: `write` and `grow` return a new one.
+    """Keys and values of one attention layer. A cache is immutable: `write` and `keep` return a new one.
 
     All rows of a sentence share one list of keys. The key of row r at position t has the index t x R + r. A mask limits
     each row to its own history. So a search that reorders its rows changes only that mask.
@@ -79,9 +80,10 @@ class Cache:
         """The keys and values (B, H, S, K) of the encoder's output, which all rows of a sentence attend to."""
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
-    def with_content(self, tensors: KeysValues, room: int | Tensor) -> Self:
-        """A cache of the same class with the `tensors` of another cache, which has room for `room` positions."""
-        return dataclasses.replace(self, key=tensors.key, value=tensors.value, num_keys=room * self.order.rows)
+    @classmethod
+    def of_history(cls, tensors: KeysValues, room: int | Tensor, order: RowOrder) -> Self:
+        """A cache with the `tensors` of another one, which has room for `room` positions."""
+        return cls(tensors.key, tensors.value, room * order.rows, order)
 
     @property
     def room(self) -> int | Tensor:
@@ -116,24 +118,31 @@ class Cache:
         """
         order, head_dim = self.order, query.shape[-1]
         if order.rows > 1:  # With one row both orders are the same.
-            query = ops.take(query, order.by_head, axis=0)
+            query = take_rows(query, order.by_head)
         if score_bias is not None:
             score_bias = ops.repeat(score_bias, order.rows, axis=-1)
         query = ops.reshape(query, (-1, order.num_heads, order.rows, head_dim))  # (B, H, R, K)
         heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
         heads = ops.reshape(heads, (-1, head_dim))  # (N x H, K)
-        return heads if order.rows == 1 else ops.take(heads, order.by_row, axis=0)
+        return heads if order.rows == 1 else take_rows(heads, order.by_row)
 
-    def grow(self, room: int | Tensor) -> Self:
-        """A cache with room for more positions. Needs a backend whose shapes may change: TensorFlow without XLA."""
-        heads, num_keys = self.order.batch_size * self.order.num_heads, room * self.order.rows
+    def keep(self, sentences: Tensor, room: int | Tensor) -> KeysValues:
+        """The tensors of some of the sentences, with room for more positions.
 
-        def longer(tensor: Tensor) -> Tensor:
-            by_head = ops.reshape(tensor, (heads, self.num_keys, tensor.shape[-1]))  # (B x H, S, K)
-            padded = ops.pad(by_head, [[0, 0], [0, num_keys - self.num_keys], [0, 0]])
+        It needs a backend whose shapes may change in a loop: TensorFlow without XLA.
+
+        Args:
+            sentences: Numbers from 0 to B - 1.
+            room: Number of positions, not less than now.
+        """
+        missing = room * self.order.rows - self.num_keys
+
+        def kept(tensor: Tensor) -> Tensor:
+            by_head = take_rows(self._by_head(tensor), sentences)  # (B, H, S, K)
+            padded = ops.pad(by_head, [[0, 0], [0, 0], [0, missing], [0, 0]])
             return ops.reshape(padded, (-1, tensor.shape[-1]))
 
-        return dataclasses.replace(self, key=longer(self.key), value=longer(self.value), num_keys=num_keys)
+        return KeysValues(kept(self.key), kept(self.value))
 
     def _by_head(self, tensor: Tensor) -> Tensor:
         """(B, H, S, K)."""
@@ -160,20 +169,31 @@ class Cache:
         return scaled_dot_product_attention(query, key, value, mask, bias)
 
 
-def write_step(
-    layer: MultiHeadAttention, inputs: Tensor, cache: Cache, place: Tensor, rotation: Rotation | None = None
-) -> Cache:
-    """Projects one position of every row to keys and values and writes them into the layer's cache.
+def self_attention_step(
+    layer: MultiHeadAttention,
+    inputs: Tensor,
+    cache: Cache,
+    place: Tensor,
+    attention_mask: Tensor | None = None,
+    score_bias: Tensor | None = None,
+    rotation: Rotation | None = None,
+) -> tuple[Tensor, Cache]:
+    """Writes one position of every row into the cache and attends from it, as `MultiHeadAttention.call` does there.
 
     Args:
         layer: A self-attention layer.
         inputs: (N, D) floats, with the rows of a sentence next to each other.
         cache: The layer's cache after the previous position.
         place: From `Cache.place`.
+        attention_mask, score_bias: As in `Cache.attend`.
         rotation: As in `MultiHeadAttention.call`, for this position.
+
+    Returns:
+        (N, D) floats and the new cache.
     """
-    key = _heads(layer, layer.key_projection(inputs), rotation)
-    return cache.write(key, _heads(layer, layer.value_projection(inputs)), place)
+    query, key, value = layer.project(inputs)
+    cache = cache.write(_heads(layer, key, rotation), _heads(layer, value), place)
+    return _attended(layer, _heads(layer, query, rotation), cache, attention_mask, score_bias), cache
 
 
 def attend_step(
@@ -182,21 +202,29 @@ def attend_step(
     cache: Cache,
     attention_mask: Tensor | None = None,
     score_bias: Tensor | None = None,
-    rotation: Rotation | None = None,
 ) -> Tensor:
-    """Attends from one position of every row. The result is that of `MultiHeadAttention.call` at this position.
+    """Attends from one position of every row, as `MultiHeadAttention.call` does there, and writes nothing.
 
     Args:
         layer: An attention layer.
         inputs: (N, D) floats, with the rows of a sentence next to each other.
-        cache: What is attended to: the layer's own history, or a source.
+        cache: What is attended to, as a source from `Cache.of_source`.
         attention_mask, score_bias: As in `Cache.attend`.
-        rotation: As in `MultiHeadAttention.call`, for this position.
 
     Returns:
         (N, D) floats.
     """
-    heads = cache.attend(_heads(layer, layer.query_projection(inputs), rotation), attention_mask, score_bias)
+    return _attended(layer, _heads(layer, layer.query_projection(inputs)), cache, attention_mask, score_bias)
+
+
+def _attended(
+    layer: MultiHeadAttention,
+    query: Tensor,
+    cache: Cache,
+    attention_mask: Tensor | None,
+    score_bias: Tensor | None = None,
+) -> Tensor:
+    heads = cache.attend(query, attention_mask, score_bias)
     return layer.output_projection(ops.reshape(heads, (-1, layer.d_model)))
 
 

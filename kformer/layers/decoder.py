@@ -13,7 +13,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers.cache import Cache, RowOrder, attend_step, write_step
+from kformer.indexing import take_rows
+from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
 from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
 from kformer.layers.stack import Stack, TransformerLayer
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
@@ -115,8 +116,10 @@ class DecoderLayer(TransformerLayer):
 
         def self_attend(x: Tensor) -> Tensor:
             nonlocal cache
-            cache = write_step(self.self_attention, x, cache, place, rotation)
-            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
+            attended, cache = self_attention_step(
+                self.self_attention, x, cache, place, attention_mask, score_bias, rotation
+            )
+            return attended
 
         def cross_attend(x: Tensor) -> Tensor:
             return attend_step(self.cross_attention, x, memory, cross_mask)
@@ -275,7 +278,7 @@ class Decoder(Stack):
             return inputs, None, None
         if table is None:
             table = self.positions.table(cache.room)
-        here = ops.take(table, ops.reshape(position, (1,)), axis=0)  # one row
+        here = take_rows(table, ops.reshape(position, (1,)))  # one row
         score_bias = self.positions.score_bias(here, table[: cache.room])
         return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)
 

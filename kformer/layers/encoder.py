@@ -5,7 +5,7 @@ Shape letters: B batch, H heads, S source length, D model size.
 
 import keras
 
-from kformer.layers.cache import Cache, attend_step, write_step
+from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer
 from kformer.layers.tensors import Rotation, Tensor
@@ -67,11 +67,13 @@ class EncoderLayer(TransformerLayer):
 
         def self_attend(x: Tensor) -> Tensor:
             nonlocal cache
-            cache = write_step(self.self_attention, x, cache, place, rotation)
-            return attend_step(self.self_attention, x, cache, attention_mask, score_bias, rotation)
+            attended, cache = self_attention_step(
+                self.self_attention, x, cache, place, attention_mask, score_bias, rotation
+            )
+            return attended
 
-        attended = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
-        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=False), cache
+        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
+        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=False), cache
 
 
 @keras.saving.register_keras_serializable(package="kformer")

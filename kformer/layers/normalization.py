@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from kformer.layers.arithmetic import Arithmetic
 from kformer.layers.tensors import Tensor
 
 LAYER_NORM_EPSILON = 1e-6  # TensorFlow's Transformers use it; PyTorch's use 1e-5.
@@ -22,6 +23,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """(..., D) floats to the same shape."""
+        if isinstance(self.dtype_policy, Arithmetic):
+            return self.dtype_policy.normalize(self, inputs)
         if not training or keras.backend.backend() != "tensorflow":
             return super().call(inputs)
         import tensorflow as tf

@@ -1,6 +1,6 @@
 """The functional Transformer, and its step-by-step form for decoding."""
 
-from kformer.models.stepwise import reorder_rows, start_decoding
+from kformer.models.stepwise import StepwiseTransformer, reorder_rows, start_decoding
 from kformer.models.transformer import build_transformer, cross_attention_scores
 
-__all__ = ["build_transformer", "cross_attention_scores", "reorder_rows", "start_decoding"]
+__all__ = ["StepwiseTransformer", "build_transformer", "cross_attention_scores", "reorder_rows", "start_decoding"]

@@ -1,18 +1,148 @@
 """A Transformer as a `next_logits` closure, for the searches of `kformer.decoding`.
 
 Shape letters: B sentences, R rows per sentence (the beam size of a search), N = B x R, S source length,
-T target length, V vocabulary.
+T target length, V vocabulary, H heads, K size of a head.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from kformer.layers import Cache, ancestry_mask, row_order
-from kformer.layers.tensors import Tensor
+from kformer.indexing import take_rows
+from kformer.layers import Cache, RowOrder, ancestry_mask, row_order
+from kformer.layers.tensors import KeysValues, Tensor
 from kformer.models import transformer
+
+
+class Context(NamedTuple):
+    """What stays the same while a batch of sentences is decoded."""
+
+    memory: list[KeysValues]  # (B, H, S, K) each: for every layer, the projected output of the encoder
+    source_mask: Tensor  # (B, 1, 1, S) booleans
+    room: int | Tensor  # number of positions that the caches have room for
+
+
+class History(NamedTuple):
+    """What has been decoded so far."""
+
+    caches: list[KeysValues]  # for every layer, what its cache holds
+    ancestors: Any  # (N, room) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
+    position: Tensor  # () int32
+
+
+@dataclasses.dataclass(frozen=True)
+class StepwiseTransformer:
+    """A Transformer that decodes position by position, as the searches of `kformer.decoding` need it.
+
+    Args:
+        model: From `build_transformer`, or one with the same layer names.
+        max_length: T, the largest number of steps.
+        pad_id: Marks padding in sources.
+        rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
+        cache: How keys and values are kept. An export has a class of its own.
+        more_room: By how many positions the caches grow when they are full.
+    """
+
+    model: keras.Model
+    max_length: int | Tensor
+    pad_id: int = 0
+    rows_per_source: int = 1
+    cache: type[Cache] = Cache
+    more_room: int = 16
+
+    def start(self, source: Tensor, room: int | Tensor) -> tuple[Context, History]:
+        """Encodes the source.
+
+        Args:
+            source: (B, S) int32 ids.
+            room: Number of positions that the caches have room for at first.
+        """
+        encoder_output, source_mask = transformer.encode_source(self.model, source, self.pad_id)
+        memory = self._decoder.project_memory(encoder_output)
+        batch_size = ops.shape(source)[0]
+        order = row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
+        caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
+        ancestors: Any = ()
+        if self.rows_per_source > 1:
+            ancestors = ops.full((batch_size * self.rows_per_source, room), -1, dtype="int32")
+        position = ops.convert_to_tensor(0, "int32")
+        return Context(memory, source_mask, room), History(caches, ancestors, position)
+
+    def begin(self, context: Context) -> Callable[[Tensor, History], tuple[Tensor, History]]:
+        """The function `next_logits(tokens, history) -> (logits, history)` for sentences and caches of this context.
+
+        `tokens` are the (N,) int32 ids of one position, at first the start ids; `logits` are (N, V) float32 for the
+        next position.
+        """
+        target_embedding = transformer.find_embedding(self.model, transformer.TARGET_EMBEDDING)
+        order = self._order(context)
+        memory = [self.cache.of_source(pair, order) for pair in context.memory]
+        table = self._decoder.positions.table(context.room)
+        positions = ops.arange(context.room, dtype="int32")
+
+        def next_logits(tokens: Tensor, history: History) -> tuple[Tensor, History]:
+            caches = [self.cache.of_history(pair, context.room, order) for pair in history.caches]
+            ancestors, self_mask = self._seen(history, positions)
+            embedded = target_embedding(tokens)  # (N, D)
+            output, caches = self._decoder.step(
+                embedded, caches, history.position, self_mask, table, memory, context.source_mask
+            )
+            logits = ops.cast(target_embedding(output, reverse=True), "float32")  # (N, V)
+            return logits, History([cache.tensors for cache in caches], ancestors, history.position + 1)
+
+        return next_logits
+
+    def _seen(self, history: History, positions: Tensor) -> tuple[Any, Tensor]:
+        """The ancestors with those of this position, and what each row sees of the caches."""
+        if self.rows_per_source == 1:
+            seen = ops.less_equal(positions, history.position)  # (room,)
+            return (), ops.reshape(seen, (1, 1, 1, -1))
+        own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)
+        here = ops.equal(positions, history.position)  # (room,)
+        ancestors = ops.where(here, ops.expand_dims(own_row, -1), history.ancestors)  # (N, room)
+        return ancestors, ancestry_mask(ancestors, self.rows_per_source)  # (B, 1, R, room x R)
+
+    def is_full(self, context: Context, history: History) -> Tensor:
+        """() boolean, True if the caches have no room for a further position."""
+        return ops.greater_equal(history.position, context.room)
+
+    def keep(self, context: Context, history: History, sentences: Tensor) -> tuple[Context, History]:
+        """Context and history of some of the sentences; with more room, if there is none left.
+
+        It needs a backend whose shapes may change in a loop: TensorFlow without XLA.
+
+        Args:
+            context: From `start`, or from a call before.
+            history: As `context`, or from `next_logits`.
+            sentences: int32 numbers from 0 to B - 1, in rising order.
+        """
+        room = ops.where(
+            self.is_full(context, history),
+            ops.minimum(context.room + self.more_room, self.max_length),
+            context.room,
+        )
+        order = self._order(context)
+        caches = [self.cache.of_history(pair, context.room, order) for pair in history.caches]
+        ancestors = history.ancestors
+        if self.rows_per_source > 1:
+            first_rows = ops.expand_dims(sentences * self.rows_per_source, 1)
+            rows = first_rows + ops.arange(self.rows_per_source, dtype="int32")
+            ancestors = take_rows(ancestors, ops.reshape(rows, (-1,)))
+            ancestors = ops.pad(ancestors, [[0, 0], [0, room - context.room]], constant_values=-1)
+        memory = [KeysValues(*(take_rows(tensor, sentences) for tensor in pair)) for pair in context.memory]
+        kept = Context(memory, take_rows(context.source_mask, sentences), room)
+        return kept, History([cache.keep(sentences, room) for cache in caches], ancestors, history.position)
+
+    @property
+    def _decoder(self) -> Any:
+        return self.model.get_layer(transformer.DECODER)
+
+    def _order(self, context: Context) -> RowOrder:
+        batch_size = ops.shape(context.source_mask)[0]
+        return row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
 
 
 def start_decoding(
@@ -21,81 +151,28 @@ def start_decoding(
     max_length: int | Tensor,
     pad_id: int = 0,
     rows_per_source: int = 1,
-    first_length: int | None = None,
     cache: type[Cache] = Cache,
-) -> tuple[Callable[[Tensor, Any], tuple[Tensor, Any]], dict[str, Any]]:
-    """Encodes the source once and returns what a search needs to decode it.
+) -> tuple[Callable[[Tensor, History], tuple[Tensor, History]], History]:
+    """Encodes the source once and returns what a search needs to decode it, with room for all steps from the start.
 
     Args:
-        model: From `build_transformer`, or one with the same layer names.
         source: (B, S) int32 ids.
-        max_length: T, number of steps the caches have room for.
-        pad_id: Marks padding in `source`.
-        rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
-        first_length: Steps that the caches have room for at first; they double when they are full. Needs a backend
-            whose shapes may change in a loop: TensorFlow without XLA. None: room for all steps from the start.
-        cache: How keys and values are kept. An export has a class of its own.
+        model, max_length, pad_id, rows_per_source, cache: As in `StepwiseTransformer`.
 
     Returns:
         `next_logits(tokens, state) -> (logits, state)` and the first state. `tokens` are the (N,) int32
         ids of one position, at first the start ids; `logits` are (N, V) float32 for the next position. A search that
         reorders the rows of a sentence must reorder the state by `reorder_rows`.
     """
-    target_embedding = transformer.find_embedding(model, transformer.TARGET_EMBEDDING)
-    decoder = model.get_layer(transformer.DECODER)
-    encoder_output, source_mask = transformer.encode_source(model, source, pad_id)
-    batch_size = ops.shape(source)[0]
-    order = row_order(batch_size, decoder.layers[0].num_heads, rows_per_source)
-    memory = [cache.of_source(pair, order) for pair in decoder.project_memory(encoder_output)]
-    table = decoder.positions.table(max_length)
-    own_row = ops.arange(batch_size * rows_per_source, dtype="int32") % rows_per_source  # (N,)
-    first_room = max_length if first_length is None else ops.minimum(first_length, max_length)
-    empty = decoder.empty_caches(cache, first_room, order)
-
-    def next_logits(tokens: Tensor, state: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
-        position = state["position"]
-        here = ops.equal(ops.arange(ops.shape(state["ancestors"])[1], dtype="int32"), position)  # (T,)
-        ancestors = ops.where(here, ops.expand_dims(own_row, -1), state["ancestors"])  # (N, T)
-        # A loop makes a tensor of every part of the state, but the room of caches that do not grow is known beforehand.
-        room = max_length if first_length is None else state["room"]
-        pairs = zip(empty, state["cache"], strict=True)
-        caches = [one.with_content(tensors, room) for one, tensors in pairs]
-        ancestors_in_room = ancestors
-        if first_length is not None:
-            caches, room = _with_room(caches, room, position, max_length)
-            ancestors_in_room = ancestors[:, :room]
-        self_mask = ancestry_mask(ancestors_in_room, rows_per_source)  # (B, 1, R, room x R)
-        embedded = target_embedding(tokens)  # (N, D)
-        output, caches = decoder.step(embedded, caches, position, self_mask, table, memory, source_mask)
-        logits = ops.cast(target_embedding(output, reverse=True), "float32")  # (N, V)
-        tensors = [one.tensors for one in caches]
-        return logits, {"cache": tensors, "room": room, "ancestors": ancestors, "position": position + 1}
-
-    return next_logits, {
-        "cache": [one.tensors for one in empty],
-        "room": first_room,
-        "ancestors": ops.full((batch_size * rows_per_source, max_length), -1, dtype="int32"),
-        "position": ops.convert_to_tensor(0, "int32"),
-    }
+    stepwise = StepwiseTransformer(model, max_length, pad_id, rows_per_source, cache)
+    context, history = stepwise.start(source, max_length)
+    return stepwise.begin(context), history
 
 
-def _with_room(
-    caches: list[Cache], room: Tensor, position: Tensor, max_length: int | Tensor
-) -> tuple[list[Cache], Tensor]:
-    """The caches and their room: doubled, up to `max_length`, if they have no room for this position."""
-    new_room = ops.where(position >= room, ops.minimum(2 * room, max_length), room)
-    tensors = ops.cond(
-        position >= room,
-        lambda: [one.grow(new_room).tensors for one in caches],
-        lambda: [one.tensors for one in caches],
-    )
-    return [one.with_content(pair, new_room) for one, pair in zip(caches, tensors, strict=True)], new_room
-
-
-def reorder_rows(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    """The state in which row i continues the former row `rows[i]` of the same sentence; `rows` is (N,) int32.
+def reorder_rows(history: History, rows: Tensor) -> History:
+    """The history in which row i continues the former row `rows[i]` of the same sentence; `rows` is (N,) int32.
 
     The caches are not copied. Only `ancestors` is reordered, the record of which row wrote each position: copying the
     caches would cost more memory traffic than the rest of a beam search's step.
     """
-    return {**state, "ancestors": ops.take(state["ancestors"], rows, axis=0)}
+    return history._replace(ancestors=take_rows(history.ancestors, rows))

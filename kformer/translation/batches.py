@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-BATCH_SIZE = 32
+BATCH_SIZE = 128  # texts
+BATCH_BYTES = 128 * 200  # of a batch whose texts are all as long as its longest: long texts make smaller batches
 
 
 class Hypothesis(NamedTuple):
@@ -32,11 +33,10 @@ def translate_all(
     Args:
         translate: From `kformer.inference.load.load_model`.
         texts: UTF-8.
-        batch_size: Texts a batch.
+        batch_size: Texts a batch, at most; fewer where texts are long, see `BATCH_BYTES`.
         on_batch: Called after each batch with the number of texts in it.
     """
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    batches = _batches([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
     try:
@@ -49,3 +49,15 @@ def translate_all(
     finally:
         pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no more than the batches under way
     return results
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """The indices of the texts of each batch, longest first."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    batches = []
+    start = 0
+    while start < len(order):
+        size = min(batch_size, max(1, BATCH_BYTES // max(1, lengths[order[start]])))
+        batches.append(order[start : start + size])
+        start += size
+    return batches

@@ -5,28 +5,29 @@ Shape letters: B sentences, S source length, T target length.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchConstraints, SearchResult, beam_search, greedy_search, sample
-from kformer.decoding.beam_search import check_beam_options
-from kformer.decoding.constraints import NextLogits
+from kformer.decoding import SearchConstraints, SearchResult, sample
+from kformer.decoding.beam_search import BeamSearch, check_beam_options
+from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.sampling import check_sampling_options
+from kformer.decoding.search import Search, run
+from kformer.decoding.stretches import run_in_stretches
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
-from kformer.models import reorder_rows, start_decoding
+from kformer.models import StepwiseTransformer, reorder_rows, start_decoding
 from kformer.translation.codec import longest_translation
 
-FIRST_LENGTH = 8  # number of tokens for which the caches have room at first, where they can grow
+FIRST_ROOM = 16  # number of positions for which the caches have room at first, where they can grow
 
 
-def first_length() -> int | None:
-    """The first length of the caches on the backend at hand: None, for all of it, where shapes cannot grow."""
-    return FIRST_LENGTH if keras.backend.backend() == "tensorflow" else None
+def first_room() -> int | None:
+    """The first room of the caches on the backend at hand: None, for all positions, where shapes cannot change."""
+    return FIRST_ROOM if keras.backend.backend() == "tensorflow" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,15 +38,16 @@ class Searcher:
         model: From `build_transformer(config)`.
         config: The model's configuration.
         decoding: How to search.
-        cache: How keys and values are kept, see `start_decoding`.
-        first_length: First length of the caches, see `start_decoding`; None for XLA, where shapes cannot grow.
+        cache: How keys and values are kept, see `StepwiseTransformer`.
+        first_room: Number of positions for which the caches have room at first. They grow, and sentences that are
+            finished leave the search. None for XLA, where shapes cannot change: there is room for all from the start.
     """
 
     model: keras.Model
     config: TransformerConfig
     decoding: DecodingConfig
     cache: type[Cache] = Cache
-    first_length: int | None = dataclasses.field(default_factory=first_length)
+    first_room: int | None = dataclasses.field(default_factory=first_room)
 
     def find(self, source: Tensor, limits: Tensor, n_best: int = 1) -> SearchResult:
         """Greedy search, or beam search where the beam is wider than 1.
@@ -58,20 +60,22 @@ class Searcher:
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
-        beam_size = self.decoding.beam_size
-        check_beam_options(beam_size, self.decoding.length_penalty, n_best)
-        next_logits, state = self._start(source, beam_size)
-        if beam_size == 1:
-            return greedy_search(next_logits, state, self._constraints(source, limits))
-        return beam_search(
-            next_logits,
-            state,
-            self._constraints(source, limits),
-            beam_size=beam_size,
-            length_penalty=self.decoding.length_penalty,
-            n_best=n_best,
-            reorder=reorder_rows,
+        check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
+        search = self._search(self._constraints(source, limits), n_best)
+        longest = self._buffer_length(source)
+        stepwise = StepwiseTransformer(
+            self.model, longest, self.config.pad_id, self.decoding.beam_size, self.cache, FIRST_ROOM
         )
+        if self.first_room is None:
+            context, history = stepwise.start(source, longest)
+            return run(search, stepwise.begin(context), history)
+        context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
+        return run_in_stretches(search, stepwise, context, history)
+
+    def _search(self, constraints: SearchConstraints, n_best: int) -> Search:
+        if self.decoding.beam_size == 1:
+            return GreedySearch(constraints)
+        return BeamSearch(constraints, self.decoding.beam_size, self.decoding.length_penalty, n_best, reorder_rows)
 
     def sample(
         self, source: Tensor, limits: Tensor, seed: int, temperature: float, top_k: int, top_p: float
@@ -82,20 +86,11 @@ class Searcher:
             ValueError: An option is out of range. It is raised before the model runs.
         """
         check_sampling_options(seed, temperature, top_k, top_p)
-        next_logits, state = self._start(source, 1)
+        next_logits, state = start_decoding(
+            self.model, source, self._buffer_length(source), self.config.pad_id, cache=self.cache
+        )
         constraints = self._constraints(source, limits)
         return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
-
-    def _start(self, source: Tensor, rows_per_source: int) -> tuple[NextLogits, Any]:
-        return start_decoding(
-            self.model,
-            source,
-            self._buffer_length(source),
-            self.config.pad_id,
-            rows_per_source,
-            self.first_length,
-            self.cache,
-        )
 
     def _constraints(self, source: Tensor, limits: Tensor) -> SearchConstraints:
         config = self.config

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from kformer.layers import Cache, MultiHeadAttention, causal_mask, row_order
-from kformer.layers.cache import attend_step, write_step
+from kformer.layers.cache import attend_step, self_attention_step
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -34,7 +34,7 @@ def empty_cache(room: int, rows: int = 1) -> Cache:
 def filled(layer: MultiHeadAttention, inputs: np.ndarray, cache: Cache) -> Cache:
     """The cache with all positions of `inputs` (N, T, D)."""
     for position in range(inputs.shape[1]):
-        cache = write_step(layer, inputs[:, position], cache, cache.place(position))
+        _, cache = self_attention_step(layer, inputs[:, position], cache, cache.place(position))
     return cache
 
 
@@ -44,8 +44,8 @@ def test_steps_equal_the_causal_call_at_every_position(layer):
     cache = empty_cache(T)
     for position in range(T):
         row = inputs[:, position]
-        cache = write_step(layer, row, cache, cache.place(position))
-        output = attend_step(layer, row, cache, causal_mask(T)[:, :, position : position + 1])
+        mask = causal_mask(T)[:, :, position : position + 1]
+        output, cache = self_attention_step(layer, row, cache, cache.place(position), mask)
         np.testing.assert_allclose(output, expected[:, position], atol=1e-5)
 
 
@@ -68,23 +68,35 @@ def test_rows_of_a_sentence_share_a_cache_position_by_position(layer):
 
 def test_a_write_leaves_the_cache_that_it_was_given_alone(layer):
     cache = empty_cache(T)
-    written = write_step(layer, normal(B, D), cache, cache.place(2))
+    _, written = self_attention_step(layer, normal(B, D), cache, cache.place(2))
     assert not ops.convert_to_numpy(cache.key).any()
     at_positions = ops.convert_to_numpy(written.key).reshape(B, H, T, K).any(axis=(0, 1, 3))
     np.testing.assert_array_equal(at_positions, [False, False, True, False, False])
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_cache_that_has_grown_holds_what_was_written_before(layer, rows):
+def test_a_cache_with_more_room_holds_what_was_written_before(layer, rows):
     inputs = normal(B * rows, T, D)
+    order = row_order(B, H, rows)
     small = filled(layer, inputs[:, :3], empty_cache(3, rows))
-    grown = small.grow(T)
+    grown = Cache.of_history(small.keep(np.arange(B), T), T, order)
     assert (small.room, grown.room) == (3, T)
     for position in (3, 4):
-        grown = write_step(layer, inputs[:, position], grown, grown.place(position))
+        _, grown = self_attention_step(layer, inputs[:, position], grown, grown.place(position))
     expected = filled(layer, inputs, empty_cache(T, rows))
     np.testing.assert_array_equal(grown.key, expected.key)
     np.testing.assert_array_equal(grown.value, expected.value)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sentences_that_stay_keep_their_keys_and_values(layer, rows):
+    inputs = normal(3 * rows, T, D)
+    everyone = filled(layer, inputs, Cache.empty(T, K, "float32", row_order(3, H, rows)))
+    staying = np.array([0, 2])
+    alone = filled(layer, inputs.reshape(3, rows, T, D)[staying].reshape(-1, T, D), empty_cache(T, rows))
+    kept = everyone.keep(staying, T)
+    np.testing.assert_allclose(kept.key, alone.key, atol=1e-6)
+    np.testing.assert_allclose(kept.value, alone.value, atol=1e-6)
 
 
 def test_a_bias_belongs_to_positions_whichever_row_has_written_them(layer):
@@ -111,7 +123,7 @@ def test_a_rotation_is_applied_when_a_position_is_written_and_when_it_is_asked(l
     cache = empty_cache(T)
     for position in range(T):
         row = inputs[:, position]
-        cache = write_step(layer, row, cache, cache.place(position), turned(position))
         mask = causal_mask(T)[:, :, position : position + 1]
-        output = attend_step(layer, row, cache, mask, rotation=turned(position))
+        place = cache.place(position)
+        output, cache = self_attention_step(layer, row, cache, place, mask, rotation=turned(position))
         np.testing.assert_allclose(output, expected[:, position], atol=1e-4)

@@ -6,7 +6,7 @@ import pytest
 from small_models import PAD, SOURCE, START, V, logits_of, small_config, small_transformer
 
 from kformer.config import DecodingConfig
-from kformer.translation.search import FIRST_LENGTH, Searcher, compiled_search
+from kformer.translation.search import FIRST_ROOM, Searcher, compiled_search
 
 END = 2
 LIMITS = np.array([6, 4], "int32")
@@ -25,19 +25,19 @@ def searcher(decoding, **changes):
 class TestWholePasses:
     """Compiled searches with random weights, in more steps than the caches have room for at first."""
 
-    LIMITS = np.array([11, 9], "int32")
-    MIN_LENGTH = 9  # so that all steps up to the shorter limit are taken
+    LIMITS = np.array([20, 17], "int32")
+    MIN_LENGTH = 17  # so that all steps up to the shorter limit are taken
 
     def found(self, beam_size, positions):
         """Tokens (B, T), scores (B,) and lengths (B,) of a search; and the log probabilities (B, T, V) of each token.
 
         The log probabilities are those of one pass over the whole sequences.
         """
-        assert self.LIMITS.min() > FIRST_LENGTH
+        assert self.LIMITS.min() > FIRST_ROOM
         decoding = DecodingConfig(
-            beam_size=beam_size, length_penalty=1.3, max_extra_length=5, min_length=self.MIN_LENGTH
+            beam_size=beam_size, length_penalty=1.3, max_extra_length=14, min_length=self.MIN_LENGTH
         )
-        search = searcher(decoding, positional_encoding=positions)
+        search = searcher(decoding, positional_encoding=positions, max_length=20)
         tokens, scores, lengths = (part[:, 0] for part in arrays(compiled_search(search)(SOURCE, self.LIMITS)))
         target_in = np.concatenate([np.full((2, 1), START, "int32"), tokens[:, :-1]], axis=1)
         logits = logits_of(search.model, SOURCE, target_in)
@@ -51,7 +51,7 @@ class TestWholePasses:
         for sentence, limit in enumerate(self.LIMITS):
             best = log_probs[sentence].argmax(axis=-1)
             length = next((step + 1 for step in range(limit) if best[step] == END), limit)
-            np.testing.assert_array_equal(tokens[sentence], [*best[:length], *[PAD] * (11 - length)])
+            np.testing.assert_array_equal(tokens[sentence], [*best[:length], *[PAD] * (20 - length)])
             assert lengths[sentence] == length
             np.testing.assert_allclose(scores[sentence], log_probs[sentence, :length].max(axis=-1).sum(), rtol=1e-4)
 

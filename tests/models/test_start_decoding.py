@@ -42,7 +42,7 @@ def test_steps_equal_the_whole_at_every_position(form):
         logits, state = stepwise(next_logits, state, tokens)
         assert logits.shape == (B * rows_per_source, T, V)
         np.testing.assert_allclose(logits, all_at_once(model, tokens), atol=2e-5)
-        assert int(state["position"]) == T
+        assert int(state.position) == T
 
 
 def test_a_longer_cache_than_needed_changes_nothing():
@@ -102,7 +102,7 @@ def test_logits_are_float32_in_half_precision():
     next_logits, state = start_decoding(model, SOURCE, max_length=T)
     logits, state = next_logits(np.array([START] * B, "int32"), state)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-    assert keras.backend.standardize_dtype(state["cache"][0].key.dtype) == "bfloat16"
+    assert keras.backend.standardize_dtype(state.caches[0].key.dtype) == "bfloat16"
 
 
 def test_a_loaded_model_decodes(tmp_path):
@@ -116,8 +116,7 @@ def test_a_loaded_model_decodes(tmp_path):
 
 @pytest.mark.tensorflow_only
 @pytest.mark.parametrize("positional_encoding", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("first_length", [None, 2])  # caches of full length, or such that grow on the way
-def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding, first_length):
+def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
     import tensorflow as tf
 
     model = small_transformer(positional_encoding=positional_encoding)
@@ -131,17 +130,15 @@ def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding, f
         ]
     )
     def decode(source, tokens, max_length):
-        next_logits, state = start_decoding(
-            model, source, max_length, rows_per_source=rows_per_source, first_length=first_length
-        )
+        next_logits, state = start_decoding(model, source, max_length, rows_per_source=rows_per_source)
         collected = tf.TensorArray(tf.float32, size=max_length, element_shape=(None, V))
 
         def body(state, collected):
-            position = state["position"]
+            position = state.position
             logits, state = next_logits(tokens[:, position], state)
             return state, collected.write(position, logits)
 
-        _, collected = tf.while_loop(lambda state, _: state["position"] < max_length, body, (state, collected))
+        _, collected = tf.while_loop(lambda state, _: state.position < max_length, body, (state, collected))
         return tf.transpose(collected.stack(), (1, 0, 2))
 
     for length in (T, 2):

@@ -1,0 +1,81 @@
+"""What greedy search and sampling have in common: both write one sequence for each sentence.
+
+Letters: B sentences, T buffer length, V vocabulary.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from kformer.decoding.constraints import NextLogits, write_column
+from kformer.decoding.result import SearchResult
+from kformer.decoding.search import Search
+
+
+class RowState(NamedTuple):
+    """The state of a `RowSearch`."""
+
+    step: Any  # () int32; number of tokens in every unfinished row
+    last_tokens: Any  # (B,) int32; pad id in finished rows
+    tokens: Any  # (B, T) int32
+    scores: Any  # (B,) float32; sum of log probabilities
+    lengths: Any  # (B,) int32
+    limits: Any  # (B,) int32; the largest lengths
+    finished: Any  # (B,) bool; True if the row has its end token or has reached its limit
+
+
+class RowSearch(Search):
+    """Lets `choose` pick every token until all rows are finished."""
+
+    @abc.abstractmethod
+    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
+        """Picks the next token of each row.
+
+        Args:
+            logits: (B, V) floats.
+            step: () int32, number of tokens so far.
+
+        Returns:
+            The tokens (B,) int32 and their log probabilities (B,) float32.
+        """
+
+    def first_state(self) -> RowState:
+        constraints = self.constraints
+        rows = ops.shape(constraints.limits)[0]
+        return RowState(
+            step=ops.convert_to_tensor(0, "int32"),
+            last_tokens=ops.full((rows,), constraints.start_id, dtype="int32"),
+            tokens=ops.full((rows, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            scores=ops.zeros((rows,), dtype="float32"),
+            lengths=ops.zeros((rows,), dtype="int32"),
+            limits=constraints.limits,
+            finished=ops.less_equal(constraints.limits, 0),
+        )
+
+    def step(self, now: RowState, next_logits: NextLogits, model_state: Any) -> tuple[RowState, Any]:
+        logits, model_state = next_logits(now.last_tokens, model_state)
+        chosen, gain = self.choose(logits, now.step)  # (B,) both
+        tokens = ops.where(now.finished, self.constraints.pad_id, chosen)
+        new_length = now.step + 1
+        ends = ops.equal(tokens, self.constraints.end_id) | ops.greater_equal(new_length, now.limits)
+        new = RowState(
+            step=new_length,
+            last_tokens=tokens,
+            tokens=write_column(now.tokens, tokens, now.step),
+            scores=ops.where(now.finished, now.scores, now.scores + gain),
+            lengths=ops.where(now.finished, now.lengths, new_length),
+            limits=now.limits,
+            finished=now.finished | ends,
+        )
+        return new, model_state
+
+    def finished(self, now: RowState) -> Any:
+        return now.finished
+
+    def result(self, now: RowState) -> SearchResult:
+        return SearchResult(
+            tokens=ops.expand_dims(now.tokens, 1),  # (B, 1, T)
+            scores=ops.expand_dims(now.scores, 1),  # (B, 1)
+            lengths=ops.expand_dims(now.lengths, 1),  # (B, 1)
+        )

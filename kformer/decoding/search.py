@@ -1,0 +1,55 @@
+"""What all searches have in common: they are state machines, and `run` takes their steps.
+
+Letters: B sentences, N rows of the model (one or more for each sentence).
+"""
+
+import abc
+from typing import Any
+
+from keras import ops
+
+from kformer.decoding.constraints import NextLogits, SearchConstraints, state_tensors
+from kformer.decoding.result import SearchResult
+
+
+class Search(abc.ABC):
+    """A search for the target sequences of B sentences, step by step.
+
+    Its state is a named tuple of tensors. A tensor of rank 0 holds for the whole batch; every other tensor has B rows,
+    one for each sentence. So sentences can leave a search: the state of those that stay is a gather of these rows.
+
+    Args:
+        constraints: Which sequences may be produced.
+    """
+
+    def __init__(self, constraints: SearchConstraints) -> None:
+        self.constraints = constraints
+
+    @abc.abstractmethod
+    def first_state(self) -> Any:
+        """The state before the first token."""
+
+    @abc.abstractmethod
+    def step(self, now: Any, next_logits: NextLogits, model_state: Any) -> tuple[Any, Any]:
+        """The states of the search and of the model after one more token."""
+
+    @abc.abstractmethod
+    def finished(self, now: Any) -> Any:
+        """(B,) booleans, True where no further step changes a sentence's result."""
+
+    @abc.abstractmethod
+    def result(self, now: Any) -> SearchResult:
+        """What has been found."""
+
+
+def run(search: Search, next_logits: NextLogits, model_state: Any) -> SearchResult:
+    """Takes steps until all sentences are finished."""
+
+    def unfinished(now: Any, model_state: Any) -> Any:
+        return ops.logical_not(ops.all(search.finished(now)))
+
+    def step(now: Any, model_state: Any) -> tuple[Any, Any]:
+        return search.step(now, next_logits, model_state)
+
+    last, _ = ops.while_loop(unfinished, step, (search.first_state(), state_tensors(model_state)))
+    return search.result(last)

@@ -1,0 +1,96 @@
+"""Searches in which sentences that are finished leave the batch. They need shapes that change in a loop.
+
+Letters: B sentences that take part, A all sentences of the batch.
+"""
+
+from typing import Any, Protocol
+
+import keras
+from keras import ops
+
+from kformer.decoding.constraints import NextLogits
+from kformer.decoding.result import SearchResult
+from kformer.decoding.search import Search
+from kformer.indexing import take_rows
+
+# A stretch ends when this share of its sentences is finished. A smaller share means fewer rows that are computed for
+# nothing, but more copies of caches.
+LEAVING = 0.25
+
+
+class StretchModel(Protocol):
+    """A model for `run_in_stretches`. Its state has two parts.
+
+    The context is what stays the same within a stretch: what is known of the sentences, and how much room there is.
+    The history is what every step changes.
+    """
+
+    def begin(self, context: Any) -> NextLogits:
+        """The function that takes and gives histories. What all steps of a stretch need is computed here, once."""
+
+    def is_full(self, context: Any, history: Any) -> Any:
+        """() boolean, True if there is no room for a further step."""
+
+    def keep(self, context: Any, history: Any, sentences: Any) -> tuple[Any, Any]:
+        """Context and history of some of the sentences, with room for further steps.
+
+        Args:
+            context: The context so far.
+            history: The history so far.
+            sentences: int32 numbers from 0 to B - 1, in rising order.
+        """
+
+
+def run_in_stretches(search: Search, model: StretchModel, context: Any, history: Any) -> SearchResult:
+    """As `run`, but in stretches: within a stretch, the number of sentences and the room for the history are fixed.
+
+    A stretch ends when a share of its sentences is finished, or when the room is used up. Then finished sentences
+    leave, and the others get more room. What a sentence gives is what it would give alone.
+
+    Args:
+        search: The search of A sentences.
+        model: The model.
+        context: The model's first context, of A sentences.
+        history: The model's first history.
+    """
+    first = search.first_state()
+    everyone = ops.arange(ops.shape(search.finished(first))[0], dtype="int32")
+
+    def some_left(sentences: Any, *_: Any) -> Any:
+        return ops.shape(sentences)[0] > 0
+
+    def stretch(sentences: Any, now: Any, context: Any, history: Any, found: SearchResult) -> tuple[Any, ...]:
+        now, history = _steps(search, model, now, context, history)
+        found = _merged(found, sentences, search.result(now))
+        (staying,) = ops.nonzero(ops.logical_not(search.finished(now)))
+        staying = ops.cast(staying, "int32")
+        context, history = model.keep(context, history, staying)
+        return take_rows(sentences, staying), take_sentences(now, staying), context, history, found
+
+    *_, found = ops.while_loop(some_left, stretch, (everyone, first, context, history, search.result(first)))
+    return found
+
+
+def _steps(search: Search, model: StretchModel, now: Any, context: Any, history: Any) -> tuple[Any, Any]:
+    """The states of search and model at the end of a stretch."""
+    next_logits = model.begin(context)
+
+    def goes_on(now: Any, history: Any) -> Any:
+        finished = ops.mean(ops.cast(search.finished(now), "float32"))
+        return ops.logical_and(finished < LEAVING, ops.logical_not(model.is_full(context, history)))
+
+    def step(now: Any, history: Any) -> tuple[Any, Any]:
+        return search.step(now, next_logits, history)
+
+    return ops.while_loop(goes_on, step, (now, history))
+
+
+def take_sentences(state: Any, sentences: Any) -> Any:
+    """The rows `sentences` of every tensor that has rows."""
+    return keras.tree.map_structure(lambda leaf: take_rows(leaf, sentences) if len(leaf.shape) else leaf, state)
+
+
+def _merged(found: SearchResult, sentences: Any, fresh: SearchResult) -> SearchResult:
+    """What has been found of all A sentences, with the newest of `sentences` (B,)."""
+    places = ops.expand_dims(sentences, 1)
+    return SearchResult(*(ops.scatter_update(old, places, new) for old, new in zip(found, fresh, strict=True)))

@@ -1,0 +1,63 @@
+"""Finds out between which numbers the inputs of a model's products lie, as an int8 export must know beforehand."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kformer.layers import TokenEmbedding
+from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.models import build_transformer
+from kformer.translation.translator import Translator
+
+# The numbers (in `model.variables`) of the matrices that are multiplied together, to the lowest and highest input.
+InputRanges = dict[tuple[int, ...], tuple[float, float]]
+
+
+def input_ranges(translator: Translator, texts: Sequence[str]) -> InputRanges:
+    """The lowest and highest input of every product, while the translator translates these texts.
+
+    Args:
+        translator: Computes in float32.
+        texts: Texts like those that the export is for.
+    """
+    source, limits = translator.codec.encode(tf.constant(list(texts)))
+    found = translator.searcher.find(source, limits)
+    starts = tf.fill([tf.shape(source)[0], 1], tf.constant(translator.config.start_id, tf.int32))
+    target = tf.concat([starts, found.tokens[:, 0, :-1]], axis=1)
+    observer = _Observer()
+    model = build_transformer(translator.config, dtype=observer)
+    model.set_weights(translator.model.get_weights())
+    model({"source": source, "target_in": target})
+    numbers = {id(variable): number for number, variable in enumerate(model.variables)}
+    return {tuple(numbers[one] for one in key): ends for key, ends in observer.ranges.items()}
+
+
+class _Observer(Arithmetic):
+    """Computes as Keras does, and notes the ranges of the products' inputs by the ids of their matrices."""
+
+    def __init__(self) -> None:
+        super().__init__("float32")
+        self.ranges: InputRanges = {}
+
+    def dense(self, layers: Sequence[Dense], inputs: tf.Tensor) -> list[tf.Tensor]:
+        self._note([layer.kernel for layer in layers], inputs)
+        return [keras.layers.Dense.call(layer, inputs) for layer in layers]
+
+    def normalize(self, layer: keras.layers.LayerNormalization, inputs: tf.Tensor) -> tf.Tensor:
+        return keras.layers.LayerNormalization.call(layer, inputs)
+
+    def embed(self, layer: TokenEmbedding, ids: tf.Tensor) -> tf.Tensor:
+        return tf.gather(layer.embeddings, ids)
+
+    def project(self, layer: TokenEmbedding, inputs: tf.Tensor) -> tf.Tensor:
+        self._note([layer.embeddings if layer.tie_weights else layer.reverse_embeddings], inputs)
+        return keras.layers.ReversibleEmbedding.call(layer, inputs, reverse=True)
+
+    def _note(self, matrices: Sequence[keras.Variable], inputs: tf.Tensor) -> None:
+        if tf.is_symbolic_tensor(inputs) or isinstance(inputs, keras.KerasTensor):
+            return  # while the model is built
+        key = tuple(id(matrix) for matrix in matrices)
+        lowest, highest = self.ranges.get(key, (np.inf, -np.inf))
+        self.ranges[key] = min(lowest, float(tf.reduce_min(inputs))), max(highest, float(tf.reduce_max(inputs)))

@@ -1,0 +1,112 @@
+"""Keeps a run folder's model as a SavedModel, so that only the first translation waits for Keras and TensorFlow.
+
+The SavedModels lie in a cache folder: `$KFORMER_CACHE`, or else where the system keeps such folders, such as
+`~/.cache/kformer`. Each has the name of a fingerprint of everything that decides what it computes, so that a changed
+model, search or program makes a new one. The folder may be deleted at any time.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import platformdirs
+
+from kformer.checksums import DamagedFileError, check_folder, checksum
+from kformer.config import DecodingConfig
+from kformer.files import staging_folder
+from kformer.runs.folder import RunFolder
+
+MOST_KEPT = 8  # SavedModels; those that were used last
+_DAY = 24 * 3600  # seconds
+
+
+@contextlib.contextmanager
+def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Iterator[pathlib.Path]:
+    """A SavedModel of the run's best weights, in float32, whose outputs have the shape (B, n_best).
+
+    It is made when it is first asked for, which takes some ten seconds, and kept. Where nothing can be kept, it is
+    deleted when the block ends.
+
+    Raises:
+        DamagedFileError: A file of the run folder is damaged.
+    """
+    name = _fingerprint(run, decoding, n_best)
+    try:
+        folder = cache_folder()
+        found = folder / name
+        if not _is_whole(found):
+            _make(run, decoding, n_best, found)
+        os.utime(found)
+        _delete_old(folder)
+    except OSError as error:
+        print(f"kformer: the translator cannot be kept for the next time: {error}", file=sys.stderr)
+        with tempfile.TemporaryDirectory() as temporary:
+            found = pathlib.Path(temporary, name)
+            _make(run, decoding, n_best, found)
+            yield found
+        return
+    yield found
+
+
+def cache_folder() -> pathlib.Path:
+    """Where the SavedModels lie; it need not exist."""
+    chosen = os.environ.get("KFORMER_CACHE")
+    return pathlib.Path(chosen or platformdirs.user_cache_dir("kformer")) / "translators"
+
+
+def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
+    """Says what decides the results: the model's files, the search, the program and its libraries."""
+    files = [run.transformer_file, run.weights_file(), *sorted(run.tokenizer_folder.rglob("*"))]
+    model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
+    libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
+    facts = [model, decoding.to_dict(), n_best, libraries, _program()]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _program() -> list[tuple[str, int, int]]:
+    """kformer's own files, with their sizes and times: they may change without a new version."""
+    folder = pathlib.Path(__file__).parent.parent
+    states = [(file, file.stat()) for file in sorted(folder.rglob("*.py"))]
+    return [(str(file.relative_to(folder)), state.st_size, state.st_mtime_ns) for file, state in states]
+
+
+def _is_whole(saved_model: pathlib.Path) -> bool:
+    if not saved_model.is_dir():
+        return False
+    try:
+        check_folder(saved_model)
+    except DamagedFileError:
+        shutil.rmtree(saved_model)
+        return False
+    return True
+
+
+def _make(run: RunFolder, decoding: DecodingConfig, n_best: int, target: pathlib.Path) -> None:
+    from kformer.export.saved_model import save_n_best  # It brings Python's TensorFlow.
+    from kformer.translation.translator import Translator
+
+    translator = Translator.from_run(run.path, decoding)
+    with staging_folder(target.parent, target.name) as fresh:
+        save_n_best(translator, fresh, n_best)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.is_dir():  # Another process may have made it meanwhile.
+                raise
+
+
+def _delete_old(folder: pathlib.Path) -> None:
+    """Deletes SavedModels that nobody has used for a day, but for the `MOST_KEPT` used last."""
+    kept = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    kept.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in kept[MOST_KEPT:]:
+        if path.stat().st_mtime < time.time() - _DAY:
+            shutil.rmtree(path, ignore_errors=True)
