@@ -1,25 +1,29 @@
 """The C API client runs a SavedModel whose tokenizer, table and variable a loader has to bring to life."""
 
-import ast
 import base64
+import concurrent.futures
 import io
 import json
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from kformer.inference.c_api import SavedModel, SavedModelError
+
 pytestmark = pytest.mark.tensorflow_only
 
-CLIENT = pathlib.Path(__file__).with_name("c_api.py")
 TEXTS = ["", "a cat", "the cat sat", "überall 猫 sat"]
 
 
 def run_client(directory, stdin):
     return subprocess.run(
-        [sys.executable, str(CLIENT), str(directory)], input=stdin, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "kformer.inference.c_api", str(directory)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -87,12 +91,43 @@ def test_takes_bytes_and_long_strings_and_an_empty_list(saved_model):
 def test_says_why_a_model_cannot_be_loaded(tmp_path):
     process = run_client(tmp_path / "nothing", "[]")
     assert process.returncode != 0
-    assert "TF_LoadSessionFromSavedModel" in process.stderr
+    assert "Could not find SavedModel" in process.stderr
     assert "nothing" in process.stderr
 
 
-def test_the_client_needs_neither_tensorflow_nor_kformer():
-    nodes = list(ast.walk(ast.parse(CLIENT.read_text(encoding="utf-8"))))
-    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
-    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert imported == {"base64", "ctypes", "json", "pathlib", "sys", "sysconfig"}
+def test_neither_tensorflow_nor_keras_is_imported(saved_model):
+    directory, _ = saved_model
+    code = (
+        "import sys; from kformer.inference.c_api import SavedModel; "
+        f"print(SavedModel({str(directory)!r})([b'a cat'])['translation']); "
+        "print(sorted({'tensorflow', 'keras', 'tensorflow_text'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines() == ["[b'a chat']", "[]"]
+    assert answer.stderr == ""
+
+
+def test_many_threads_may_call_at_once(saved_model):
+    directory, _ = saved_model
+    model = SavedModel(directory)
+    texts = [[b"cat " * number] * 3 for number in range(1, 41)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(model, texts))
+    for number, outputs in enumerate(found, 1):
+        assert list(outputs["translation"]) == [b" ".join([b"chat"] * number)] * 3
+
+
+def test_it_works_beside_python_tensorflow_and_gives_the_same(saved_model):
+    directory, expected = saved_model  # Made by Python's TensorFlow, in this process.
+    found = SavedModel(directory)([text.encode() for text in TEXTS])
+    np.testing.assert_allclose(found["score"], expected["score"])
+
+
+def test_another_signature_is_refused(tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.add = tf.function(lambda a, b: {"sum": a + b}, input_signature=[tf.TensorSpec([])] * 2)
+    tf.saved_model.save(module, str(tmp_path), signatures=module.add)
+    with pytest.raises(SavedModelError, match="Expected a signature with one input, the texts. Received: "):
+        SavedModel(tmp_path)

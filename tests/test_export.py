@@ -72,7 +72,7 @@ def test_a_fresh_process_without_kformer_gives_the_same_strings(exported, expect
 def test_the_c_api_without_any_python_of_tensorflow_gives_the_same_strings(exported, expected):
     texts = [{"b64": base64.b64encode(text).decode()} for text in hostile.texts()]
     answer = subprocess.run(
-        [sys.executable, str(TESTS / "c_api.py"), str(exported)],
+        [sys.executable, "-m", "kformer.inference.c_api", str(exported)],
         input=json.dumps(texts),
         capture_output=True,
         text=True,

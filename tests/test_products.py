@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.export.cache import InPlaceCache, attend_one_row
-from kformer.export.kernels import LARGEST, LOWEST, Bfloat16Matrix, Float32Matrix, Int8Matrix, ServedArithmetic
+from kformer.export.cache import InPlaceCache, attend_one_row, attend_rows
+from kformer.export.kernels import LARGEST, ZERO_STEP, Bfloat16Matrix, Float32Matrix, Int8Matrix, ServedArithmetic
 from kformer.export.variables import Weights
-from kformer.layers import FeedForward, scaled_dot_product_attention
+from kformer.layers import scaled_dot_product_attention
+from kformer.layers.normalization import LayerNormalization
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19
@@ -22,23 +23,44 @@ def in_a_graph(function, *inputs):
     return tf.function(function)(*map(tf.constant, inputs)).numpy()
 
 
+def product(matrix, inputs, bias=None, activation=keras.activations.linear):
+    return in_a_graph(lambda rows: matrix.multiply(rows, bias, activation), inputs)
+
+
+def int8_product(matrix, inputs, input_range):
+    return product(Int8Matrix(matrix, Weights(), input_range), inputs)
+
+
 @pytest.mark.parametrize(("kind", "tolerance"), [(Float32Matrix, 1e-5), (Bfloat16Matrix, 0.1)])
 def test_float_products_and_rows(kind, tolerance):
     matrix = kind(normal(M, K), Weights())
     inputs = normal(5, K, seed=2)
-    np.testing.assert_allclose(in_a_graph(matrix.multiply, inputs), inputs @ normal(M, K).T, atol=tolerance)
+    np.testing.assert_allclose(product(matrix, inputs), inputs @ normal(M, K).T, atol=tolerance)
     taken = in_a_graph(matrix.take, np.array([[3, 0], [18, 3]], "int32"))
     np.testing.assert_allclose(taken, normal(M, K)[np.array([[3, 0], [18, 3]])], atol=tolerance)
 
 
-def test_attention_of_one_row_is_scaled_dot_product_attention():
-    query, key, value = normal(3, 2, 1, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
+@pytest.mark.parametrize("kind", [Float32Matrix, Bfloat16Matrix, Int8Matrix])
+@pytest.mark.parametrize("activation", ["linear", "relu", "gelu"])
+def test_bias_and_activation_are_those_of_a_dense_layer(kind, activation):
+    inputs, bias = normal(5, K, seed=2), 3 * normal(M, seed=3)
+    activate = keras.activations.get(activation)
+    matrix = kind(normal(M, K), Weights(), (-np.abs(inputs).max(), np.abs(inputs).max()))
+    expected = activate(inputs @ normal(M, K).T + bias)
+    found = product(matrix, inputs, bias, activate)
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    assert np.abs(found - activate(inputs @ normal(M, K).T)).max() > 1
+
+
+@pytest.mark.parametrize(("attend", "rows"), [(attend_one_row, 1), (attend_rows, 3)])
+def test_attention_is_scaled_dot_product_attention(attend, rows):
+    query, key, value = normal(3, 2, rows, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
     mask = np.arange(7) < np.array([7, 1, 4])[:, None, None, None]
     bias = normal(1, 2, 1, 7, seed=4)
-    found = in_a_graph(attend_one_row, query, key, value, mask, bias)
+    found = in_a_graph(attend, query, key, value, mask, bias)
     np.testing.assert_allclose(found, scaled_dot_product_attention(query, key, value, mask, bias), atol=1e-6)
     np.testing.assert_allclose(
-        in_a_graph(attend_one_row, query, key, value), scaled_dot_product_attention(query, key, value), atol=1e-6
+        in_a_graph(attend, query, key, value), scaled_dot_product_attention(query, key, value), atol=1e-6
     )
 
 
@@ -62,52 +84,61 @@ def test_caches_are_written_in_place_and_apart_from_each_other():
 
 def test_a_product_is_near_the_exact_one():
     matrix, inputs = normal(M, K), normal(5, K, seed=2)
-    found = in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs)
+    largest = np.abs(inputs).max()
+    found = int8_product(matrix, inputs, (-largest, largest))
     assert found.shape == (5, M)
     # Both factors are off by at most half a step of K products.
     steps = np.abs(matrix).max(axis=1) / LARGEST * np.abs(inputs).sum(axis=-1)[..., None]
-    steps = steps + np.abs(inputs).max(axis=-1, keepdims=True) / LARGEST * np.abs(matrix).sum(axis=1)
+    steps = steps + largest / LARGEST * np.abs(matrix).sum(axis=1)
     assert np.all(np.abs(found - inputs @ matrix.T) <= steps)
     assert np.corrcoef(found.ravel(), (inputs @ matrix.T).ravel())[0, 1] > 0.999
 
 
 def test_without_negative_inputs_the_steps_are_half_as_wide():
     matrix, inputs = normal(M, K), np.abs(normal(5, K, seed=2))
-    product = Int8Matrix(matrix, Weights())
+    largest = inputs.max()
     errors = [
-        np.abs(
-            in_a_graph(lambda x, flag=flag: product.multiply(x, nonnegative=flag), inputs) - inputs @ matrix.T
-        ).mean()
-        for flag in (True, False)
+        np.abs(int8_product(matrix, inputs, (lowest, largest)) - inputs @ matrix.T).mean() for lowest in (0, -largest)
     ]
     assert errors[0] < 0.9 * errors[1]  # The weights' rounding stays.
 
 
-@pytest.mark.parametrize("nonnegative", [True, False])
-def test_zeros_add_nothing(nonnegative):
+@pytest.mark.parametrize("lowest", [0.0, -1.0])
+def test_zeros_add_nothing(lowest):
     inputs = np.zeros((1, 1000), "float32")
     inputs[0, 0] = 1
-    matrix = Int8Matrix(np.full((2, 1000), 0.5, "float32"), Weights())
-    found = in_a_graph(lambda x: matrix.multiply(x, nonnegative=nonnegative), inputs)
+    found = int8_product(np.full((2, 1000), 0.5, "float32"), inputs, (lowest, 1.0))
     np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-5)
 
 
 def test_numbers_that_are_whole_steps_are_exact():
     matrix = np.array([[127.0, -64.0, 1.0], [0.0, 127.0, -127.0]], "float32") / 127
     inputs = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], "float32")
-    np.testing.assert_allclose(in_a_graph(Int8Matrix(matrix, Weights()).multiply, inputs), inputs @ matrix.T, atol=1e-5)
+    np.testing.assert_allclose(int8_product(matrix, inputs, (-1.0, 1.0)), inputs @ matrix.T, atol=1e-5)
+
+
+def test_numbers_outside_the_range_become_its_ends():
+    matrix = np.eye(3, dtype="float32")
+    found = int8_product(matrix, np.array([[7.0, -7.0, 0.5]], "float32"), (-1.0, 1.0))
+    np.testing.assert_allclose(found, [[1.0, -ZERO_STEP / LARGEST, 64 / LARGEST]], atol=1e-5)
+    found = int8_product(matrix, np.array([[7.0, -7.0, 0.0]], "float32"), (0.0, 1.0))
+    np.testing.assert_allclose(found, [[1.0, 0.0, 0.0]], atol=1e-5)
+
+
+def test_a_range_of_zeros_gives_zeros():
+    np.testing.assert_allclose(int8_product(normal(M, K), np.zeros((1, K), "float32"), (0.0, 0.0)), 0.0, atol=1e-6)
+
+
+def test_a_product_of_an_unknown_range_is_refused():
+    with pytest.raises(ValueError, match=f"For a product of {K} inputs and {M} outputs nothing is known. Hand in"):
+        int8_product(normal(M, K), normal(5, K), None)
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it():
-    matrix = Int8Matrix(normal(M, K), Weights())
+    matrix = Int8Matrix(normal(M, K), Weights(), (-3.0, 3.0))
     inputs = normal(4, K, seed=2) * np.array([[1], [1000], [1e-3], [1]], "float32")
-    alone = [in_a_graph(matrix.multiply, inputs[row : row + 1])[0] for row in range(4)]
-    np.testing.assert_array_equal(in_a_graph(matrix.multiply, inputs), alone)
-
-
-def test_a_row_of_zeros_gives_zeros():
-    found = in_a_graph(Int8Matrix(normal(M, K), Weights()).multiply, np.zeros((1, K), "float32"))
-    np.testing.assert_allclose(found, np.zeros((1, M)), atol=1e-6)
+    alone = [product(matrix, inputs[row : row + 1])[0] for row in range(4)]
+    np.testing.assert_array_equal(product(matrix, inputs), alone)
 
 
 def test_rows_come_back_within_half_a_step():
@@ -116,31 +147,22 @@ def test_rows_come_back_within_half_a_step():
     np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST / 2 + 1e-6)
 
 
-def served_feed_forward(activation):
-    """A feed-forward network under an export's arithmetic in int8, as a graph."""
-    arithmetic = ServedArithmetic("int8", Weights())
-    layer = FeedForward(K, M, activation, dtype=arithmetic)
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_layer_norm_is_that_of_the_layer(precision):
+    """The inputs are small, so that a wrong epsilon shows."""
+    arithmetic = ServedArithmetic(precision, Weights())
+    layer = LayerNormalization(epsilon=1e-6, dtype=arithmetic)
     inputs = keras.Input((None, K))
     model = keras.Model(inputs, layer(inputs))
+    layer.set_weights([normal(K, seed=4), normal(K, seed=5)])
     frozen = arithmetic.freeze(model)
+    rows = 0.01 * normal(2, 5, K, seed=3)
+    plain = LayerNormalization(epsilon=1e-6)
+    plain.build(rows.shape)
+    plain.set_weights(layer.get_weights())
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None, K])])
     def served(rows):
         with frozen:
             return layer(rows)
 
-    return layer, served
-
-
-@pytest.mark.parametrize(("activation", "lowest_of_outer"), [("relu", 0.0), ("gelu", LOWEST), ("silu", LOWEST)])
-def test_whether_a_products_inputs_can_be_negative_follows_from_the_activation(activation, lowest_of_outer):
-    layer, served = served_feed_forward(activation)
-    nodes = {node.name: node for node in served.get_concrete_function().graph.as_graph_def().node}
-    products = [node for node in nodes.values() if node.op == "_QuantizedMatMul"]
-    lowest = [tf.make_ndarray(nodes[node.input[3]].attr["value"].tensor).item() for node in products]
-    assert lowest == pytest.approx([LOWEST, lowest_of_outer])
-    inputs = normal(2, 5, K, seed=3)
-    plain = FeedForward(K, M, activation)
-    plain.build((None, None, K))
-    plain.set_weights(layer.get_weights())
-    np.testing.assert_allclose(served(tf.constant(inputs)), plain(inputs), atol=0.02 * np.abs(plain(inputs)).max())
+    np.testing.assert_allclose(in_a_graph(served, rows), plain(rows), atol=1e-4)

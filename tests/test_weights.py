@@ -44,16 +44,3 @@ def test_frozen_variables_keep_their_values_when_the_variables_change():
     function = repeated(step)
     layer.kernel.assign(layer.kernel * 2)
     np.testing.assert_allclose(function(inputs), expected, rtol=1e-6)
-
-
-def test_once_computes_once():
-    calls = []
-
-    def function(tensor):
-        calls.append(tensor)
-        return tensor + 1
-
-    weights, tensor = Weights(), tf.constant(1)
-    assert weights.once(tensor, function) is weights.once(tensor, function)
-    weights.once(tf.constant(1), function)
-    assert len(calls) == 2

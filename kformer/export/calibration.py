@@ -22,10 +22,10 @@ def input_ranges(translator: Translator, texts: Sequence[str]) -> InputRanges:
         translator: Computes in float32.
         texts: Texts like those that the export is for.
     """
-    source, limits = translator.codec.encode(tf.constant(list(texts)))
-    found = translator.searcher.find(source, limits)
-    starts = tf.fill([tf.shape(source)[0], 1], tf.constant(translator.config.start_id, tf.int32))
-    target = tf.concat([starts, found.tokens[:, 0, :-1]], axis=1)
+    source, _ = translator.codec.encode(tf.constant(list(texts)))
+    target = translator.target_tokenizer.tokenize(translator.translate(tf.constant(list(texts)))["translation"])
+    starts = tf.fill([target.nrows(), 1], tf.constant(translator.config.start_id, tf.int32))
+    target = tf.concat([starts, tf.cast(target, tf.int32)], axis=1).to_tensor(default_value=translator.config.pad_id)
     observer = _Observer()
     model = build_transformer(translator.config, dtype=observer)
     model.set_weights(translator.model.get_weights())

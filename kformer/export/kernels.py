@@ -20,6 +20,7 @@ from kformer.layers.arithmetic import Arithmetic, Dense
 
 LARGEST = 127  # the largest signed byte; the smallest one used is -127
 STEPS = 255  # the largest unsigned byte
+TINY = 1e-12  # the highest number of inputs that are all 0
 ZERO_STEP = 128  # the unsigned byte that stands for 0 where there are negative numbers
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
@@ -35,7 +36,7 @@ class Matrix(abc.ABC):
             only integers need it.
     """
 
-    def __init__(self, matrix: np.ndarray, weights: Weights, input_range: tuple[float, float]) -> None:
+    def __init__(self, matrix: np.ndarray, weights: Weights, input_range: tuple[float, float] | None = None) -> None:
         self._array = self._converted(np.asarray(matrix))
         self._weights = weights
         self._input_range = input_range
@@ -102,12 +103,18 @@ class Int8Matrix(Matrix):
         return np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
 
     def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        if self._input_range is None:
+            raise ValueError(
+                "int8 needs to know between which numbers the inputs of each product lie. For a product of "
+                f"{self._array.shape[1]} inputs and {self._array.shape[0]} outputs nothing is known. Hand in "
+                "ranges from kformer.export.calibration.input_ranges for this model."
+            )
         lowest, highest = self._input_range
         if lowest < 0:  # Zero must be one of the steps: if it were half a step off, the errors of many zeros add up.
             highest = max(-lowest, highest)
             lowest, zero = -highest * ZERO_STEP / LARGEST, ZERO_STEP
         else:
-            lowest, zero = 0.0, 0
+            lowest, highest, zero = 0.0, max(highest, TINY), 0
         scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # A cast cuts off, so that this rounds.
         steps = tf.bitcast(tf.cast(tf.clip_by_value(scaled, 0.0, STEPS), tf.uint8), tf.quint8)
         relu = activation is keras.activations.relu
@@ -223,7 +230,7 @@ class ServedArithmetic(Arithmetic):
         if key not in self._matrices:
             values = [self._frozen.array(variable) for variable in variables]
             matrix = np.concatenate([value.T if transposed else value for value in values])
-            input_range = self._ranges.get(tuple(self._numbers[one] for one in key), (-1.0, 1.0))
+            input_range = self._ranges.get(tuple(self._numbers[one] for one in key))
             self._matrices[key] = self._kind(matrix, self._weights, input_range)
         return self._matrices[key]
 

@@ -58,9 +58,9 @@ def export_saved_model(
             AVX512-BF16 or AMX, but slow on others; "int8", a quarter of the size, on x86 only.
         variant: "portable" has core operations only and runs everywhere. "xla" compiles the search for each shape of
             its inputs, in float32 only; TensorFlow Serving needs `--xla_cpu_compilation_enabled` for it.
-        samples: The texts to try it out on; by default `translator.samples`, which for a run folder are validation
-            sources. If there are none, texts of random pieces are used, which say little about how a trained model
-            behaves.
+        samples: The texts to try it out on, and to which int8 is fitted; by default `translator.samples`, which for a
+            run folder are validation sources. If there are none, texts of random pieces are used, which say little
+            about how a trained model behaves.
         server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
             `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
 

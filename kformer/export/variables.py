@@ -1,6 +1,6 @@
 """The weights of an export: variables of its own, each read once per call."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -19,7 +19,6 @@ class Weights(tf.Module):
         self.stored: list[tf.Variable] = []
         self._numbers: dict[int, tuple[np.ndarray, int]] = {}
         self._reads: dict[tuple[int, int], tuple[tf.Graph, tf.Tensor]] = {}
-        self._results: dict[tuple[int, int], tuple[Any, ...]] = {}
 
     def read(self, array: np.ndarray) -> tf.Tensor:
         """The array as a tensor; it is stored when it is first asked for."""
@@ -36,13 +35,6 @@ class Weights(tf.Module):
             with graph.as_default():
                 self._reads[key] = graph, variable.read_value()
         return self._reads[key][1]
-
-    def once(self, tensor: tf.Tensor, function: Callable[[tf.Tensor], Any]) -> Any:
-        """`function(tensor)`, computed once for all calls with the same tensor and function."""
-        key = (id(tensor), id(function))
-        if key not in self._results:
-            self._results[key] = tensor, function, function(tensor)
-        return self._results[key][2]
 
 
 class FrozenScope(keras.StatelessScope):

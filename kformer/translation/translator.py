@@ -28,7 +28,8 @@ class Translator(tf.Module):
     Every input has a result. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
     gets the translation "" with score 0. A text may have, with its end id, `decoding.max_source_length` tokens, and
     no more than a model with learned positions has positions; further tokens are left out. An empty batch gives an
-    empty batch. The translation of a text does not depend on the other texts of its batch.
+    empty batch. The translation of a text does not depend on the other texts of its batch, but for rounding: how
+    numbers are summed depends on a batch's shape, and where two hypotheses have all but the same score, that decides.
 
     Args:
         model: From `build_transformer(config)`.

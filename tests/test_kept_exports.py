@@ -1,0 +1,140 @@
+"""A run folder's model is made a SavedModel once, and again when anything changes that decides what it computes."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kformer.checksums import note_checksums
+from kformer.config import DecodingConfig
+from kformer.inference import kept_exports
+from kformer.inference.kept_exports import cache_folder, saved_model_of
+from kformer.inference.load import load_model, threads_for
+from kformer.runs.folder import RunFolder
+from kformer.translation.batches import BATCH_SIZE
+
+pytestmark = pytest.mark.tensorflow_only
+
+GREEDY = DecodingConfig(beam_size=1)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("KFORMER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "translators"
+
+
+@pytest.fixture
+def run(numbers_run, tmp_path):
+    """A copy of the run that a test may change."""
+    return RunFolder(shutil.copytree(numbers_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """In the place of what takes long: a folder with one file. Gives what was asked for."""
+    asked = []
+
+    def save_n_best(translator, folder, n_best):
+        asked.append((translator.decoding, n_best))
+        (folder / "saved_model.pb").write_text("graph")
+        note_checksums(folder, [folder / "saved_model.pb"])
+
+    monkeypatch.setattr("kformer.export.saved_model.save_n_best", save_n_best)
+    return asked
+
+
+def kept(run, decoding=GREEDY, n_best=1):
+    with saved_model_of(run, decoding, n_best) as path:
+        assert (path / "saved_model.pb").read_text() == "graph"
+        return path
+
+
+def test_it_is_made_once(cache, run, made):
+    first, again = kept(run), kept(run)
+    assert first == again
+    assert first.parent == cache
+    assert made == [(GREEDY, 1)]
+
+
+def test_another_search_or_number_of_hypotheses_makes_another_one(cache, run, made):
+    wide = DecodingConfig(beam_size=4)
+    assert len({kept(run), kept(run, wide), kept(run, wide, 2), kept(run, wide.replace(length_penalty=1.0))}) == 4
+    assert [n_best for _, n_best in made] == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("changed", ["kformer/layers/cache.py", "tensorflow"])
+def test_another_program_or_library_makes_another_one(cache, run, made, monkeypatch, changed):
+    before = kept(run)
+    if changed == "tensorflow":
+        monkeypatch.setattr(kept_exports.importlib.metadata, "version", lambda name: "99")
+    else:
+        monkeypatch.setattr(kept_exports, "_program", lambda: [(changed, 1, 1)])
+    assert kept(run) != before
+
+
+def test_other_weights_make_another_one(cache, run, made):
+    before = kept(run)
+    shutil.copy(sorted(run.kept_weights())[0], run.best_weights_file)
+    run.note_files()
+    assert kept(run) != before
+
+
+def test_a_damaged_one_is_made_again(cache, run, made):
+    path = kept(run)
+    (path / "saved_model.pb").write_text("grape")
+    assert kept(run) == path
+    assert len(made) == 2
+
+
+def test_where_nothing_can_be_kept_it_is_made_for_this_time(tmp_path, run, made, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KFORMER_CACHE", str(tmp_path / "file"))
+    path = kept(run)
+    assert not path.exists()
+    assert "kformer: the translator cannot be kept for the next time: " in capsys.readouterr().err
+
+
+def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, made, monkeypatch):
+    monkeypatch.setattr(kept_exports, "MOST_KEPT", 2)
+    paths = [kept(run, GREEDY.replace(min_length=number)) for number in range(4)]
+    assert all(path.is_dir() for path in paths)
+    yesterday = time.time() - 25 * 3600
+    for age, path in enumerate(paths):
+        os.utime(path, (yesterday + age, yesterday + age))
+    assert kept(run, GREEDY.replace(min_length=0)) == paths[0]  # It is now the one that was used last.
+    assert [path.is_dir() for path in paths] == [True, False, False, True]
+
+
+def test_the_cache_lies_where_the_system_keeps_such_folders(monkeypatch, tmp_path):
+    monkeypatch.delenv("KFORMER_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert cache_folder() == tmp_path / "kformer" / "translators"
+
+
+def test_the_second_time_a_command_needs_no_python_tensorflow(cache, numbers_run):
+    command = [sys.executable, "-X", "importtime", "-m", "kformer", "translate", str(numbers_run), "--n-best", "2"]
+    answers = [subprocess.run(command, input=b"one two\n", capture_output=True, check=True) for _ in range(2)]
+    assert answers[0].stdout == answers[1].stdout
+    assert answers[0].stdout.startswith(b"0 ||| dos uno ||| ")
+    assert [b"tensorflow" in {line.split()[-1] for line in answer.stderr.splitlines()} for answer in answers] == [
+        True,
+        False,
+    ]
+
+
+def test_many_texts_have_one_thread_each_and_few_have_all():
+    assert threads_for(BATCH_SIZE + 1) == 1
+    assert threads_for(BATCH_SIZE) is None
+
+
+def test_the_number_of_threads_reaches_the_saved_model(cache, run, made, monkeypatch):
+    asked = []
+    monkeypatch.setattr("kformer.inference.load.SavedModel", lambda path, threads: asked.append((path.name, threads)))
+    load_model(run.path, GREEDY, threads_per_operation=1)
+    assert asked == [(pathlib.Path(kept(run)).name, 1)]
