@@ -143,15 +143,22 @@ class Models:
 
 
 def _tokenizer(vocab_size: int) -> Any:
-    """A vocabulary of `bible-en-es`, filled up with pieces that no text holds where the corpus yields too few."""
+    """A vocabulary of `bible-en-es`, filled up where the corpus yields too few pieces."""
+    from kformer.config import TrainingConfig
+    from kformer.data import load_corpus
+    from kformer.tokenizers import train_tokenizers
+
+    learned, _ = train_tokenizers(load_corpus("bible-en-es").train, TrainingConfig(vocab_size=vocab_size))
+    return filled_tokenizer(learned, vocab_size)
+
+
+def filled_tokenizer(learned: Any, vocab_size: int) -> Any:
+    """A `SentencePieceTokenizer` with more pieces, which no text holds."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
-    from kformer.config import TrainingConfig
-    from kformer.data import load_corpus
-    from kformer.tokenizers import SentencePieceTokenizer, train_tokenizers
+    from kformer.tokenizers import SentencePieceTokenizer
 
-    learned, _ = train_tokenizers(load_corpus("bible-en-es").train, TrainingConfig(vocab_size=vocab_size))
     proto = sentencepiece_model_pb2.ModelProto.FromString(learned.model_bytes)
     for index in range(learned.vocab_size, vocab_size):
         piece = proto.pieces.add()

@@ -3,7 +3,8 @@
     pip install -e '.[benchmarks]'
     python benchmarks/files.py --output files.json
 
-The file is the test part of `bible-en-es` (1,000 verses of real lengths), the model the shipped preset `bible-en-es`.
+The file is the test part of `bible-en-es` (1,000 verses of real lengths). The model `small` is the shipped preset
+`bible-en-es`; `base` has the paper's size and is grown from it (see grown.py).
 All systems run the same weights with the same search (length penalty 0.6) on the same number of threads, each in a
 process of its own, and take turns; a system's time is its best of the rounds. kformer's exports run through
 TensorFlow's C API, as `kformer translate` runs them: a worker a core, one thread an operation. `kformer translate`
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import peers
+from grown import grow
 from workers import Worker
 
 PRESET = "bible-en-es"
@@ -61,13 +63,16 @@ def systems(cores: int) -> list[System]:
     ]
 
 
-def prepare(folder: pathlib.Path, beam_sizes: list[int], chosen: list[System]) -> None:
+def prepare(folder: pathlib.Path, size: str, beam_sizes: list[int], chosen: list[System]) -> None:
     """Writes the models in every system's form, the sources and the references."""
     import kformer
     from kformer.data import load_corpus
 
+    folder.mkdir()
     for beam_size in beam_sizes:
         translator = kformer.Translator.from_preset(PRESET, kformer.DecodingConfig(beam_size=beam_size))
+        if size == "base":
+            translator = grow(translator)
         for system in chosen:
             target = folder / f"{system.precision}-{system.variant}-{beam_size}"
             if system.program == "kformer" and not target.exists():
@@ -100,8 +105,10 @@ def run_command(folder: pathlib.Path, beam_size: int, sources: int) -> dict[str,
     }
 
 
-def measure(folder: pathlib.Path, beam_size: int, chosen: list[System], arguments: argparse.Namespace) -> list[dict]:
-    """The rows of one beam size. All systems are loaded; they take turns."""
+def measure(
+    folder: pathlib.Path, size: str, beam_size: int, chosen: list[System], arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """The rows of one size and beam. All systems are loaded; they take turns."""
     request = {"folder": str(folder), "beam_size": beam_size, "sources": arguments.sentences}
     workers = {
         system: Worker("file_systems.py", system.program, arguments.threads)
@@ -121,11 +128,12 @@ def measure(folder: pathlib.Path, beam_size: int, chosen: list[System], argument
     for system, worker in workers.items():
         latencies[system] = worker.ask({**request, **system._asdict(), "alone": arguments.alone})["latencies"]
         worker.close()
-    return [_row(folder, beam_size, system, times[system], latencies.get(system)) for system in chosen]
+    rows = [_row(folder, system, times[system], latencies.get(system)) for system in chosen]
+    return [{"size": size, "beam_size": beam_size, **row} for row in rows]
 
 
 def _row(
-    folder: pathlib.Path, beam_size: int, system: System, answers: list[dict], latencies: list[float] | None
+    folder: pathlib.Path, system: System, answers: list[dict[str, Any]], latencies: list[float] | None
 ) -> dict[str, Any]:
     import sacrebleu
     import sentencepiece
@@ -137,7 +145,6 @@ def _row(
     tokens = sum(len(ids) + 1 for ids in pieces.encode(found))
     row = {
         "system": system.name,
-        "beam_size": beam_size,
         "sentences_per_second": len(found) / best["seconds"],
         "tokens_per_second": tokens / best["seconds"],
         "bleu": sacrebleu.corpus_bleu(found, [references]).score,
@@ -152,30 +159,32 @@ def _row(
 
 def report(rows: list[dict[str, Any]]) -> None:
     """Prints the tables and the ratios."""
-    print("| beam | system | sentences/s | tokens/s | BLEU | CPU s | peak MB | alone: p50 ms | p99 ms |")
-    print("|" + " --- |" * 9)
+    print("| size | beam | system | sentences/s | tokens/s | BLEU | CPU s | peak MB | alone: p50 ms | p99 ms |")
+    print("|" + " --- |" * 10)
     for row in rows:
         columns = (("cpu_seconds", 1, 1), ("peak_bytes", 1e6, 0), ("p50_ms", 1, 1), ("p99_ms", 1, 1))
         optional = [
             f"{row[name] / unit:,.{digits}f}" if row.get(name) is not None else "-" for name, unit, digits in columns
         ]
         print(
-            f"| {row['beam_size']} | {row['system']} | {row['sentences_per_second']:,.0f} | "
+            f"| {row['size']} | {row['beam_size']} | {row['system']} | {row['sentences_per_second']:,.0f} | "
             f"{row['tokens_per_second']:,.0f} | {row['bleu']:.2f} | {' | '.join(optional)} |"
         )
-    for beam_size in sorted({row["beam_size"] for row in rows}):
-        of_beam = [row for row in rows if row["beam_size"] == beam_size]
-        ours = [row for row in of_beam if row["system"].startswith("kformer")]
-        theirs = [row for row in of_beam if row["system"].startswith("CTranslate2 int8")]
+    for size, beam_size in sorted({(row["size"], row["beam_size"]) for row in rows}):
+        cell = [row for row in rows if (row["size"], row["beam_size"]) == (size, beam_size)]
+        ours = [row for row in cell if row["system"].startswith("kformer")]
+        theirs = [row for row in cell if row["system"].startswith("CTranslate2 int8")]
         if ours and theirs:
             speed = max(row["sentences_per_second"] for row in ours)
             peer = max(row["sentences_per_second"] for row in theirs)
             alone = min(row["p50_ms"] for row in theirs) / min(row["p50_ms"] for row in ours if "p50_ms" in row)
-            print(f"\nBeam {beam_size}, best kformer over CTranslate2 int8: file {speed / peer:.2f}, alone {alone:.2f}")
+            ratios = f"file {speed / peer:.2f}, alone {alone:.2f}"
+            print(f"\n{size}, beam {beam_size}, best kformer over CTranslate2 int8: {ratios}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=["small", "base"])
     parser.add_argument("--beam-sizes", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
@@ -191,8 +200,13 @@ def main() -> None:
     ]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kformer-files-"))
     try:
-        prepare(folder, arguments.beam_sizes, chosen)
-        rows = [row for beam_size in arguments.beam_sizes for row in measure(folder, beam_size, chosen, arguments)]
+        rows = []
+        for size in arguments.sizes:
+            # The command names a preset, and `base` is none.
+            here = [system for system in chosen if system.program != "command" or size == "small"]
+            prepare(folder / size, size, arguments.beam_sizes, here)
+            for beam_size in arguments.beam_sizes:
+                rows += measure(folder / size, size, beam_size, here, arguments)
     finally:
         shutil.rmtree(folder)
     if arguments.output:

@@ -16,11 +16,9 @@ MAX_POSITIONS = 640
 
 def marian_arrays(model: Any) -> dict[str, np.ndarray]:
     """The weights of a Keras Transformer with one shared embedding, post-norm, under Marian's names."""
-    from kformer.layers.positional_encoding import sinusoids
-
     layers = {layer.name: layer for layer in model.layers}
     embeddings = np.asarray(layers["shared_embedding"].embeddings)
-    positions = np.asarray(sinusoids(np.arange(MAX_POSITIONS), embeddings.shape[1]))
+    positions = np.asarray(layers["encoder"].positions.table(MAX_POSITIONS))
     arrays = {"model.shared.weight": embeddings, "model.encoder.embed_positions.weight": positions}
     for side in ("encoder", "decoder"):
         for index, layer in enumerate(layers[side].layers):
