@@ -143,11 +143,11 @@ def test_the_description_says_how_far_the_export_is_from_the_translator(exported
 
 
 def test_an_export_that_computes_something_else_is_refused(numbers_translator, tmp_path, monkeypatch):
-    def disturbed(translator, weights, precision, variant):
+    def disturbed(translator, weights, *rest):
         other = keras.models.clone_model(translator.model)
         other.set_weights([weight * 0.5 for weight in translator.model.get_weights()])
         tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-        return served_function(Translator(other, translator.config, *tokenizers), weights, precision, variant)
+        return served_function(Translator(other, translator.config, *tokenizers), weights, *rest)
 
     monkeypatch.setattr("kformer.export.saved_model.served_function", disturbed)
     with pytest.raises(ValueError, match="does not compute what the translator does.*Export in float32"):

@@ -86,4 +86,5 @@ def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedMod
     try:
         return SavedModel(path, threads_per_operation)
     except SavedModelError as error:
-        raise ValueError(f"{path} cannot be loaded: {error}. Export the model again.") from error
+        reason = str(error).strip().splitlines()[0]  # Below it stands where in the graph.
+        raise ValueError(f"{path} cannot be loaded: {reason}. Export the model again.") from error

@@ -168,9 +168,13 @@ def test_a_packed_model_keeps_the_search_of_its_run_unless_it_gets_another(numbe
 
 def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed, tmp_path, monkeypatch):
     searches = []
-    monkeypatch.setattr(
-        "kformer.inference.load.n_best_function", lambda translator, *rest: searches.append(translator.decoding)
-    )
+
+    def saved_model_of(run, decoding, n_best):
+        searches.append(decoding)
+        return contextlib.nullcontext(run.path)
+
+    monkeypatch.setattr("kformer.inference.load.saved_model_of", saved_model_of)
+    monkeypatch.setattr("kformer.inference.load.SavedModel", lambda path, threads: None)
     run = RunFolder(shutil.copytree(packed.run.path, tmp_path / "run"))
     kept, given = DecodingConfig(beam_size=2, length_penalty=1.4), DecodingConfig(beam_size=3)
     kept.save(run.decoding_file)
