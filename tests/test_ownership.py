@@ -78,7 +78,7 @@ def locked_for(seconds, path):
 def test_a_process_that_only_looks_does_not_keep_others_out(tmp_path):
     looking = locked_for(ownership.PATIENCE / 3, tmp_path / "lock")
     with owned(tmp_path):
-        pass
+        assert json.loads((tmp_path / "lock").read_text())["process"] == os.getpid()
     looking.join()
 
 

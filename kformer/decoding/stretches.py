@@ -5,9 +5,9 @@ Letters: B sentences that take part, A all sentences of the batch.
 
 from typing import Any, Protocol
 
-import keras
 from keras import ops
 
+from kformer.decoding.beam_search import gather_rows
 from kformer.decoding.constraints import NextLogits
 from kformer.decoding.result import SearchResult
 from kformer.decoding.search import Search
@@ -65,7 +65,7 @@ def run_in_stretches(search: Search, model: StretchModel, context: Any, history:
         (staying,) = ops.nonzero(ops.logical_not(search.finished(now)))
         staying = ops.cast(staying, "int32")
         context, history = model.keep(context, history, staying)
-        return take_rows(sentences, staying), take_sentences(now, staying), context, history, found
+        return take_rows(sentences, staying), gather_rows(now, staying), context, history, found
 
     *_, found = ops.while_loop(some_left, stretch, (everyone, first, context, history, search.result(first)))
     return found
@@ -83,11 +83,6 @@ def _steps(search: Search, model: StretchModel, now: Any, context: Any, history:
         return search.step(now, next_logits, history)
 
     return ops.while_loop(goes_on, step, (now, history))
-
-
-def take_sentences(state: Any, sentences: Any) -> Any:
-    """The rows `sentences` of every tensor that has rows."""
-    return keras.tree.map_structure(lambda leaf: take_rows(leaf, sentences) if len(leaf.shape) else leaf, state)
 
 
 def _merged(found: SearchResult, sentences: Any, fresh: SearchResult) -> SearchResult:
