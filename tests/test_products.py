@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.export.cache import InPlaceCache, attend_one_row, attend_rows
+from kformer.export.cache import InPlaceCache
 from kformer.export.kernels import LARGEST, ZERO_STEP, Bfloat16Matrix, Float32Matrix, Int8Matrix, ServedArithmetic
 from kformer.export.variables import Weights
-from kformer.layers import scaled_dot_product_attention
+from kformer.layers import row_order, scaled_dot_product_attention
 from kformer.layers.normalization import LayerNormalization
+from kformer.layers.tensors import KeysValues
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19
@@ -52,16 +53,46 @@ def test_bias_and_activation_are_those_of_a_dense_layer(kind, activation):
     assert np.abs(found - activate(inputs @ normal(M, K).T)).max() > 1
 
 
-@pytest.mark.parametrize(("attend", "rows"), [(attend_one_row, 1), (attend_rows, 3)])
-def test_attention_is_scaled_dot_product_attention(attend, rows):
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("of_source", [False, True])
+def test_attention_is_scaled_dot_product_attention(rows, of_source):
     query, key, value = normal(3, 2, rows, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
     mask = np.arange(7) < np.array([7, 1, 4])[:, None, None, None]
     bias = normal(1, 2, 1, 7, seed=4)
+
+    def attend(query, key, value, mask=None, bias=None):
+        if not of_source:
+            return InPlaceCache.attention(query, key, value, mask, bias)
+        cache = InPlaceCache.of_source(InPlaceCache.source_layout(KeysValues(key, value)), row_order(3, 2, rows))
+        return cache.attention(query, cache.key, cache.value, mask, bias)
+
     found = in_a_graph(attend, query, key, value, mask, bias)
     np.testing.assert_allclose(found, scaled_dot_product_attention(query, key, value, mask, bias), atol=1e-6)
     np.testing.assert_allclose(
         in_a_graph(attend, query, key, value), scaled_dot_product_attention(query, key, value), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", [Float32Matrix, Bfloat16Matrix, Int8Matrix])
+@pytest.mark.parametrize("activation", ["linear", "relu", "gelu"])
+def test_two_products_in_turn_are_those_of_two_dense_layers(kind, activation):
+    inputs, biases = normal(5, K, seed=2), (3 * normal(M, seed=3), normal(K, seed=4))
+    activate = keras.activations.get(activation)
+    inner = np.asarray(activate(inputs @ normal(M, K).T + biases[0]))
+    expected = inner @ normal(K, M, seed=5).T + biases[1]
+    first = kind(normal(M, K), Weights(), (-np.abs(inputs).max(), np.abs(inputs).max()))
+    second = kind(normal(K, M, seed=5), Weights(), (inner.min(), inner.max()))
+    found = in_a_graph(lambda rows: first.multiply_twice(rows, biases[0], activate, second, biases[1]), inputs)
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_what_the_second_of_two_products_does_not_know_is_cut_off():
+    """Between them lie bytes, which end at the largest number that the second one's samples had."""
+    one = np.ones((1, 1), "float32")
+    first, second = Int8Matrix(one, Weights(), (0.0, 10.0)), Int8Matrix(one, Weights(), (0.0, 4.0))
+    rows = np.array([[1.0], [4.0], [9.0]], "float32")
+    found = in_a_graph(lambda rows: first.multiply_twice(rows, None, keras.activations.relu, second, None), rows)
+    np.testing.assert_allclose(found, [[1.0], [4.0], [4.0]], atol=0.03)
 
 
 def test_caches_are_written_in_place_and_apart_from_each_other():

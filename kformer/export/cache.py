@@ -5,7 +5,8 @@ Shape letters: B sentences, H heads, K size of a head, S keys.
 
 import tensorflow as tf
 
-from kformer.layers import Cache
+from kformer.layers import Cache, RowOrder
+from kformer.layers.tensors import KeysValues
 
 
 class InPlaceCache(Cache):
@@ -26,47 +27,53 @@ class InPlaceCache(Cache):
         return tf.raw_ops.InplaceUpdate(x=tensor, i=place, v=update)
 
     @staticmethod
+    def source_layout(keys_values: KeysValues) -> KeysValues:
+        """Keys as (B, H, K, S): oneDNN multiplies with them in half the time."""
+        return KeysValues(tf.transpose(keys_values.key, [0, 1, 3, 2]), keys_values.value)
+
+    @classmethod
+    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> "SourceCache":
+        return SourceCache(*keys_values, tf.shape(keys_values.value)[2], order)
+
+    @staticmethod
     def attention(
         query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None
     ) -> tf.Tensor:
-        attend = attend_one_row if query.shape[2] == 1 else attend_rows
-        return attend(query, key, value, mask, bias)
+        return _attended(_product(_scaled(query), key, transposed=True), value, mask, bias)
 
 
-def attend_one_row(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None = None, bias: tf.Tensor | None = None
-) -> tf.Tensor:
-    """`scaled_dot_product_attention` for a single query, for which oneDNN needs more time to start than to compute.
+class SourceCache(InPlaceCache):
+    """The keys and values of a source, in `source_layout`."""
 
-    TensorFlow runs BatchMatMulV3 and an unfused softmax in Eigen, not in oneDNN.
+    @staticmethod
+    def attention(
+        query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None
+    ) -> tf.Tensor:
+        return _attended(_product(_scaled(query), key), value, mask, bias)
 
-    Args:
-        query: (B, H, 1, K) float32.
-        key: (B, H, S, K) float32.
-        value: (B, H, S, K) float32.
-        mask: Booleans that broadcast to (B, H, 1, S); at least one key must be visible.
-        bias: Floats that broadcast to (B, H, 1, S).
-    """
-    scores = tf.raw_ops.BatchMatMulV3(x=_scaled(query), y=key, adj_y=True, Tout=tf.float32)  # (B, H, 1, S)
-    scores = _masked(scores, mask, bias)
+
+def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
+    """Values (B, H, S, K) weighted by the softmax of the scores (B, H, R, S): (B, H, R, K)."""
+    if bias is not None:
+        scores += bias
+    if mask is not None:
+        scores += (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min
+    if scores.shape[2] > 1:
+        return _product(tf.nn.softmax(scores), value)
     powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
-    sums = tf.reduce_sum(powers, axis=-1, keepdims=True)  # (B, H, 1, 1)
-    return tf.raw_ops.BatchMatMulV3(x=powers, y=value, Tout=tf.float32) / sums
+    return _product(powers, value) / tf.reduce_sum(powers, axis=-1, keepdims=True)
 
 
-def attend_rows(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None = None, bias: tf.Tensor | None = None
-) -> tf.Tensor:
-    """The same for several queries (B, H, R, K), in oneDNN, which is faster there."""
-    scores = _masked(tf.matmul(_scaled(query), key, transpose_b=True), mask, bias)  # (B, H, R, S)
-    return tf.matmul(tf.nn.softmax(scores), value)
+def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+    """(B, H, R, N) times (B, H, N, M), or (B, H, M, N) where `transposed`: (B, H, R, M).
+
+    TensorFlow runs BatchMatMulV2 in oneDNN, which needs more time to start than to compute one row. It runs
+    BatchMatMulV3 in Eigen.
+    """
+    if rows.shape[2] > 1:
+        return tf.matmul(rows, matrix, transpose_b=transposed)
+    return tf.raw_ops.BatchMatMulV3(x=rows, y=matrix, adj_y=transposed, Tout=tf.float32)
 
 
 def _scaled(query: tf.Tensor) -> tf.Tensor:
     return query * query.shape[-1] ** -0.5
-
-
-def _masked(scores: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
-    if bias is not None:
-        scores += bias
-    return scores if mask is None else scores + (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min

@@ -7,6 +7,7 @@ Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 
 import abc
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import keras
 import numpy as np
@@ -48,6 +49,17 @@ class Matrix(abc.ABC):
     @abc.abstractmethod
     def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
         """(N, K) float32 to (N, M) float32: the activation of the rows times the transposed matrix, plus the bias."""
+
+    def multiply_twice(
+        self,
+        rows: tf.Tensor,
+        bias: np.ndarray | None,
+        activation: Activation,
+        second: Self,
+        second_bias: np.ndarray | None,
+    ) -> tf.Tensor:
+        """`multiply`, and then that of the matrix `second`, without an activation, of the result."""
+        return second.multiply(self.multiply(rows, bias, activation), second_bias, keras.activations.linear)
 
     @abc.abstractmethod
     def take(self, indices: tf.Tensor) -> tf.Tensor:
@@ -103,6 +115,30 @@ class Int8Matrix(Matrix):
         return np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
 
     def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
+        relu = activation is keras.activations.relu
+        product = self._product(self._in_steps(rows), bias, relu)
+        return product if relu else activation(product)
+
+    def multiply_twice(
+        self,
+        rows: tf.Tensor,
+        bias: np.ndarray | None,
+        activation: Activation,
+        second: Self,
+        second_bias: np.ndarray | None,
+    ) -> tf.Tensor:
+        if activation is not keras.activations.relu:
+            return super().multiply_twice(rows, bias, activation, second, second_bias)
+        # What lies between is never larger than a byte: the first product gives the steps that the second one takes.
+        steps = self._product(self._in_steps(rows), bias, relu=True, output_range=second._steps_range()[:2])
+        return second._product(steps, second_bias, relu=False)
+
+    def take(self, indices: tf.Tensor) -> tf.Tensor:
+        scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
+        return tf.cast(tf.gather(self._stored(), indices), tf.float32) * scales
+
+    def _steps_range(self) -> tuple[float, float, int]:
+        """The numbers that the steps 0 and 255 stand for, and the step that stands for 0."""
         if self._input_range is None:
             raise ValueError(
                 "int8 needs to know between which numbers the inputs of each product lie. For a product of "
@@ -112,49 +148,50 @@ class Int8Matrix(Matrix):
         lowest, highest = self._input_range
         if lowest < 0:  # Zero must be one of the steps: if it were half a step off, the errors of many zeros add up.
             highest = max(-lowest, highest)
-            lowest, zero = -highest * ZERO_STEP / LARGEST, ZERO_STEP
-        else:
-            lowest, highest, zero = 0.0, max(highest, TINY), 0
-        scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # A cast cuts off, so that this rounds.
-        steps = tf.bitcast(tf.cast(tf.clip_by_value(scaled, 0.0, STEPS), tf.uint8), tf.quint8)
-        relu = activation is keras.activations.relu
-        product = self._product(steps, (lowest, highest), bias, relu)
-        return product if relu else activation(product)
+            return -highest * ZERO_STEP / LARGEST, highest, ZERO_STEP
+        return 0.0, max(highest, TINY), 0
 
-    def take(self, indices: tf.Tensor) -> tf.Tensor:
-        scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
-        return tf.cast(tf.gather(self._stored(), indices), tf.float32) * scales
+    def _in_steps(self, rows: tf.Tensor) -> tf.Tensor:
+        """(N, K) float32 to the steps (N, K) quint8 that are nearest."""
+        _, highest, zero = self._steps_range()
+        scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # A cast cuts off, so that this rounds.
+        clipped = tf.raw_ops.ClipByValue(t=scaled, clip_value_min=0.0, clip_value_max=float(STEPS))
+        return tf.bitcast(tf.cast(clipped, tf.uint8), tf.quint8)
 
     def _product(
-        self, steps: tf.Tensor, input_range: tuple[float, float], bias: np.ndarray | None, relu: bool
+        self, steps: tf.Tensor, bias: np.ndarray | None, relu: bool, output_range: tuple[float, float] | None = None
     ) -> tf.Tensor:
-        """Steps (N, K) of numbers in this range, times the matrix, plus the bias: (N, M) float32.
+        """Steps (N, K) times the matrix, plus the bias: (N, M) float32, or quint8 steps of the output range.
 
         TensorFlow has no Python function for this operation; its graph rewrites make it for oneDNN. Because the range
-        of the numbers is constant, the kernel combines it with the weights only once.
+        of the steps is constant, the kernel combines it with the weights only once.
         """
-        fused = [b"BiasAdd", *([b"Relu"] if relu else []), b"Dequantize"]
+        lowest, highest, _ = self._steps_range()
+        output = tf.float32 if output_range is None else tf.quint8
+        ranges = [np.float32(lowest), np.float32(highest), -self._scales, self._scales]
+        ranges += [np.float32(end) for end in output_range or ()]
+        ends = [] if output_range is None else [tf.float32] * 2  # The operation gives the range of its steps, too.
+        fused = [b"BiasAdd", *([b"Relu"] if relu else []), b"Dequantize" if output_range is None else b"Requantize"]
         attributes = {
             "Tdevice_inputs": _types(tf.quint8, tf.qint8, tf.float32),
-            "Thost_inputs": _types(*[tf.float32] * 4),
-            "Tdevice_outputs": _types(tf.float32),
-            "Thost_outputs": _types(),
+            "Thost_inputs": _types(*[tf.float32] * len(ranges)),
+            "Tdevice_outputs": _types(output),
+            "Thost_outputs": _types(*ends),
             "T1": attr_value_pb2.AttrValue(type=tf.quint8.as_datatype_enum),
             "T2": attr_value_pb2.AttrValue(type=tf.qint8.as_datatype_enum),
             "Tbias": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
-            "Tout": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
+            "Tout": attr_value_pb2.AttrValue(type=output.as_datatype_enum),
             "U": attr_value_pb2.AttrValue(type=tf.bfloat16.as_datatype_enum),
             "transpose_b": attr_value_pb2.AttrValue(b=True),
             "fused_ops": attr_value_pb2.AttrValue(list={"s": fused}),
             "input_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
+            "output_quant_mode": attr_value_pb2.AttrValue(s=b"MIN_FIRST"),
         }
         matrix = tf.bitcast(self._stored(), tf.qint8)
         bias = np.zeros_like(self._scales) if bias is None else bias
-        lowest, highest = input_range
-        inputs = [steps, matrix, bias, *(np.float32(end) for end in (lowest, highest)), -self._scales, self._scales]
-        operation = tf.compat.v1.get_default_graph().create_op(
-            "_QuantizedMatMul", list(map(tf.convert_to_tensor, inputs)), [tf.float32], attrs=attributes, name="product"
-        )
+        inputs = [tf.convert_to_tensor(one) for one in (steps, matrix, bias, *ranges)]
+        graph = tf.compat.v1.get_default_graph()
+        operation = graph.create_op("_QuantizedMatMul", inputs, [output, *ends], attrs=attributes, name="product")
         product = operation.outputs[0]
         product.set_shape([None, len(self._scales)])
         return product
@@ -197,16 +234,21 @@ class ServedArithmetic(Arithmetic):
         return self._frozen
 
     def dense(self, layers: Sequence[Dense], inputs: tf.Tensor) -> list[tf.Tensor]:
-        matrix = self._stored([layer.kernel for layer in layers], transposed=True)
-        bias = None
-        if layers[0].bias is not None:
-            bias = np.concatenate([self._frozen.array(layer.bias) for layer in layers])
+        matrix, bias = self._matrix_and_bias(layers)
         rows = matrix.multiply(_as_rows(inputs), bias, layers[0].activation)
-        if len(layers) == 1:
-            return [_shaped_like(rows, inputs)]
-        ends = np.cumsum([layer.units for layer in layers])
-        parts = [rows[:, end - layer.units : end] for layer, end in zip(layers, ends, strict=True)]
+        parts = [rows] if len(layers) == 1 else tf.split(rows, [layer.units for layer in layers], axis=1)
         return [_shaped_like(part, inputs) for part in parts]
+
+    def dense_twice(self, first: Dense, second: Dense, inputs: tf.Tensor) -> tf.Tensor:
+        (matrix, bias), (second_matrix, second_bias) = (self._matrix_and_bias([layer]) for layer in (first, second))
+        rows = matrix.multiply_twice(_as_rows(inputs), bias, first.activation, second_matrix, second_bias)
+        return _shaped_like(rows, inputs)
+
+    def _matrix_and_bias(self, layers: Sequence[Dense]) -> tuple[Matrix, np.ndarray | None]:
+        matrix = self._stored([layer.kernel for layer in layers], transposed=True)
+        if layers[0].bias is None:
+            return matrix, None
+        return matrix, np.concatenate([self._frozen.array(layer.bias) for layer in layers])
 
     def normalize(self, layer: keras.layers.LayerNormalization, inputs: tf.Tensor) -> tf.Tensor:
         if self._precision != "int8":
@@ -247,21 +289,14 @@ def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
 
 
 def _normalize(rows: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Layer normalization of (N, D) float32 in one operation of oneDNN, which int8 needs anyway.
+    """Layer normalization of (N, D) float32 in operations of Eigen.
 
-    TensorFlow has no Python function for it. Its graph rewrites make it of layer norms that are written in one certain
-    way, but with an epsilon of 0.001.
+    oneDNN's operation was measured to be slower. Graph rewrites make it of layer norms that are written in another way,
+    and with an epsilon of 0.001.
     """
-    attributes = {
-        "T": attr_value_pb2.AttrValue(type=tf.float32.as_datatype_enum),
-        "epsilon": attr_value_pb2.AttrValue(f=epsilon),
-    }
-    operation = tf.compat.v1.get_default_graph().create_op(
-        "_MklLayerNorm", [rows, gamma, beta], [tf.float32], attrs=attributes, name="norm"
-    )
-    normalized = operation.outputs[0]
-    normalized.set_shape(rows.shape)
-    return normalized
+    centred = rows - tf.reduce_mean(rows, axis=1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), axis=1, keepdims=True)
+    return centred * tf.math.rsqrt(variance + epsilon) * gamma + beta
 
 
 def _types(*types: tf.DType) -> attr_value_pb2.AttrValue:

@@ -12,6 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.checksums import note_checksums
 from kformer.export.graph import n_best_function, served_function
+from kformer.export.loops import run_loops_as_functions
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
@@ -86,6 +87,8 @@ def export_saved_model(
         served = _Served(translator, weights, served_function(translator, weights, precision, variant, texts))
         with _told_where(directory):
             tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
+        if precision == "int8":
+            run_loops_as_functions(fresh)
         used = check_operations(fresh)
         if server is not None:
             check_operations_of_server(used, server)

@@ -28,6 +28,10 @@ class Arithmetic(keras.DTypePolicy, abc.ABC):
         With their biases, and with the activation where there is one layer only.
         """
 
+    def dense_twice(self, first: "Dense", second: "Dense", inputs: Tensor) -> Tensor:
+        """What `second`, which has no activation, makes of what `first` makes of (..., K) floats."""
+        return self.dense([second], self.dense([first], inputs)[0])[0]
+
     @abc.abstractmethod
     def normalize(self, layer: keras.layers.LayerNormalization, inputs: Tensor) -> Tensor:
         """Layer normalization: (..., D) floats to the same shape."""

@@ -75,9 +75,14 @@ class Cache:
         shape = (order.batch_size * order.num_heads * num_keys, head_dim)
         return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
 
+    @staticmethod
+    def source_layout(keys_values: KeysValues) -> KeysValues:
+        """What a search keeps of the keys and values (B, H, S, K) of a source; a subclass may order them otherwise."""
+        return keys_values
+
     @classmethod
-    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> Self:
-        """The keys and values (B, H, S, K) of the encoder's output, which all rows of a sentence attend to."""
+    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> "Cache":
+        """The cache of what `source_layout` gave: all rows of a sentence attend to it, and nothing is written."""
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
     @classmethod

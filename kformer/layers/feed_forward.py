@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from kformer.layers.arithmetic import Dense
+from kformer.layers.arithmetic import Arithmetic, Dense
 from kformer.layers.tensors import Tensor
 
 
@@ -37,6 +37,8 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Maps (..., d_model) floats to the same shape, each position by itself."""
+        if isinstance(self.dtype_policy, Arithmetic):
+            return self.dtype_policy.dense_twice(self.inner, self.outer, inputs)
         return self.outer(self.inner(inputs))
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:

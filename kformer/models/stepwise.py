@@ -20,7 +20,7 @@ from kformer.models import transformer
 class Context(NamedTuple):
     """What stays the same while a batch of sentences is decoded."""
 
-    memory: list[KeysValues]  # (B, H, S, K) each: for every layer, the projected output of the encoder
+    memory: list[KeysValues]  # for every layer, the projected output of the encoder, in the cache's `source_layout`
     source_mask: Tensor  # (B, 1, 1, S) booleans
     room: int | Tensor  # number of positions that the caches have room for
 
@@ -61,7 +61,7 @@ class StepwiseTransformer:
             room: Number of positions that the caches have room for at first.
         """
         encoder_output, source_mask = transformer.encode_source(self.model, source, self.pad_id)
-        memory = self._decoder.project_memory(encoder_output)
+        memory = [self.cache.source_layout(pair) for pair in self._decoder.project_memory(encoder_output)]
         batch_size = ops.shape(source)[0]
         order = row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
