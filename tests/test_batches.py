@@ -51,3 +51,14 @@ def test_an_error_of_a_batch_reaches_the_caller():
 
     with pytest.raises(RuntimeError, match="broken"):
         translate_all(broken, [b"a"] * 7)
+
+
+def test_a_single_batch_stays_in_the_callers_thread():
+    threads = []
+
+    def translate(texts):
+        threads.append(threading.current_thread())
+        return Echo()(texts)
+
+    translate_all(translate, [b"a", b"b"])
+    assert threads == [threading.current_thread()]

@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-BATCH_SIZE = 128  # texts
-BATCH_BYTES = 128 * 200  # of a batch whose texts are all as long as its longest: long texts make smaller batches
+BATCH_SIZE = 64  # texts; more of them no longer fit into the caches of a core
+BATCH_BYTES = 64 * 256  # of a batch whose texts are all as long as its longest: long texts make smaller batches
 
 
 class Hypothesis(NamedTuple):
@@ -39,10 +39,14 @@ def translate_all(
     batches = _batches([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
+
+    def answer(batch: list[int]) -> list[list[Hypothesis]]:
+        return translate([texts[index] for index in batch])
+
+    # One batch stays in this thread: TensorFlow prepares its operations anew for every thread.
+    answers = map(answer, batches) if len(batches) == 1 else pool.map(answer, batches)
     try:
-        for batch, found in zip(
-            batches, pool.map(lambda batch: translate([texts[index] for index in batch]), batches), strict=True
-        ):
+        for batch, found in zip(batches, answers, strict=True):
             for index, hypotheses in zip(batch, found, strict=True):
                 results[index] = hypotheses
             on_batch(len(batch))
