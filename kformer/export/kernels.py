@@ -129,7 +129,7 @@ class Int8Matrix(Matrix):
     ) -> tf.Tensor:
         if activation is not keras.activations.relu:
             return super().multiply_twice(rows, bias, activation, second, second_bias)
-        # What lies between is never larger than a byte: the first product gives the steps that the second one takes.
+        # The first product gives the bytes that the second one takes, so that no pass lies between them.
         steps = self._product(self._in_steps(rows), bias, relu=True, output_range=second._steps_range()[:2])
         return second._product(steps, second_bias, relu=False)
 

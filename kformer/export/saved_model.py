@@ -87,8 +87,8 @@ def export_saved_model(
         served = _Served(translator, weights, served_function(translator, weights, precision, variant, texts))
         with _told_where(directory):
             tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
-        if precision == "int8":
-            run_loops_as_functions(fresh)
+            if precision == "int8":
+                run_loops_as_functions(fresh)
         used = check_operations(fresh)
         if server is not None:
             check_operations_of_server(used, server)
