@@ -6,6 +6,7 @@ Operations are multiplications and additions of matrix products with weights; by
 of a decoder reads once for the whole batch.
 """
 
+import functools
 import os
 import subprocess
 import sys
@@ -60,6 +61,7 @@ def seconds(config: dict[str, Any], cell: Any, precision: str, limits: Limits, s
 
 def _measure_here(threads: int) -> Limits:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import keras
     import numpy as np
     import tensorflow as tf
 
@@ -71,7 +73,8 @@ def _measure_here(threads: int) -> Limits:
     matrix = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
     inputs, rates = tf.constant(matrix), {}
     for precision, kind in MATRICES.items():
-        multiply = tf.function(kind(matrix, Weights()).multiply)
+        product = kind(matrix, Weights(), input_range=(-4.0, 4.0)).multiply
+        multiply = tf.function(functools.partial(product, bias=None, activation=keras.activations.linear))
         rates[precision] = 2 * size**3 / _best(lambda multiply=multiply: multiply(inputs).numpy())
     numbers = tf.zeros([2**27])  # 512 MiB, far beyond any cache
     return Limits(**rates, bandwidth=4 * 2**27 / _best(lambda: tf.reduce_sum(numbers).numpy()))

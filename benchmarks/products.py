@@ -6,10 +6,12 @@ Each operation runs in a loop inside a TensorFlow graph, as in an export, over s
 cache; microseconds are those of the fastest of three runs.
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -44,7 +46,14 @@ def product_microseconds(rows: int, inputs: int, outputs: int, kind: str) -> flo
     matrices = [random.normal(0, 0.05, (outputs, inputs)).astype("float32") for _ in range(count)]
     weights = Weights()
     if kind == "int8":  # with weights of its own, each makes bytes of its input
-        multiply = [Int8Matrix(matrix, Weights()).multiply for matrix in matrices]
+        multiply = [
+            functools.partial(
+                Int8Matrix(matrix, Weights(), input_range=(-4.0, 4.0)).multiply,
+                bias=None,
+                activation=keras.activations.linear,
+            )
+            for matrix in matrices
+        ]
     else:
         dtype = tf.as_dtype(kind.removesuffix("T"))
         transposed = kind.endswith("T")

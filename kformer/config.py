@@ -391,7 +391,7 @@ class DecodingConfig(_Config):
     max_extra_length: int = 50  # a translation has at most source length + 50 tokens
     max_length: int | None = None  # and at most this many, if given
     min_length: int = 0  # tokens before a translation may end
-    max_source_length: int = 256  # with the end id; what a longer source has beyond is left untranslated
+    max_source_length: int = 256  # with the end id; longer texts are translated in parts
 
     def __post_init__(self) -> None:
         self._check_types()

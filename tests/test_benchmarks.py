@@ -164,3 +164,11 @@ def test_qualitys_peer_is_as_large_and_goes_on_where_it_was_cut_off(toy_task, tm
     parts = trained(5, "parts.pt")
     for ours, expected in zip(parts.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, expected)
+
+
+def test_the_peaks_of_every_precision_are_measured():
+    """`limits.py` calls the products of an export, whose form has changed before without it."""
+    import limits
+
+    peaks = limits.measure(1)
+    assert min(peaks.float32, peaks.bfloat16, peaks.int8, peaks.bandwidth) > 1e8

@@ -21,7 +21,8 @@ import toy
 from kformer.config import DecodingConfig
 from kformer.export.graph import served_function
 from kformer.export.kernels import MATRICES
-from kformer.export.saved_model import check_operations, export_saved_model, operations
+from kformer.export.operations import operations
+from kformer.export.saved_model import check_operations, export_saved_model
 from kformer.export.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.inference.load import load_model
 from kformer.translation.translator import Translator

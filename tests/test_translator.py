@@ -85,10 +85,19 @@ def test_a_translation_has_as_many_tokens_as_source_and_extra_length_allow(greed
     assert with_decoding(greedy, min_length=99, max_extra_length=3)(TEXT) == expected
 
 
-def test_the_rest_of_an_over_long_text_is_left_out(greedy):
+def test_an_over_long_text_is_translated_in_parts(greedy):
     assert len(greedy.source_tokenizer.tokenize([TEXT])[0]) == 4  # a token a word
-    # Two tokens and the end id are read.
-    assert with_decoding(greedy, max_source_length=3)(TEXT) == "dos uno"
+    # Two tokens and the end id are read at once, and groups of words have half of them.
+    short = with_decoding(greedy, max_source_length=3)
+    assert short(TEXT) == " ".join(short(TEXT.split()))
+
+
+def test_lines_are_translated_one_by_one(numbers_translator):
+    first, second = numbers_translator(["one two", "three"])
+    assert numbers_translator("one two\n\n  three\n") == f"{first}\n\n  {second}"
+    texts = tf.constant(["one two\nthree", "one two", "three"])
+    every = numbers_translator.translate_n_best(texts)["translation"].numpy()
+    assert [*every[0]] == [left + b"\n" + right for left, right in zip(every[1], every[2], strict=True)]
 
 
 def test_a_batch_translates_as_its_sentences_do_one_by_one(numbers_translator, greedy):

@@ -15,6 +15,7 @@ from kformer.cli.average import average
 from kformer.cli.demo import demo
 from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
+from kformer.cli.lint import lint
 from kformer.cli.pack import pack
 from kformer.cli.train import train
 from kformer.cli.translate import translate
@@ -39,7 +40,7 @@ def kformer(
     """The Transformer of "Attention Is All You Need": train a translator, use it, export it."""
 
 
-for command in (train, translate, evaluate, export, average, pack, demo):
+for command in (train, translate, evaluate, export, lint, average, pack, demo):
     app.command()(command)
 
 

@@ -1,6 +1,7 @@
 """The function of an export: it computes what a translator does, with weights of its own and in a chosen precision."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from kformer.export.versions import check_kind
 from kformer.models import build_transformer
 from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
+from kformer.translation.texts import best, translate_texts
 from kformer.translation.translator import TEXT, Translator
 
 LENGTH_STEP = 16  # tokens
@@ -47,9 +49,8 @@ def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = codec.encode(text)
         with frozen:
-            return codec.decode(searcher.find(source, limits, n_best), limits)
+            return translate_texts(codec, functools.partial(searcher.find, n_best=n_best), text, n_best)
 
     return translate
 
@@ -61,9 +62,8 @@ def _portable(
 
     @tf.function(input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = codec.encode(text)
         with frozen:
-            return codec.decode_best(searcher.find(source, limits), limits)
+            return best(translate_texts(codec, searcher.find, text, n_best=1))
 
     return translate
 
@@ -88,19 +88,21 @@ def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental
     frozen = FrozenScope(translator.model.variables, weights)
 
     @tf.function(jit_compile=True)
-    def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+    def compiled(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         with frozen:
             return searcher.find(source, limits)
 
-    @tf.function(input_signature=[TEXT])
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        source, limits = translator.codec.encode(text)
+    def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         rows, length = tf.shape(source)[0], tf.shape(source)[1]
         more_rows = _next_power_of_two(rows) - rows
         more_tokens = -length % LENGTH_STEP
         padded = tf.pad(source, [[0, more_rows], [0, more_tokens]], constant_values=translator.config.pad_id)
-        found = find(padded, tf.pad(limits, [[0, more_rows]]))
-        return translator.codec.decode_best(SearchResult(*(part[:rows] for part in found)), limits)
+        found = compiled(padded, tf.pad(limits, [[0, more_rows]]))
+        return SearchResult(*(part[:rows] for part in found))
+
+    @tf.function(input_signature=[TEXT])
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return best(translate_texts(translator.codec, find, text, n_best=1))
 
     return translate
 

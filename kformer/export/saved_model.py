@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.checksums import note_checksums
 from kformer.export.graph import n_best_function, served_function
+from kformer.export.lint import is_refused
 from kformer.export.loops import run_loops_as_functions
+from kformer.export.operations import operations
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
@@ -23,10 +24,6 @@ from kformer.translation.translator import Translator
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
-
-# Operations that a stock TensorFlow Serving refuses: Python callbacks cannot leave this process, and the
-# XLA bridge is not part of core TensorFlow.
-_PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def export_saved_model(
@@ -144,20 +141,6 @@ def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> No
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 
 
-def operations(saved_model: str | pathlib.Path) -> set[str]:
-    """Names of all operations in a SavedModel's graph and in its functions."""
-    proto = saved_model_pb2.SavedModel()
-    proto.ParseFromString(pathlib.Path(saved_model, "saved_model.pb").read_bytes())
-    names: set[str] = set()
-    for meta_graph in proto.meta_graphs:
-        library = meta_graph.graph_def.library.function
-        names.update(node.op for node in meta_graph.graph_def.node)
-        for function in library:
-            names.update(node.op for node in function.node_def)
-        names -= {function.signature.name for function in library}  # some nodes call a function by its name
-    return names
-
-
 def check_operations(saved_model: str | pathlib.Path) -> set[str]:
     """Refuses a SavedModel that a stock TensorFlow Serving could not run.
 
@@ -168,7 +151,7 @@ def check_operations(saved_model: str | pathlib.Path) -> set[str]:
         ValueError: There is a Python callback or an operation of the XLA bridge in it.
     """
     used = operations(saved_model)
-    refused = sorted(name for name in used if name in _PYTHON_OPERATIONS or name.startswith("Xla"))
+    refused = sorted(filter(is_refused, used))
     if refused:
         raise ValueError(
             f"The graph holds operations that TensorFlow Serving does not run: {', '.join(refused)}. "

@@ -27,20 +27,30 @@ def server_versions() -> list[str]:
     return list(_lists()["versions"])
 
 
-def check_server(version: str, precision: str) -> str:
-    """Refuses a server that is not known, or cannot run this precision, before any work is done for it.
-
-    Returns:
-        The version as it stands in the lists: "2.17" for "2.17.1".
+def known_server(version: str) -> str:
+    """The version as it stands in the lists: "2.17" for "2.17.1".
 
     Raises:
-        ValueError: The server is not known, or lacks an operation.
+        ValueError: The operations of that server are not known.
     """
     minor = ".".join(version.split(".")[:2])
     if minor not in server_versions():
         raise ValueError(
             f"The operations of TensorFlow Serving {version} are not known. Name one of {', '.join(server_versions())}."
         )
+    return minor
+
+
+def check_server(version: str, precision: str) -> str:
+    """Refuses a server that is not known, or cannot run this precision, before any work is done for it.
+
+    Returns:
+        What `known_server` gives.
+
+    Raises:
+        ValueError: The server is not known, or lacks an operation.
+    """
+    minor = known_server(version)
     if precision in OPERATION_OF_PRECISION:
         check_operations_of_server([OPERATION_OF_PRECISION[precision]], minor)
     return minor

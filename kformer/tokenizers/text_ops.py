@@ -9,8 +9,9 @@ from itertools import islice
 
 import tensorflow as tf
 
-# All characters with Unicode's property White_Space: ASCII blanks, NEXT LINE, and the separators Zs, Zl and Zp.
-_WHITESPACE = r"[\t-\r \x{85}\p{Z}]+"
+# Within the brackets of a regular expression: all characters with Unicode's property White_Space, which are ASCII
+# blanks, NEXT LINE, and the separators Zs, Zl and Zp.
+WHITESPACE = r"\t-\r \x{85}\p{Z}"
 
 
 def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
@@ -48,7 +49,7 @@ def replace_invalid(text: tf.Tensor) -> tf.Tensor:
 
 def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
     """(B,) string to (B,) string: every run of Unicode white space becomes one blank, or nothing at the ends."""
-    text = tf.strings.regex_replace(text, _WHITESPACE, " ")
+    text = tf.strings.regex_replace(text, f"[{WHITESPACE}]+", " ")
     return tf.strings.regex_replace(text, r"^ | $", "")
 
 

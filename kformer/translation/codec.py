@@ -31,6 +31,8 @@ class TextCodec:
     def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Converts texts to source ids, and computes how long their translations may become.
 
+        What a text has beyond `longest_part` tokens is left out: `kformer.translation.parts` divides long texts before.
+
         Args:
             text: (B,) string.
 
@@ -38,7 +40,20 @@ class TextCodec:
             (B, S) int32 source ids, each row closed by the end id and filled up with the pad id; and (B,) int32, the
             largest number of tokens of each translation, its end id included. An empty source gets the limit 0.
         """
-        ids = self.source_tokenizer.tokenize(text)[:, : longest_source(self.config, self.decoding) - 1]
+        return self.pad(self.source_tokenizer.tokenize(text)[:, : self.longest_part])
+
+    @property
+    def score_penalty(self) -> float:
+        """The length penalty that scores are divided by: none in greedy search."""
+        return self.decoding.length_penalty if self.decoding.beam_size > 1 else 0.0
+
+    @property
+    def longest_part(self) -> int:
+        """The largest number of tokens of a source, without its end id."""
+        return longest_source(self.config, self.decoding) - 1
+
+    def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `encode`, of sources that are ids already: (B, None) int32, at most `longest_part` in a row."""
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
         source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)

@@ -3,6 +3,8 @@
 Shape letters: B sentences, N hypotheses for each sentence.
 """
 
+import functools
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Self
@@ -11,6 +13,8 @@ import keras
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult
+from kformer.decoding.sampling import check_sampling_options
 from kformer.models import build_transformer
 from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
@@ -18,6 +22,7 @@ from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
+from kformer.translation.texts import best, translate_texts
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
@@ -26,10 +31,12 @@ class Translator(tf.Module):
     """Translates texts.
 
     Every input has a result. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
-    gets the translation "" with score 0. A text may have, with its end id, `decoding.max_source_length` tokens, and
-    no more than a model with learned positions has positions; further tokens are left out. An empty batch gives an
-    empty batch. The translation of a text does not depend on the other texts of its batch, but for rounding: how
-    numbers are summed depends on a batch's shape, and where two hypotheses have all but the same score, that decides.
+    gets the translation "" with score 0. An empty batch gives an empty batch. The lines of a text are translated one by
+    one. A line of more tokens than the model reads (`decoding.max_source_length` with its end id, and no more than a
+    model with learned positions has positions) is divided into its sentences, and a sentence that is still longer into
+    parts of like length. What comes of them is joined, with the white space that stood between them. The translation
+    of a text does not depend on the other texts of its batch, but for rounding: how numbers are summed depends on a
+    batch's shape, and where two hypotheses have all but the same score, that decides.
 
     Args:
         model: From `build_transformer(config)`.
@@ -117,8 +124,7 @@ class Translator(tf.Module):
             `translation` (B,) string, and `score` (B,) float32: the natural logarithm of the translation's probability,
             divided by the length penalty of Wu et al. (2016), equation 14, when the beam size exceeds 1.
         """
-        source, limits = self.codec.encode(text)
-        return self.codec.decode_best(self.searcher.find(source, limits), limits)
+        return best(translate_texts(self.codec, self.searcher.find, text, n_best=1))
 
     @tf.function(input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -130,8 +136,8 @@ class Translator(tf.Module):
         Returns:
             `translation` (B, N) string, and `score` (B, N) float32 as in `translate`.
         """
-        source, limits = self.codec.encode(text)
-        return self.codec.decode(self.searcher.find(source, limits, self.decoding.beam_size), limits)
+        n_best = self.decoding.beam_size
+        return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
 
     def sample(
         self,
@@ -158,9 +164,14 @@ class Translator(tf.Module):
         """
         if isinstance(texts, str):
             return self.sample([texts], seed, temperature, top_k, top_p)[0]
-        source, limits = self.codec.encode(_text_tensor(texts))
-        result = self.searcher.sample(source, limits, seed, temperature, top_k, top_p)
-        return [text.decode("utf-8") for text in self.codec.decode_best(result, limits)["translation"].numpy()]
+        check_sampling_options(seed, temperature, top_k, top_p)
+        seeds = itertools.count(seed)  # one for each batch
+
+        def draw(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+            return self.searcher.sample(source, limits, next(seeds) % 2**64, temperature, top_k, top_p)
+
+        found = best(translate_texts(self.codec, draw, _text_tensor(texts), n_best=1))
+        return [text.decode("utf-8") for text in found["translation"].numpy()]
 
 
 def require_tensorflow(what: str) -> None:

@@ -1,0 +1,167 @@
+"""Texts in parts that a model can read, and the translations of parts in texts again: nothing is cut off.
+
+Shape letters: B texts, P parts, N hypotheses for each part.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kformer.decoding.beam_search import length_norm
+from kformer.tokenizers import Tokenizer
+from kformer.tokenizers.text_ops import WHITESPACE, replace_invalid
+
+# A byte that valid UTF-8 never holds; it stands around the white space between two parts.
+_MARK = b"\xff"
+_LINE_BREAK = f"[{WHITESPACE}]*\n[{WHITESPACE}]*"
+# The end of a sentence, the white space behind it, and the first character of the next one. No sentence ends with the
+# period of an initial or of an abbreviation such as "Mr.", nor where the next word begins with a small letter.
+_CLOSING = "[\"'”’»)\\]]*"
+_SENTENCE_END = (
+    rf"((?:[^\p{{Lu}}][^\p{{Lu}}.{WHITESPACE}]\.|\.\.|[!?…؟۔।]){_CLOSING})([{WHITESPACE}]+)([^\p{{Ll}}{WHITESPACE}])"
+)
+_CJK_SENTENCE_END = rf"([。！？]+[”’」』）]*)([{WHITESPACE}]*)([^{WHITESPACE}])"
+
+
+class Parts(NamedTuple):
+    """The parts of B texts. Every text has at least one."""
+
+    ids: tf.RaggedTensor  # (P, None) int32, the part's tokens, without start and end ids
+    text: tf.Tensor  # (P,) int32, the number of the text that the part belongs to, rising
+    gap: tf.Tensor  # (P,) string, what stands between the part and the one before it; "" before a text's first part
+
+
+def divide(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Parts:
+    """Divides texts where they must be divided.
+
+    Each line is a part. A line of more than `longest` tokens is divided into its sentences, a sentence that is still
+    longer into groups of words, and a word that is still longer anywhere.
+
+    Args:
+        text: (B,) string. Bytes that are not UTF-8 are read as U+FFFD.
+        tokenizer: Of the model's source.
+        longest: Largest number of tokens of a part.
+    """
+    # White space at the ends is dropped: a translation never begins or ends with any.
+    text = tf.strings.regex_replace(replace_invalid(text), f"^[{WHITESPACE}]+|[{WHITESPACE}]+$", "")
+    lines = _split(tf.strings.regex_replace(text, _LINE_BREAK, _between(rb"\0")))
+    parts = Parts(tokenizer.tokenize(lines.texts), lines.owner, lines.gap)
+
+    def shorter() -> Parts:
+        sentences = _each_divided(lines, _is_longer(parts.ids, longest), _marked_sentences)
+        long = _is_longer(tokenizer.tokenize(sentences.texts), longest)
+        words = _each_divided(sentences, long, _marked_words)
+        grouped = _grouped(words, tokenizer.tokenize(words.texts), longest // 2)
+        return _divided_anywhere(Parts(tokenizer.tokenize(grouped.texts), grouped.owner, grouped.gap), longest)
+
+    return tf.cond(tf.reduce_any(_is_longer(parts.ids, longest)), shorter, lambda: parts)
+
+
+def _is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
+    return ids.row_lengths() > longest
+
+
+def join(
+    parts: Parts, texts: tf.Tensor, translation: tf.Tensor, score: tf.Tensor, lengths: tf.Tensor, length_penalty: float
+) -> dict[str, tf.Tensor]:
+    """Joins the translations of the parts of each text, with the white space that stood between them.
+
+    The n-th hypothesis of a text consists of the n-th ones of its parts. Its score is that of one long hypothesis: the
+    sum of the parts' log probabilities, divided by the length penalty of all their tokens.
+
+    Args:
+        parts: From `divide`.
+        texts: () int, B.
+        translation: (P, N) string.
+        score: (P, N) float32, log probabilities divided by the length penalty.
+        lengths: (P, N) int32, tokens of each hypothesis.
+        length_penalty: Exponent, see `kformer.decoding.beam_search`.
+
+    Returns:
+        `translation` (B, N) string and `score` (B, N) float32.
+    """
+    joined = tf.strings.unsorted_segment_join(parts.gap[:, tf.newaxis] + translation, parts.text, texts)
+    log_prob = tf.math.unsorted_segment_sum(score * length_norm(lengths, length_penalty), parts.text, texts)
+    tokens = tf.math.unsorted_segment_sum(lengths, parts.text, texts)
+    numbers = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
+    own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # that of a text's only part, not rounded again
+    whole = tf.where(numbers[:, tf.newaxis] > 1, log_prob / length_norm(tokens, length_penalty), own)
+    return {"translation": joined, "score": whole}
+
+
+class _Pieces(NamedTuple):
+    """The pieces of some texts."""
+
+    texts: tf.Tensor  # (P,) string
+    owner: tf.Tensor  # (P,) int32, the number of the text that a piece belongs to
+    gap: tf.Tensor  # (P,) string, what stands before the piece; "" before the first one
+    first: tf.Tensor  # (P,) bool, True for the first piece of a text
+
+
+def _split(marked: tf.Tensor) -> _Pieces:
+    """The pieces of texts of the form: piece, mark, gap, mark, piece, ..."""
+    both = tf.strings.split(marked, _MARK)  # (B, None): pieces at even places, gaps between them
+    pieces, gaps = both[:, ::2], both[:, 1::2]
+    gaps = tf.concat([tf.fill([both.nrows(), 1], ""), gaps], axis=1)
+    owner = tf.cast(pieces.value_rowids(), tf.int32)
+    return _Pieces(pieces.flat_values, owner, gaps.flat_values, _differs_from_last(owner))
+
+
+def _differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
+    """(P,) int32 to (P,) bool: True for a number that is not that before it, and for the first one."""
+    return tf.concat([tf.ones_like(numbers[:1], tf.bool), numbers[1:] != numbers[:-1]], axis=0)
+
+
+def _between(gap: bytes) -> bytes:
+    """A gap with its marks. In a regular expression's rewrite, `gap` is what was matched."""
+    return _MARK + gap + _MARK
+
+
+def _each_divided(pieces: _Pieces, chosen: tf.Tensor, marked: Callable[[tf.Tensor], tf.Tensor]) -> _Pieces:
+    """`pieces`, the chosen ones divided where `marked` sets marks; `first` tells the first piece of each old one."""
+    new = _split(tf.where(chosen, marked(pieces.texts), pieces.texts))
+    gap = tf.where(new.first, tf.gather(pieces.gap, new.owner), new.gap)
+    return _Pieces(new.texts, tf.gather(pieces.owner, new.owner), gap, new.first)
+
+
+def _marked_sentences(line: tf.Tensor) -> tf.Tensor:
+    """(P,) string to (P,) string: with marks around the white space between two sentences."""
+    marked = rb"\1" + _between(rb"\2") + rb"\3"
+    return tf.strings.regex_replace(tf.strings.regex_replace(line, _SENTENCE_END, marked), _CJK_SENTENCE_END, marked)
+
+
+def _marked_words(sentence: tf.Tensor) -> tf.Tensor:
+    """(P,) string to (P,) string: with marks around all white space."""
+    return tf.strings.regex_replace(sentence, f"[{WHITESPACE}]+", _between(rb"\0"))
+
+
+def _grouped(words: _Pieces, ids: tf.RaggedTensor, size: int) -> _Pieces:
+    """Groups of words of a sentence, of at most `size` tokens and those of one more word."""
+    counts = tf.cast(ids.row_lengths(), tf.int32)
+    sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
+    before = tf.gather(tf.cumsum(counts, exclusive=True)[words.first], sentence)  # tokens of all sentences before
+    group = (tf.cumsum(counts) - before - 1) // max(1, size)
+    first = words.first | _differs_from_last(group)
+    number = tf.cumsum(tf.cast(first, tf.int32)) - 1
+    texts = tf.strings.unsorted_segment_join(
+        tf.where(first, "", words.gap) + words.texts, number, tf.reduce_sum(tf.cast(first, tf.int32))
+    )
+    return _Pieces(texts, words.owner[first], words.gap[first], words.first[first])
+
+
+def _divided_anywhere(parts: Parts, longest: int) -> Parts:
+    """Parts of at most `longest` tokens; a blank joins what comes of one part."""
+    lengths = tf.cast(parts.ids.row_lengths(), tf.int32)
+    numbers = tf.maximum(1, -(-lengths // longest))  # (P,)
+    sizes = -(-lengths // numbers)
+    number = tf.ragged.range(numbers)  # (P, None): 0, 1, ... in each part
+    owner = tf.cast(number.value_rowids(), tf.int32)
+    number = number.flat_values
+    size = tf.gather(sizes, owner)
+    shorter = tf.cast(tf.minimum(size, tf.gather(lengths, owner) - number * size), tf.int64)
+    return Parts(
+        tf.RaggedTensor.from_row_lengths(parts.ids.flat_values, shorter),
+        tf.gather(parts.text, owner),
+        tf.where(number == 0, tf.gather(parts.gap, owner), " "),
+    )

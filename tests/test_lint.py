@@ -1,0 +1,146 @@
+"""`kformer lint`: what would keep a SavedModel from being served, where it stands, and what to do."""
+
+import pathlib
+
+import pytest
+import tensorflow as tf
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+from kformer.export.lint import lint
+from kformer.export.operations import AT_START, operations, places
+
+TEXT = tf.TensorSpec([None], tf.string)
+COUNT = tf.TensorSpec([], tf.int32)
+
+
+def saved(folder: pathlib.Path, function, *specs, name="serving_default") -> pathlib.Path:
+    module = tf.Module()
+    module.call = tf.function(function, input_signature=specs)
+    tf.saved_model.save(module, str(folder), signatures={name: module.call})
+    return folder
+
+
+def shout(text):
+    return {"loud": tf.strings.upper(text)}
+
+
+def in_python(text):
+    return {"same": tf.numpy_function(lambda array: array, [text], tf.string)}
+
+
+def in_a_loop(text):
+    def body(step, text):
+        return step + 1, tf.ensure_shape(tf.numpy_function(lambda array: array, [text], tf.string), [None])
+
+    return {"same": tf.while_loop(lambda step, _: step < 3, body, (0, text))[1]}
+
+
+def test_a_model_of_core_operations_has_nothing_to_mend(tmp_path):
+    assert lint(saved(tmp_path, shout, TEXT)) == []
+
+
+def test_a_call_to_python_is_an_error_with_its_place(tmp_path):
+    (finding,) = lint(saved(tmp_path, in_python, TEXT))
+    assert finding.fatal
+    assert "PyFunc calls Python code" in finding.problem
+    assert "no tf.numpy_function" in finding.remedy
+    ((signature, *_, node),) = finding.paths
+    assert (signature, node) == ("serving_default", "PyFunc")
+
+
+def test_the_way_to_an_operation_leads_through_the_functions_that_call_it(tmp_path):
+    (finding,) = lint(saved(tmp_path, in_a_loop, TEXT, name="repeat"))
+    ((signature, *functions, node),) = finding.paths
+    assert (signature, node) == ("repeat", "while/PyFunc")
+    assert any("while_body" in name for name in functions)
+
+
+def test_what_no_signature_reaches_belongs_to_the_start(tmp_path):
+    paths = {place.operation: place.path for place in places(saved(tmp_path, shout, TEXT))}
+    assert paths["StringUpper"][0] == "serving_default"
+    assert paths["SaveV2"][0] == AT_START
+
+
+def test_every_operation_has_a_place(tmp_path):
+    saved(tmp_path, in_a_loop, TEXT)
+    assert {place.operation for place in places(tmp_path)} == operations(tmp_path)
+
+
+def renamed(folder: pathlib.Path, old: str, new: str) -> pathlib.Path:
+    """Gives an operation a name of the same length, as if another library had registered it."""
+    assert len(old) == len(new)
+    graph = folder / "saved_model.pb"
+    assert old.encode() in graph.read_bytes()
+    graph.write_bytes(graph.read_bytes().replace(old.encode(), new.encode()))
+    return folder
+
+
+def test_an_operation_of_a_foreign_library_is_an_error(tmp_path):
+    (finding,) = lint(renamed(saved(tmp_path, shout, TEXT), "StringUpper", "StringMoose"))
+    assert finding.fatal
+    assert "lacks StringMoose" in finding.problem
+    assert "does not link" in finding.remedy
+
+
+def test_an_operation_that_only_newer_servers_have_names_the_oldest(tmp_path):
+    model = renamed(saved(tmp_path, shout, TEXT), "StringUpper", "Utf8Example")
+    from kformer.export import servers
+
+    lists = {"versions": ["2.12", "2.20"], "everywhere": sorted(operations(model)), "some": {"Utf8Example": ["2.20"]}}
+    lists["everywhere"].remove("Utf8Example")
+    servers._everywhere.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "_lists", lambda: lists)
+        assert lint(model, "2.20") == []
+        (finding,) = lint(model, "2.12")
+    servers._everywhere.cache_clear()
+    assert finding.problem == "TensorFlow Serving 2.12 lacks Utf8Example"
+    assert "Use a server from 2.20 on" in finding.remedy
+
+
+def test_a_compiled_function_is_a_warning_with_the_flag_of_the_server(tmp_path):
+    compiled = tf.function(lambda text: tf.strings.length(text) + 1, jit_compile=True)
+    (finding,) = lint(saved(tmp_path, lambda text: {"length": compiled(text)}, TEXT))
+    assert not finding.fatal
+    assert "--xla_cpu_compilation_enabled" in finding.remedy
+
+
+def test_signatures_that_are_awkward_to_serve_are_warnings(tmp_path):
+    def repeat(text, count):
+        return {"text_bytes": tf.repeat(text, count)}
+
+    problems = [finding.problem for finding in lint(saved(tmp_path, repeat, TEXT, COUNT))]
+    assert any("text_bytes of serving_default ends in _bytes" in problem for problem in problems)
+    assert any("serving_default has scalars (count)" in problem for problem in problems)
+
+
+def test_a_model_without_a_signature_is_an_error(tmp_path):
+    tf.saved_model.save(tf.Module(), str(tmp_path))
+    (finding,) = lint(tmp_path)
+    assert finding.fatal
+    assert finding.problem == "There is no signature"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["lint", *map(str, arguments)])
+
+
+def test_the_command_looks_at_the_last_version_and_fails_on_an_error(tmp_path):
+    saved(tmp_path / "1", shout, TEXT)
+    good = run(tmp_path)
+    assert good.exit_code == 0
+    assert "it runs in TensorFlow Serving from 2.12 on, on any processor" in good.stdout
+    saved(tmp_path / "2", in_a_loop, TEXT)
+    bad = run(tmp_path)
+    assert bad.exit_code == 1
+    assert "error: PyFunc calls Python code" in bad.stdout
+    assert "at serving_default > " in bad.stdout
+
+
+def test_the_command_refuses_what_it_cannot_look_at(tmp_path):
+    assert "is no SavedModel" in str(run(tmp_path).exception)
+    saved(tmp_path, shout, TEXT)
+    assert "2.11 are not known" in str(run(tmp_path, "--server-version", "2.11").exception)
+    (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff")
+    assert "is damaged" in str(run(tmp_path).exception)

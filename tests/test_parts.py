@@ -1,0 +1,170 @@
+"""Long texts in parts, and the translations of parts in texts again."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult
+from kformer.tokenizers import SymbolTokenizer
+from kformer.translation.codec import TextCodec
+from kformer.translation.parts import Parts, divide, join
+from kformer.translation.texts import BATCH_TOKENS, translate_texts
+
+pytestmark = pytest.mark.tensorflow_only
+
+WORDS = [*"abcdefgh", "A", "B", "so", "so.", "it!", "end.", "Mr.", "He", "说。", "。", '"Go', 'now."', "A.", "..."]
+TOKENIZER = SymbolTokenizer(WORDS)  # a token a word
+
+
+def divided(text: str, longest: int) -> list[tuple[str, str]]:
+    """The parts of one text: what stands before each, and its tokens, shown as words."""
+    parts = divide(tf.constant([text]), TOKENIZER, longest)
+    assert parts.text.numpy().tolist() == [0] * len(parts.gap)
+    texts = TOKENIZER.detokenize(parts.ids).numpy()
+    return [(gap.decode(), part.decode()) for gap, part in zip(parts.gap.numpy(), texts, strict=True)]
+
+
+def test_a_short_text_is_one_part_however_many_sentences_it_has():
+    assert divided("a so. He b it! A c", 9) == [("", "a so. He b it! A c")]
+    assert divided("  a b \t ", 9) == [("", "a b")]
+    assert divided("", 9) == [("", "")]
+    assert divided(" \n ", 9) == [("", "")]
+
+
+def test_lines_are_parts_and_the_white_space_between_them_is_kept():
+    assert divided("a b\nc", 9) == [("", "a b"), ("\n", "c")]
+    assert divided(" a\r\n\n  b \n", 9) == [("", "a"), ("\r\n\n  ", "b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a so.  He b it! A c", [("", "a so."), ("  ", "He b it!"), (" ", "A c")]),
+        ('"Go now." He so end.', [("", '"Go now."'), (" ", "He so end.")]),
+        ("a b ... He c", [("", "a b ..."), (" ", "He c")]),
+    ],
+)
+def test_a_line_that_is_too_long_is_divided_into_sentences(text, expected):
+    assert divided(text, 4) == expected
+
+
+def test_a_sentence_does_not_end_with_an_abbreviation_or_an_initial_or_before_a_small_letter():
+    # Neither is a sentence, so the line falls into groups of words, of half the longest length.
+    for line in ("Mr. B a b c d", "He A. B a b c", "a it! b c d e"):
+        words = line.split()
+        assert divided(line, 5) == [("", " ".join(words[:2])), (" ", " ".join(words[2:4])), (" ", " ".join(words[4:]))]
+
+
+def test_chinese_sentences_need_no_blank_between_them():
+    letters = SymbolTokenizer(["说。", "好。"])
+    parts = divide(tf.constant(["说。好。"]), _Characters(["说", "好", "。"]), 2)
+    assert letters.vocab_size == 6
+    assert parts.gap.numpy().tolist() == [b"", b""]
+    assert parts.ids.to_list() == [[4, 6], [5, 6]]
+
+
+class _Characters(SymbolTokenizer):
+    """A token a character."""
+
+    def tokenize(self, text):
+        return super().tokenize(tf.strings.regex_replace(text, "(.)", r"\1 "))
+
+
+def test_a_word_that_is_too_long_is_divided_anywhere_into_equal_parts():
+    parts = divide(tf.constant(["a abcdefg b"]), _Characters([*"abcdefg"]), 4)
+    shown = ["".join("abcdefg"[i - 4] for i in row) for row in parts.ids.to_list()]
+    assert shown == ["a", "abcd", "efg", "b"]
+
+
+def test_only_the_lines_that_are_too_long_are_divided():
+    parts = divide(tf.constant(["a so. He b", "c", "a so. He b it! A c\nd"]), TOKENIZER, 4)
+    assert TOKENIZER.detokenize(parts.ids).numpy().tolist() == [
+        b"a so. He b",
+        b"c",
+        b"a so.",
+        b"He b it!",
+        b"A c",
+        b"d",
+    ]
+    assert parts.text.numpy().tolist() == [0, 1, 2, 2, 2, 2]
+    assert parts.gap.numpy().tolist() == [b"", b"", b"", b" ", b" ", b"\n"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([*WORDS, "\n", "  ", "\x00", "é", "\xff"]), max_size=30), min_size=1, max_size=4),
+    st.integers(1, 7),
+)
+def test_no_token_is_lost_and_no_part_is_too_long(texts, longest):
+    lines = [" ".join(words) for words in texts]
+    parts = divide(tf.constant(lines), TOKENIZER, longest)
+    expected = TOKENIZER.tokenize(tf.constant(lines)).to_list()
+    found = [[] for _ in lines]
+    for owner, ids in zip(parts.text.numpy(), parts.ids.to_list(), strict=True):
+        assert len(ids) <= longest
+        found[owner] += ids
+    assert found == expected
+
+
+def test_scores_are_those_of_one_long_hypothesis():
+    parts = Parts(tf.ragged.constant([[4], [5], [6]]), tf.constant([0, 1, 1]), tf.constant(["", "", "\n"]))
+    penalty = 0.6
+    norm = lambda length: ((5 + length) / 6) ** penalty  # noqa: E731
+    log_probs, lengths = np.array([[-1.0], [-2.0], [-4.0]], "float32"), np.array([[3], [2], [5]], "int32")
+    scores = (log_probs / norm(lengths)).astype("float32")
+    found = join(parts, tf.constant(2), tf.constant([["x"], ["y"], ["z"]]), scores, lengths, penalty)
+    assert found["translation"].numpy().tolist() == [[b"x"], [b"y\nz"]]
+    np.testing.assert_allclose(found["score"], [[-1.0 / norm(3)], [(-2.0 - 4.0) / norm(2 + 5)]], rtol=1e-6)
+
+
+def codec(max_source_length: int) -> TextCodec:
+    config = TransformerConfig(source_vocab_size=len(WORDS) + 4, target_vocab_size=len(WORDS) + 4)
+    return TextCodec(TOKENIZER, TOKENIZER, config, DecodingConfig(beam_size=1, max_source_length=max_source_length))
+
+
+class Echo:
+    """A search whose translation is the source, twice the best hypothesis with another score; it notes its batches."""
+
+    def __init__(self) -> None:
+        self.shapes = []
+
+    def __call__(self, source, limits):
+        self.shapes.append(tuple(source.shape))
+        lengths = tf.reduce_sum(tf.cast(source != 0, tf.int32), axis=1)
+        score = -tf.cast(lengths, tf.float32)
+        return SearchResult(
+            tf.stack([source, source], axis=1),
+            tf.stack([score, 2 * score], axis=1),
+            tf.stack([lengths, lengths], axis=1),
+        )
+
+
+def test_texts_come_back_in_order_whatever_batches_they_were_in():
+    generator = random.Random(5)
+    texts = [" ".join(generator.choices("abcdefgh", k=generator.randrange(1, 40))) for _ in range(211)]
+    search = Echo()
+    found = translate_texts(codec(256), search, tf.constant(texts), n_best=2)
+    assert found["translation"].numpy().tolist() == [[text.encode()] * 2 for text in texts]
+    tokens = np.array([len(text.split()) + 1 for text in texts])
+    np.testing.assert_array_equal(found["score"], np.stack([-tokens, -2 * tokens], axis=1))
+    assert [rows for rows, _ in search.shapes] == [64, 64, 64, 19]
+    assert sorted([length for _, length in search.shapes], reverse=True) == [length for _, length in search.shapes]
+
+
+def test_a_batch_of_long_texts_has_fewer_of_them():
+    search = Echo()
+    translate_texts(codec(2000), search, tf.constant([" ".join("a" * 1000)] * 9), n_best=2)
+    assert [rows for rows, _ in search.shapes] == [4, 4, 1]
+    assert all(rows * length <= BATCH_TOKENS for rows, length in search.shapes)
+
+
+def test_an_empty_batch_needs_no_search():
+    search = Echo()
+    found = translate_texts(codec(9), search, tf.constant([], tf.string), n_best=2)
+    assert found["translation"].shape == found["score"].shape == (0, 2)
+    assert search.shapes == []
