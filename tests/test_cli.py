@@ -79,7 +79,7 @@ def exported(numbers_run, tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "export", "average", "pack", "demo"])
+@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "export", "lint", "average", "pack", "demo"])
 def test_every_command_explains_itself_without_loading_tensorflow(command):
     answer = kformer(command, "--help", PYTHONPROFILEIMPORTTIME="1")
     assert b"Usage: " in answer.stdout

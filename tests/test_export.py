@@ -29,6 +29,7 @@ from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 TESTS = pathlib.Path(__file__).parent
+CONFIGURATION = {"batching.config", "models.config", "monitoring.config"}
 
 FRESH_PROCESS = """
 import base64, json, sys
@@ -161,12 +162,14 @@ def tried(monkeypatch):
     """Leaves out what takes time in an export; gives the texts that each export is tried on."""
     texts = []
 
-    def check_agreement(saved_model, translator, samples, precision):
+    def check_agreement(answer, translator, samples, precision):
         texts.append(list(samples))
         return {}
 
     monkeypatch.setattr("kformer.export.saved_model.check_agreement", check_agreement)
     monkeypatch.setattr("kformer.export.saved_model._Served", mock.MagicMock())
+    monkeypatch.setattr("kformer.export.saved_model.write_warmup", lambda *arguments: 0.5)
+    monkeypatch.setattr(tf.saved_model, "load", mock.MagicMock())
     monkeypatch.setattr("kformer.export.saved_model.check_operations", lambda path: set())
     monkeypatch.setattr(tf.saved_model, "save", lambda served, path, signatures: pathlib.Path(path, "graph").touch())
     return texts
@@ -225,7 +228,7 @@ def test_exports_at_once_into_one_folder_get_a_number_each(numbers_translator, t
         exports = [pool.submit(export_saved_model, numbers_translator, tmp_path) for _ in range(2)]
         paths = {export.result() for export in exports}
     assert paths == {tmp_path / "1", tmp_path / "2"}
-    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2", *CONFIGURATION}
     assert all((path / "graph").is_file() for path in paths)
 
 
@@ -249,7 +252,7 @@ def test_a_version_that_another_export_has_taken_meanwhile_is_told(numbers_trans
     monkeypatch.setattr("kformer.export.saved_model.check_operations", take_the_version)
     with pytest.raises(FileExistsError, match="7 exists already. Choose another version, or leave it out"):
         export_saved_model(numbers_translator, tmp_path, version=7)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["7"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"7", *CONFIGURATION}
 
 
 # A process that begins an export like any other, and is killed before it ends.
@@ -274,7 +277,7 @@ def test_what_a_killed_export_leaves_is_removed_by_the_next_one(numbers_translat
         finally:
             process.kill()
     export_saved_model(numbers_translator, tmp_path)
-    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"1", "2", *CONFIGURATION}
 
 
 def test_a_disk_without_room_is_one_line_and_leaves_nothing(numbers_translator, tmp_path):

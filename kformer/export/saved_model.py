@@ -3,7 +3,7 @@
 import contextlib
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,17 @@ from kformer.export.graph import n_best_function, served_function
 from kformer.export.lint import is_refused
 from kformer.export.loops import run_loops_as_functions
 from kformer.export.operations import operations
+from kformer.export.server_files import write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.variables import Weights
 from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
+from kformer.export.warmup import write_warmup
 from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.translator import Translator
 
+SIGNATURE = "serving_default"
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
 
@@ -45,7 +48,10 @@ def export_saved_model(
     variables; only a Python loader would.
 
     Before the folder gets its name, the export and `translator` translate the same texts. `versions.DESCRIPTION_FILE`
-    in the folder says how the export was made and how much the results of the two differ.
+    in the folder says how the export was made and how much the results of the two differ. `warmup.WARMUP_FILE` has
+    requests that a server runs before it answers with this version, each tried. Beside the versions stand
+    `batching.config`, `models.config` and `monitoring.config` for the server's start; they are written once, and may
+    be edited.
 
     Args:
         translator: What to export.
@@ -83,19 +89,22 @@ def export_saved_model(
         weights = Weights()
         served = _Served(translator, weights, served_function(translator, weights, precision, variant, texts))
         with _told_where(directory):
-            tf.saved_model.save(served, str(fresh), signatures={"serving_default": served.translate})
+            tf.saved_model.save(served, str(fresh), signatures={SIGNATURE: served.translate})
             if precision == "int8":
                 run_loops_as_functions(fresh)
         used = check_operations(fresh)
         if server is not None:
             check_operations_of_server(used, server)
-        agreement = check_agreement(fresh, translator, texts, precision)
+        answer = tf.saved_model.load(str(fresh)).signatures[SIGNATURE]
+        agreement = check_agreement(answer, translator, texts, precision)
         with _told_where(directory):
+            batch_seconds = write_warmup(fresh, SIGNATURE, answer, texts)
             runs_on = {"oldest_server": oldest_server(used), "processor": processor(used)}
             _describe(fresh, translator, {"precision": precision, "variant": variant, **runs_on, **agreement})
             files = [file for file in fresh.rglob("*") if file.is_file()]
             note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
+            write_server_files(directory, variant, batch_seconds)
         return _named(fresh, directory, version)
 
 
@@ -137,7 +146,7 @@ def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> No
     """
     weights = Weights()
     served = _Served(translator, weights, n_best_function(translator, weights, n_best))
-    tf.saved_model.save(served, str(folder), signatures={"serving_default": served.translate})
+    tf.saved_model.save(served, str(folder), signatures={SIGNATURE: served.translate})
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 
 
@@ -161,15 +170,20 @@ def check_operations(saved_model: str | pathlib.Path) -> set[str]:
 
 
 def check_agreement(
-    saved_model: str | pathlib.Path, translator: Translator, texts: Sequence[str], precision: str
+    answer: Callable[..., Any], translator: Translator, texts: Sequence[str], precision: str
 ) -> dict[str, float]:
     """Translates `texts` with both: the share of identical translations, and how far the scores are apart.
+
+    Args:
+        answer: The signature of the export, loaded again.
+        translator: What was exported.
+        texts: What is translated.
+        precision: Of the export.
 
     Raises:
         ValueError: Their scores differ by more than rounding to `precision` explains.
     """
-    function = tf.saved_model.load(str(saved_model)).signatures["serving_default"]
-    expected, found = translator.translate(tf.constant(list(texts))), function(text=tf.constant(list(texts)))
+    expected, found = translator.translate(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
     same = expected["translation"].numpy() == found["translation"].numpy()
     distance = np.abs(expected["score"].numpy() - found["score"].numpy()).mean()
     share = float(distance / max(np.abs(expected["score"].numpy()).mean(), 1e-9))

@@ -1,0 +1,58 @@
+"""The files in a model's base folder by which a TensorFlow Serving is started: `--model_config_file` and its like."""
+
+import pathlib
+
+from kformer.files import write_text
+
+BATCH_SIZES = (1, 2, 4, 8, 16, 32)  # a warm-up has requests of these sizes; a server makes no larger batches
+# A request that has waited so long in a queue is still answered before the 30 seconds of REST are over.
+LONGEST_WAIT = 10  # seconds
+
+_BATCHING = """\
+# For --enable_batching and --batching_parameters_file. A request waits at most 2 ms for company. There is a thread for
+# every core, because no number of them is given.
+max_batch_size {{ value: {largest} }}
+batch_timeout_micros {{ value: 2000 }}
+# One thread worked {wait} seconds on so many, where the export was made. Further requests are refused at once.
+max_enqueued_batches {{ value: {queue} }}
+"""
+_ALLOWED = """\
+# The variant xla compiles for each size, so that there must be few of them. Smaller batches are filled up.
+{sizes}
+"""
+_MODELS = """\
+# For --model_config_file. Mount this folder at /models/{name}.
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+_MONITORING = """\
+# For --monitoring_config_file.
+prometheus_config {
+  enable: true
+  path: "/monitoring/prometheus/metrics"
+}
+"""
+
+
+def write_server_files(base: pathlib.Path, variant: str, batch_seconds: float) -> None:
+    """Writes `batching.config`, `models.config` and `monitoring.config`, those that are not there yet.
+
+    Args:
+        base: The folder of the versions; its name is the model's.
+        variant: Of the export, see `export_saved_model`.
+        batch_seconds: How long a full batch takes.
+    """
+    queue = min(1000, max(1, round(LONGEST_WAIT / batch_seconds)))
+    batching = _BATCHING.format(largest=BATCH_SIZES[-1], wait=LONGEST_WAIT, queue=queue)
+    if variant == "xla":
+        batching += _ALLOWED.format(sizes="\n".join(f"allowed_batch_sizes: {size}" for size in BATCH_SIZES))
+    files = {"batching": batching, "models": _MODELS.format(name=base.resolve().name), "monitoring": _MONITORING}
+    for name, text in files.items():
+        path = base / f"{name}.config"
+        if not path.exists():
+            write_text(path, text)
