@@ -116,7 +116,7 @@ class Models:
                 + (["--run", str(self.run)] if self.run else []),
                 check=True,
             )
-        return str(next(target.iterdir()))
+        return str(target / "1")
 
     def export_here(self, size: str, precision: str, variant: str, beam_size: int, length: int, target: str) -> None:
         from kformer.config import DecodingConfig

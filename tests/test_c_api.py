@@ -71,9 +71,9 @@ def saved_model(tmp_path_factory):
 
 def test_translates_as_the_python_module_does(saved_model):
     directory, expected = saved_model
-    process = run_client(directory, json.dumps(TEXTS))
+    process = run_client(directory, json.dumps([TEXTS]))
     assert process.returncode == 0, process.stderr
-    result = json.loads(process.stdout)
+    (result,) = json.loads(process.stdout)
     assert result["translation"] == ["", "a chat", "the chat sat", "überall 猫 sat"]
     np.testing.assert_allclose(result["score"], expected["score"])
     assert result["score"][0] == 0 > result["score"][1]
@@ -83,9 +83,9 @@ def test_takes_bytes_and_long_strings_and_an_empty_list(saved_model):
     directory, _ = saved_model
     long = "cat " * 1000  # Longer than the 22 bytes that a TF_TString holds in place.
     invalid = {"b64": base64.b64encode(b"the\xff cat").decode()}  # 0xFF is never UTF-8; this model writes ? for it.
-    result = json.loads(run_client(directory, json.dumps([long, invalid])).stdout)
+    result, nothing = json.loads(run_client(directory, json.dumps([[long, invalid], []])).stdout)
     assert result["translation"] == [" ".join(["chat"] * 1000), "the? chat"]
-    assert json.loads(run_client(directory, "[]").stdout) == {"translation": [], "score": []}
+    assert nothing == {"translation": [], "score": []}
 
 
 def test_says_why_a_model_cannot_be_loaded(tmp_path):

@@ -19,10 +19,11 @@ import tensorflow as tf
 import toy
 
 from kformer.config import DecodingConfig
-from kformer.export.graph import served_function
+from kformer.export.check import check_operations
+from kformer.export.graph import served_functions
 from kformer.export.kernels import MATRICES
 from kformer.export.operations import operations
-from kformer.export.saved_model import check_operations, export_saved_model
+from kformer.export.saved_model import export_saved_model
 from kformer.export.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.inference.load import load_model
 from kformer.translation.translator import Translator
@@ -75,12 +76,12 @@ def test_the_c_api_without_any_python_of_tensorflow_gives_the_same_strings(expor
     texts = [{"b64": base64.b64encode(text).decode()} for text in hostile.texts()]
     answer = subprocess.run(
         [sys.executable, "-m", "kformer.inference.c_api", str(exported)],
-        input=json.dumps(texts),
+        input=json.dumps([texts]),
         capture_output=True,
         text=True,
         check=True,
     )
-    found = json.loads(answer.stdout)
+    (found,) = json.loads(answer.stdout)
     assert found["translation"] == expected[0]
     assert found["score"] == pytest.approx(expected[1], abs=1e-4)
 
@@ -149,9 +150,9 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
         other = keras.models.clone_model(translator.model)
         other.set_weights([weight * 0.5 for weight in translator.model.get_weights()])
         tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-        return served_function(Translator(other, translator.config, *tokenizers), weights, *rest)
+        return served_functions(Translator(other, translator.config, *tokenizers), weights, *rest)
 
-    monkeypatch.setattr("kformer.export.saved_model.served_function", disturbed)
+    monkeypatch.setattr("kformer.export.saved_model.served_functions", disturbed)
     with pytest.raises(ValueError, match="does not compute what the translator does.*Export in float32"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
@@ -169,7 +170,9 @@ def tried(monkeypatch):
     monkeypatch.setattr("kformer.export.saved_model.check_agreement", check_agreement)
     monkeypatch.setattr("kformer.export.saved_model._Served", mock.MagicMock())
     monkeypatch.setattr("kformer.export.saved_model.write_warmup", lambda *arguments: 0.5)
-    monkeypatch.setattr(tf.saved_model, "load", mock.MagicMock())
+    monkeypatch.setattr("kformer.export.saved_model.check_without_python", lambda *arguments: {})
+    loaded = mock.Mock(signatures={"serving_default": None})
+    monkeypatch.setattr(tf.saved_model, "load", lambda path: loaded)
     monkeypatch.setattr("kformer.export.saved_model.check_operations", lambda path: set())
     monkeypatch.setattr(tf.saved_model, "save", lambda served, path, signatures: pathlib.Path(path, "graph").touch())
     return texts
@@ -375,3 +378,33 @@ def test_python_callbacks_and_xla_are_refused(tmp_path):
     tf.saved_model.save(module, str(tmp_path))
     with pytest.raises(ValueError, match=r"operations that TensorFlow Serving does not run: PyFunc"):
         check_operations(tmp_path)
+
+
+def test_an_export_that_only_python_can_run_is_refused(numbers_translator, tmp_path, monkeypatch):
+    monkeypatch.setattr("kformer.export.check._C_API_PROGRAM", "kformer.no_such_program")
+    with pytest.raises(ValueError, match=r"does not run outside Python: .*No module named kformer.no_such_program"):
+        export_saved_model(numbers_translator, tmp_path / "model")
+    assert not list((tmp_path / "model").glob("[0-9]*"))
+
+
+@pytest.mark.parametrize("place", [0, 2], ids=["in the batch", "alone"])
+def test_an_export_that_computes_something_else_outside_python_is_refused(
+    numbers_translator, tmp_path, monkeypatch, place
+):
+    from kformer.export import check
+
+    run = check._run
+
+    def disturbed(batches, saved_model):
+        found = run(batches, saved_model)
+        found[place]["score"] = [score - 1 for score in found[place]["score"]]
+        return found
+
+    monkeypatch.setattr(check, "_run", disturbed)
+    with pytest.raises(ValueError, match="gives other results outside Python, or to single texts"):
+        export_saved_model(numbers_translator, tmp_path / "model")
+    assert not list((tmp_path / "model").glob("[0-9]*"))
+
+
+def test_the_description_says_how_many_texts_are_alike_alone_and_in_a_batch(exported):
+    assert description(exported)["identical_alone"] == 1.0

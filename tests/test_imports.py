@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "indexing", "layers"},
     "presets": {"config", "models", "runs", "wording"},
     "translation": {"config", "decoding", "layers", "models", "presets", "runs", "tokenizers"},
-    "export": {"checksums", "decoding", "files", "layers", "models", "tokenizers", "translation"},
+    "export": {"checksums", "decoding", "files", "layers", "models", "runs", "tokenizers", "translation", "wording"},
     "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "translation"},
     "evaluation": {"data", "translation"},
 }

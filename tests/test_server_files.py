@@ -40,16 +40,19 @@ def test_a_server_can_run_every_warm_up_request(exported, numbers_translator):
         assert found["translation"].shape == text.shape
         assert {*text.numpy()} <= {sample.encode() for sample in numbers_translator.samples}
         sizes.append(len(text))
-    assert sizes == [*BATCH_SIZES]
+    assert sizes == [*BATCH_SIZES["portable"]]
 
 
 def test_a_request_that_fails_is_not_written(tmp_path):
     def answer(text):
         if len(text) == 4:
             raise ValueError("no")
+        return {"translation": text}
+
+    answer.structured_input_signature = ((), {"text": None})
 
     with pytest.raises(ValueError, match="no"):
-        write_warmup(tmp_path, "serving_default", answer, ["one"])
+        write_warmup(tmp_path, {"serving_default": answer}, ["one"], [1, 2, 4])
 
 
 def entries(path: pathlib.Path) -> list[tuple[str, int]]:
@@ -65,7 +68,7 @@ def test_the_configuration_fits_the_model(exported):
     assert (model.name, model.base_path, model.model_platform) == ("numbers", "/models/numbers", "tensorflow")
     batching = entries(base / "batching.config")
     assert {name for name, _ in batching} <= BATCHING_FIELDS
-    assert dict(batching)["max_batch_size"] == BATCH_SIZES[-1]
+    assert dict(batching)["max_batch_size"] == BATCH_SIZES["portable"][-1]
     assert re.fullmatch(
         r'#.*\nprometheus_config \{\n  enable: true\n  path: "/.*"\n\}\n', (base / "monitoring.config").read_text()
     )
@@ -80,7 +83,7 @@ def test_a_request_does_not_wait_in_the_queue_for_longer_than_a_client(tmp_path,
 def test_xla_gets_few_sizes_of_batches(tmp_path):
     write_server_files(tmp_path, "xla", 0.5)
     allowed = [number for name, number in entries(tmp_path / "batching.config") if name == "allowed_batch_sizes"]
-    assert allowed == [*BATCH_SIZES]
+    assert allowed == [*BATCH_SIZES["xla"]]
 
 
 def test_what_a_person_has_edited_stays(tmp_path):

@@ -16,7 +16,7 @@ from kformer.cli.options import (
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.export.servers import check_server
-from kformer.export.versions import PRECISIONS, VARIANTS, check_kind
+from kformer.export.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
 from kformer.files import check_folder_path
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -48,6 +48,14 @@ def export(
             autocompletion=lambda: list(VARIANTS),
         ),
     ] = "portable",
+    signature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"A signature beside serving_default, of {', '.join(MORE_SIGNATURES)}; may be given again.",
+            autocompletion=lambda: list(MORE_SIGNATURES),
+        ),
+    ] = None,
     server_version: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +72,7 @@ def export(
     run.check()
     check_folder_path(directory)
     check_kind(precision, variant)
+    check_signatures(signature or [], variant)
     if server_version is not None:
         check_server(server_version, precision)
     decoding = choose_decoding(run, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
@@ -76,7 +85,12 @@ def export(
         translator = Translator.from_run(run.path, decoding)
     with status(f"exporting to {directory}"):
         version = export_saved_model(
-            translator, directory, precision=precision, variant=variant, server_version=server_version
+            translator,
+            directory,
+            precision=precision,
+            variant=variant,
+            server_version=server_version,
+            signatures=signature or [],
         )
     print(version)
 

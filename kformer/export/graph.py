@@ -1,7 +1,6 @@
-"""The function of an export: it computes what a translator does, with weights of its own and in a chosen precision."""
+"""The functions of an export: they compute what a translator does, with weights of their own in a chosen precision."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -10,10 +9,10 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
+from kformer.export.signatures import Function, Served, make_functions, n_best
 from kformer.export.variables import FrozenScope, Weights
-from kformer.export.versions import check_kind
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.models import build_transformer
-from kformer.translation.codec import TextCodec
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
 from kformer.translation.translator import TEXT, Translator
@@ -21,65 +20,45 @@ from kformer.translation.translator import TEXT, Translator
 LENGTH_STEP = 16  # tokens
 
 
-def served_function(
-    translator: Translator, weights: Weights, precision: str, variant: str, samples: Sequence[str]
-) -> tf.types.experimental.PolymorphicFunction:
-    """A function from (B,) strings to `translation` and `score`.
+def served_functions(
+    translator: Translator,
+    weights: Weights,
+    precision: str,
+    variant: str,
+    samples: Sequence[str],
+    signatures: Sequence[str],
+) -> dict[str, Function]:
+    """The functions of an export, by the names of their signatures.
 
     Args:
-        translator: The translator whose results the function gives.
+        translator: The translator whose results the functions give.
         weights: Stores the weights, with their present values.
         precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
         variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
         samples: Texts like those that it will translate; int8 is fitted to them.
-
-    Raises:
-        ValueError: There is no such precision or variant, or the two do not go together.
+        signatures: Of `kformer.export.signatures.SIGNATURES`.
     """
-    check_kind(precision, variant)
     if variant == "xla":
-        return _compiled(translator, weights)
+        return {DEFAULT_SIGNATURE: _compiled(translator, weights)}
     ranges = input_ranges(translator, samples) if precision == "int8" else {}
-    return _portable(translator, weights, precision, ranges)
+    return make_functions(_served(translator, weights, precision, ranges), signatures)
 
 
-def n_best_function(translator: Translator, weights: Weights, n_best: int) -> tf.types.experimental.PolymorphicFunction:
-    """A function from (B,) strings to `translation` and `score`, (B, n_best) each, best first: portable, in float32."""
-    codec, searcher, frozen = _served_parts(translator, weights, "float32", {})
-
-    @tf.function(input_signature=[TEXT])
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        with frozen:
-            return translate_texts(codec, functools.partial(searcher.find, n_best=n_best), text, n_best)
-
-    return translate
+def n_best_function(translator: Translator, weights: Weights, number: int) -> Function:
+    """A function from (B,) strings to `translation` and `score`, (B, number) each, best first: in float32."""
+    return n_best(_served(translator, weights, "float32", {}), number)
 
 
-def _portable(
-    translator: Translator, weights: Weights, precision: str, ranges: InputRanges
-) -> tf.types.experimental.PolymorphicFunction:
-    codec, searcher, frozen = _served_parts(translator, weights, precision, ranges)
-
-    @tf.function(input_signature=[TEXT])
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        with frozen:
-            return best(translate_texts(codec, searcher.find, text, n_best=1))
-
-    return translate
-
-
-def _served_parts(
-    translator: Translator, weights: Weights, precision: str, ranges: InputRanges
-) -> tuple[TextCodec, Searcher, FrozenScope]:
+def _served(translator: Translator, weights: Weights, precision: str, ranges: InputRanges) -> Served:
     """The translator's codec, a searcher over a model of the same weights in this precision, and the weights' scope."""
     arithmetic = ServedArithmetic(precision, weights, ranges)
     twin = build_transformer(translator.config, dtype=arithmetic)
     twin.set_weights(translator.model.get_weights())
     searcher = Searcher(twin, translator.config, translator.decoding, cache=InPlaceCache)
-    return translator.codec, searcher, arithmetic.freeze(twin)
+    return Served(translator.codec, searcher, arithmetic.freeze(twin))
 
 
-def _compiled(translator: Translator, weights: Weights) -> tf.types.experimental.PolymorphicFunction:
+def _compiled(translator: Translator, weights: Weights) -> Function:
     """The search is compiled once for every shape of its inputs.
 
     To keep the number of shapes small, the batch size is padded to a power of two and the length to a multiple of 16.

@@ -3,30 +3,34 @@
 import contextlib
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kformer.checksums import note_checksums
-from kformer.export.graph import n_best_function, served_function
-from kformer.export.lint import is_refused
+from kformer.export.card import write_card
+from kformer.export.check import check_agreement, check_operations, check_without_python
+from kformer.export.graph import n_best_function, served_functions
 from kformer.export.loops import run_loops_as_functions
-from kformer.export.operations import operations
-from kformer.export.server_files import write_server_files
+from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
+from kformer.export.signatures import Function
 from kformer.export.variables import Weights
-from kformer.export.versions import DESCRIPTION_FILE, check_kind, check_version, next_version
+from kformer.export.versions import (
+    DEFAULT_SIGNATURE,
+    DESCRIPTION_FILE,
+    check_kind,
+    check_signatures,
+    check_version,
+    next_version,
+)
 from kformer.export.warmup import write_warmup
 from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.translator import Translator
-
-SIGNATURE = "serving_default"
-# How far scores may be apart, as a share of their mean.
-SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
 
 
 def export_saved_model(
@@ -37,18 +41,21 @@ def export_saved_model(
     variant: str = "portable",
     samples: Sequence[str] = (),
     server_version: str | None = None,
+    signatures: Sequence[str] = (),
 ) -> pathlib.Path:
-    """Writes `directory/<version>/`, a SavedModel with the signature `serving_default`, and tries it out.
+    """Writes `directory/<version>/`, a SavedModel for TensorFlow Serving, and tries it out.
 
-    The signature takes `text` and gives `translation` and `score`, all of shape (B,), so that TensorFlow
-    Serving may batch requests. The folder appears whole or not at all: it is written under a name
-    that TensorFlow Serving does not look at, checked, and renamed.
+    The signature `serving_default` takes `text` and gives `translation` and `score`, all of shape (B,), so that
+    TensorFlow Serving may batch requests. The folder appears whole or not at all: it is written under a name that
+    TensorFlow Serving does not look at, checked, and renamed.
 
     The export has variables of its own for the weights, because TensorFlow's C API would not restore Keras's
     variables; only a Python loader would.
 
-    Before the folder gets its name, the export and `translator` translate the same texts. `versions.DESCRIPTION_FILE`
-    in the folder says how the export was made and how much the results of the two differ. `warmup.WARMUP_FILE` has
+    Before the folder gets its name, the export and `translator` translate the same texts, and TensorFlow's C API does
+    so in a process of its own, in a batch and one by one. `versions.DESCRIPTION_FILE` in the folder says how the export
+    was made and how much the results differ; `card.CARD_FILE` adds what is known of the model, its corpus and its
+    scores. `warmup.WARMUP_FILE` has
     requests that a server runs before it answers with this version, each tried. Beside the versions stand
     `batching.config`, `models.config` and `monitoring.config` for the server's start; they are written once, and may
     be edited.
@@ -67,6 +74,8 @@ def export_saved_model(
             about how a trained model behaves.
         server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
             `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
+        signatures: Further ones, of "n_best" (all hypotheses of the beam) and "score" (how probable given translations
+            are); see `kformer.export.signatures`.
 
     Returns:
         The path of the new version.
@@ -80,6 +89,7 @@ def export_saved_model(
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)
+    check_signatures(signatures, variant)
     server = None if server_version is None else check_server(server_version, precision)
     check_folder_path(directory)
     if version is not None:
@@ -87,20 +97,31 @@ def export_saved_model(
     texts = samples or translator.samples or random_texts(translator.source_tokenizer)
     with staging_folder(directory, "export") as fresh:
         weights = Weights()
-        served = _Served(translator, weights, served_function(translator, weights, precision, variant, texts))
+        names = (DEFAULT_SIGNATURE, *dict.fromkeys(signatures))
+        functions = served_functions(translator, weights, precision, variant, texts, names)
         with _told_where(directory):
-            tf.saved_model.save(served, str(fresh), signatures={SIGNATURE: served.translate})
+            tf.saved_model.save(_Served(translator, weights, functions), str(fresh), signatures=functions)
             if precision == "int8":
                 run_loops_as_functions(fresh)
         used = check_operations(fresh)
         if server is not None:
             check_operations_of_server(used, server)
-        answer = tf.saved_model.load(str(fresh)).signatures[SIGNATURE]
-        agreement = check_agreement(answer, translator, texts, precision)
+        answers = dict(tf.saved_model.load(str(fresh)).signatures)
+        agreement = check_agreement(answers[DEFAULT_SIGNATURE], translator, texts, precision)
         with _told_where(directory):
-            batch_seconds = write_warmup(fresh, SIGNATURE, answer, texts)
-            runs_on = {"oldest_server": oldest_server(used), "processor": processor(used)}
-            _describe(fresh, translator, {"precision": precision, "variant": variant, **runs_on, **agreement})
+            batch_seconds = write_warmup(fresh, answers, texts, BATCH_SIZES[variant])
+        agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], texts, precision)
+        with _told_where(directory):
+            facts = {
+                "precision": precision,
+                "variant": variant,
+                "signatures": list(functions),
+                "oldest_server": oldest_server(used),
+                "processor": processor(used),
+                **agreement,
+            }
+            _describe(fresh, translator, facts)
+            write_card(fresh, translator, facts)
             files = [file for file in fresh.rglob("*") if file.is_file()]
             note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
@@ -124,16 +145,14 @@ def _told_where(directory: pathlib.Path) -> Iterator[None]:
 
 
 class _Served(tf.Module):
-    """What is saved: the function, its weights, and the tokenizers' resources."""
+    """What is saved: the functions, their weights, and the tokenizers' resources."""
 
-    def __init__(
-        self, translator: Translator, weights: Weights, translate: tf.types.experimental.PolymorphicFunction
-    ) -> None:
+    def __init__(self, translator: Translator, weights: Weights, functions: dict[str, Function]) -> None:
         super().__init__(name="kformer")
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
         self.weights = weights
-        self.translate = translate
+        self.functions = functions
 
 
 def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> None:
@@ -145,55 +164,9 @@ def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> No
         n_best: N: `serving_default` gives `translation` and `score` of shape (B, N), best first.
     """
     weights = Weights()
-    served = _Served(translator, weights, n_best_function(translator, weights, n_best))
-    tf.saved_model.save(served, str(folder), signatures={SIGNATURE: served.translate})
+    functions = {DEFAULT_SIGNATURE: n_best_function(translator, weights, n_best)}
+    tf.saved_model.save(_Served(translator, weights, functions), str(folder), signatures=functions)
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
-
-
-def check_operations(saved_model: str | pathlib.Path) -> set[str]:
-    """Refuses a SavedModel that a stock TensorFlow Serving could not run.
-
-    Returns:
-        What `operations` gives.
-
-    Raises:
-        ValueError: There is a Python callback or an operation of the XLA bridge in it.
-    """
-    used = operations(saved_model)
-    refused = sorted(filter(is_refused, used))
-    if refused:
-        raise ValueError(
-            f"The graph holds operations that TensorFlow Serving does not run: {', '.join(refused)}. "
-            "Use a tokenizer that is made of TensorFlow operations."
-        )
-    return used
-
-
-def check_agreement(
-    answer: Callable[..., Any], translator: Translator, texts: Sequence[str], precision: str
-) -> dict[str, float]:
-    """Translates `texts` with both: the share of identical translations, and how far the scores are apart.
-
-    Args:
-        answer: The signature of the export, loaded again.
-        translator: What was exported.
-        texts: What is translated.
-        precision: Of the export.
-
-    Raises:
-        ValueError: Their scores differ by more than rounding to `precision` explains.
-    """
-    expected, found = translator.translate(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
-    same = expected["translation"].numpy() == found["translation"].numpy()
-    distance = np.abs(expected["score"].numpy() - found["score"].numpy()).mean()
-    share = float(distance / max(np.abs(expected["score"].numpy()).mean(), 1e-9))
-    if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
-        raise ValueError(
-            f"The export does not compute what the translator does. Its scores on {len(texts)} texts differ by "
-            f"{share:.2%} of their mean; rounding to {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
-            "Export in float32."
-        )
-    return {"samples": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
 
 
 def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:

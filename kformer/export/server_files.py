@@ -4,7 +4,9 @@ import pathlib
 
 from kformer.files import write_text
 
-BATCH_SIZES = (1, 2, 4, 8, 16, 32)  # a warm-up has requests of these sizes; a server makes no larger batches
+# By the variant of an export: a warm-up has requests of these sizes, and a server makes no larger batches. XLA compiles
+# for each size, which takes seconds.
+BATCH_SIZES = {"portable": (1, 2, 4, 8, 16, 32), "xla": (1, 8, 32)}
 # A request that has waited so long in a queue is still answered before the 30 seconds of REST are over.
 LONGEST_WAIT = 10  # seconds
 
@@ -48,9 +50,10 @@ def write_server_files(base: pathlib.Path, variant: str, batch_seconds: float) -
         batch_seconds: How long a full batch takes.
     """
     queue = min(1000, max(1, round(LONGEST_WAIT / batch_seconds)))
-    batching = _BATCHING.format(largest=BATCH_SIZES[-1], wait=LONGEST_WAIT, queue=queue)
+    sizes = BATCH_SIZES[variant]
+    batching = _BATCHING.format(largest=sizes[-1], wait=LONGEST_WAIT, queue=queue)
     if variant == "xla":
-        batching += _ALLOWED.format(sizes="\n".join(f"allowed_batch_sizes: {size}" for size in BATCH_SIZES))
+        batching += _ALLOWED.format(sizes="\n".join(f"allowed_batch_sizes: {size}" for size in sizes))
     files = {"batching": batching, "models": _MODELS.format(name=base.resolve().name), "monitoring": _MONITORING}
     for name, text in files.items():
         path = base / f"{name}.config"

@@ -5,10 +5,15 @@ Nothing here needs TensorFlow, so a command can refuse a wrong folder or option 
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
+
+from kformer.wording import did_you_mean
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
+DEFAULT_SIGNATURE = "serving_default"
+MORE_SIGNATURES = ("n_best", "score")  # an export has those of them that are asked for
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 
@@ -25,6 +30,25 @@ def check_kind(precision: str, variant: str) -> None:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
     if variant == "xla" and precision != "float32":
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
+
+
+def check_signatures(signatures: Sequence[str], variant: str) -> None:
+    """Refuses signatures that an export cannot have beside `serving_default`.
+
+    Raises:
+        ValueError: There is no such signature, or the variant has no other one.
+    """
+    for name in signatures:
+        if name not in MORE_SIGNATURES:
+            raise ValueError(
+                f"There is no signature {name!r}. Beside {DEFAULT_SIGNATURE}, an export may have: "
+                f"{', '.join(MORE_SIGNATURES)}.{did_you_mean([name], MORE_SIGNATURES)}"
+            )
+    if signatures and variant == "xla":
+        raise ValueError(
+            f"The variant xla has {DEFAULT_SIGNATURE} alone. Received: {', '.join(signatures)}. Choose the variant "
+            "portable."
+        )
 
 
 def check_version(directory: pathlib.Path, version: int) -> None:

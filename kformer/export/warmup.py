@@ -5,43 +5,52 @@ Without them the first clients wait while TensorFlow prepares the graph for ever
 
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from kformer.export.server_files import BATCH_SIZES
+from kformer.export.versions import DEFAULT_SIGNATURE
 
 # The server looks for this file, and refuses the whole version if a request of it fails.
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def write_warmup(
-    saved_model: pathlib.Path, signature_name: str, answer: Callable[..., Any], texts: Sequence[str]
+    saved_model: pathlib.Path, answers: dict[str, Any], texts: Sequence[str], batch_sizes: Sequence[int]
 ) -> float:
-    """Runs a request of every batch size, and writes it down.
+    """Runs a request of every signature and every batch size, and writes it down.
 
     Args:
         saved_model: The folder of the version.
-        signature_name: The name of a signature that takes `text` (B,) string.
-        answer: The signature.
+        answers: Its signatures, loaded again, by their names. Their inputs are `text`, or `text` and `translation`.
         texts: What to translate; repeated where they are too few.
+        batch_sizes: Of the requests, rising.
 
     Returns:
-        Seconds that the largest batch took, which had been run once before.
+        Seconds that the largest batch of the default signature took, which had been run once before.
     """
-    from tensorflow_serving.apis import prediction_log_pb2  # not above: it is needed here alone
-
+    translate = answers[DEFAULT_SIGNATURE]
     path = saved_model / WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as file:
-        for size in BATCH_SIZES:
+        for size in batch_sizes:
             text = tf.constant([texts[index % len(texts)] for index in range(size)])
-            answer(text=text)
-            log = prediction_log_pb2.PredictionLog()
-            log.predict_log.request.model_spec.signature_name = signature_name
-            log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto(text))
-            file.write(log.SerializeToString())
+            values = {"text": text, "translation": translate(text=text)["translation"]}
+            for name, answer in answers.items():
+                inputs = {key: values[key] for key in answer.structured_input_signature[1]}
+                answer(**inputs)
+                file.write(_request(name, inputs))
     began = time.perf_counter()
-    answer(text=text)
+    translate(text=text)
     return time.perf_counter() - began
+
+
+def _request(signature_name: str, inputs: dict[str, tf.Tensor]) -> bytes:
+    from tensorflow_serving.apis import prediction_log_pb2  # not above: it is needed here alone
+
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.model_spec.signature_name = signature_name
+    for name, values in inputs.items():
+        log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
+    return log.SerializeToString()

@@ -3,9 +3,10 @@
 Python's TensorFlow takes seconds to import, and its functions run the operations of all callers on shared threads. Here
 a model is ready in about a second, and a call's operations run on the thread that calls.
 
-    echo '["a sentence", {"b64": "/w=="}]' | python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY
+    echo '[["a text", {"b64": "/w=="}], ["a second batch"]]' | python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY
 
-reads a JSON list of texts from standard input ({"b64": ...} for bytes that are not UTF-8) and prints the outputs.
+reads a JSON list of batches of texts from standard input ({"b64": ...} for bytes that are not UTF-8) and prints the
+list of their outputs.
 """
 
 import base64
@@ -281,12 +282,17 @@ def _values(tf: ctypes.CDLL, tensor: int) -> np.ndarray:
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("Usage: python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY < texts.json")
-    items = json.load(sys.stdin)
-    texts = [base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in items]
-    found = SavedModel(sys.argv[1])(texts)
+        sys.exit("Usage: python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY < batches.json")
+    batches = json.load(sys.stdin)
+    model = SavedModel(sys.argv[1])
+    json.dump([_answer(model, batch) for batch in batches], sys.stdout)
+
+
+def _answer(model: SavedModel, batch: list[Any]) -> dict[str, list[Any]]:
+    """A batch and its outputs as they stand in JSON."""
+    found = model([base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in batch])
     strings = [text.decode("utf-8") for text in found["translation"]]
-    json.dump({"translation": strings, "score": [float(score) for score in found["score"]]}, sys.stdout)
+    return {"translation": strings, "score": [float(score) for score in found["score"]]}
 
 
 if __name__ == "__main__":

@@ -221,6 +221,16 @@ class RunFolder:
         """What `write_preset` wrote."""
         return _read_json(self.preset_file)
 
+    def origin(self) -> dict[str, Any]:
+        """Where the weights come from, as far as the folder knows: `corpus`, `environment`, and of a packed model also
+        `description`, `licence`, `provenance` and `scores`."""
+        facts: dict[str, Any] = {"environment": self.environment()}
+        if self.corpus_file.is_file():
+            facts["corpus"] = self.corpus()
+        packed = self.preset() if self.preset_file.is_file() else {}
+        names = ("description", "licence", "provenance", "scores")
+        return facts | {name: packed[name] for name in names if name in packed}
+
     def write_preset(self, description: dict[str, Any]) -> None:
         """Writes the facts about a packed model, see `kformer.presets.pack_run`."""
         write_json(self.preset_file, description)

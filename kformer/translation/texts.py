@@ -3,7 +3,7 @@
 Shape letters: B texts, P their parts, N hypotheses for each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -30,8 +30,17 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
         `translation` (B, N) string and `score` (B, N) float32, see `kformer.translation.parts.join`.
     """
     parts = divide(text, codec.source_tokenizer, codec.longest_part)
-    found = _in_batches(codec, find, parts.ids, n_best)
-    return join(parts, tf.size(text), *found, codec.score_penalty)
+
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        source, limits = codec.pad(tf.gather(parts.ids, rows))
+        result = find(source, limits)
+        decoded = codec.decode(result, limits)
+        return decoded["translation"], decoded["score"], result.lengths
+
+    nothing = [tf.zeros((0, n_best), dtype) for dtype in (tf.string, tf.float32, tf.int32)]
+    lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1  # with the end id
+    translation, score, tokens = in_batches(lengths, BATCH_TOKENS, batch, nothing)
+    return join(parts, tf.size(text), translation, score, tokens, codec.score_penalty)
 
 
 def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -39,28 +48,28 @@ def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {name: values[:, 0] for name, values in found.items()}
 
 
-def _in_batches(
-    codec: TextCodec, find: Find, ids: tf.RaggedTensor, n_best: int
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Translations, scores and lengths, (P, N) each, of sources (P, None). Batches have sources of like lengths."""
-    lengths = tf.cast(ids.row_lengths(), tf.int32)
+def in_batches(
+    lengths: tf.Tensor, tokens: int, answer: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], nothing: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Takes P rows in batches of like length, at most `BATCH_SIZE` rows each, and gives the results in order.
+
+    Args:
+        lengths: (P,) int32.
+        tokens: Largest number of tokens of a batch, its padding counted; a batch has at least one row.
+        answer: From the numbers of rows to their results.
+        nothing: The results of no rows.
+    """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
 
     def some_left(start: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         return start < tf.size(order)
 
     def batch(start: tf.Tensor, *found: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        with_end = tf.gather(lengths, order[start]) + 1
-        size = tf.clip_by_value(BATCH_TOKENS // with_end, 1, BATCH_SIZE)
-        source, limits = codec.pad(tf.gather(ids, order[start : start + size]))
-        result = find(source, limits)
-        decoded = codec.decode(result, limits)
-        new = (decoded["translation"], decoded["score"], result.lengths)
+        size = tf.clip_by_value(tokens // tf.maximum(1, tf.gather(lengths, order[start])), 1, BATCH_SIZE)
+        new = answer(order[start : start + size])
         return start + size, *(tf.concat(pair, axis=0) for pair in zip(found, new, strict=True))
 
-    nothing = [tf.zeros((0, n_best), dtype) for dtype in (tf.string, tf.float32, tf.int32)]
-    rows = tf.TensorShape([None, n_best])
-    shapes = (tf.TensorShape([]), rows, rows, rows)
+    shapes = (tf.TensorShape([]), *(tf.TensorShape([None, *empty.shape[1:]]) for empty in nothing))
     _, *found = tf.while_loop(some_left, batch, (0, *nothing), shapes, parallel_iterations=1)
     back = tf.argsort(order)
-    return tuple(tf.gather(values, back) for values in found)
+    return [tf.gather(values, back) for values in found]

@@ -6,8 +6,8 @@ Shape letters: B sentences, N hypotheses for each sentence.
 import functools
 import itertools
 import pathlib
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.translation.codec import TextCodec
+from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
 
@@ -45,6 +46,7 @@ class Translator(tf.Module):
         target_tokenizer: Tokenizer of the target texts that the model was trained on.
         decoding: How to search; by default with the beam search of the paper.
         samples: Some texts like those that the model is made for: an export of this translator is tried on them.
+        origin: Where the weights come from, see `RunFolder.origin`: an export of this translator says it.
 
     Raises:
         ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
@@ -58,6 +60,7 @@ class Translator(tf.Module):
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
         samples: Sequence[str] = (),
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         _check(config, source_tokenizer, target_tokenizer)
         super().__init__(name="translator")
@@ -67,6 +70,7 @@ class Translator(tf.Module):
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
         self.samples = tuple(samples)
+        self.origin = dict(origin or {})
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
 
@@ -100,7 +104,7 @@ class Translator(tf.Module):
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)
         tokenizers = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, *tokenizers, decoding or folder.decoding_config(), folder.samples())
+        return cls(model, config, *tokenizers, decoding or folder.decoding_config(), folder.samples(), folder.origin())
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """Translates one text, or a list of texts in one batch.
@@ -138,6 +142,21 @@ class Translator(tf.Module):
         """
         n_best = self.decoding.beam_size
         return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
+
+    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="translation")])
+    def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Says how probable the model finds given translations.
+
+        Args:
+            text: (B,) string, UTF-8.
+            translation: (B,) string, UTF-8: a translation of each text.
+
+        Returns:
+            `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
+            `score` (B,) float32 as in `translate`; `tokens` (B,) int32, of the translation, its end included;
+            `truncated` (B,) bool, True where a text has more tokens than the model reads: the rest does not count.
+        """
+        return score_pairs(self.codec, self.model, text, translation)
 
     def sample(
         self,

@@ -1,0 +1,113 @@
+"""Checks an export before it gets its name: it computes what the translator does, here and in a program of its own."""
+
+import base64
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.export.lint import is_refused
+from kformer.export.operations import operations
+from kformer.translation.translator import Translator
+
+# How far scores may be apart, as a share of their mean.
+SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
+# Reads batches of texts from standard input. A name, not an import: what runs exports stands above what makes them.
+_C_API_PROGRAM = "kformer.inference.c_api"
+
+
+def check_operations(saved_model: str | pathlib.Path) -> set[str]:
+    """Refuses a SavedModel that a stock TensorFlow Serving could not run.
+
+    Returns:
+        What `operations` gives.
+
+    Raises:
+        ValueError: There is a Python callback or an operation of the XLA bridge in it.
+    """
+    used = operations(saved_model)
+    refused = sorted(filter(is_refused, used))
+    if refused:
+        raise ValueError(
+            f"The graph holds operations that TensorFlow Serving does not run: {', '.join(refused)}. "
+            "Use a tokenizer that is made of TensorFlow operations."
+        )
+    return used
+
+
+def check_agreement(
+    answer: Callable[..., Any], translator: Translator, texts: Sequence[str], precision: str
+) -> dict[str, float]:
+    """Translates `texts` with both: the share of identical translations, and how far the scores are apart.
+
+    Args:
+        answer: The signature of the export, loaded again.
+        translator: What was exported.
+        texts: What is translated.
+        precision: Of the export.
+
+    Raises:
+        ValueError: Their scores differ by more than rounding to `precision` explains.
+    """
+    expected, found = translator.translate(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
+    same = expected["translation"].numpy() == found["translation"].numpy()
+    share = _distance(expected["score"].numpy(), found["score"].numpy())
+    if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
+        raise ValueError(
+            f"The export does not compute what the translator does. Its scores on {len(texts)} texts differ by "
+            f"{share:.2%} of their mean; rounding to {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
+            "Export in float32."
+        )
+    return {"samples": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
+
+
+def check_without_python(
+    saved_model: pathlib.Path, answer: Callable[..., Any], texts: Sequence[str], precision: str
+) -> dict[str, float]:
+    """Loads the export through TensorFlow's C API, as a server does, in a process of its own.
+
+    There, the texts are translated in one batch and one by one.
+
+    Args:
+        saved_model: The export.
+        answer: Its signature `serving_default`, loaded by Python.
+        texts: What is translated.
+        precision: Of the export.
+
+    Returns:
+        The share of texts that are translated alike alone and in the batch.
+
+    Raises:
+        ValueError: The C API does not load it, or gives other results.
+    """
+    together, *alone = _run([list(texts), *([text] for text in texts)], saved_model)
+    expected = answer(text=tf.constant(list(texts)))
+    for found in (together["score"], [one["score"][0] for one in alone]):
+        share = _distance(expected["score"].numpy(), np.array(found))
+        if not share <= SCORE_TOLERANCE[precision]:
+            raise ValueError(
+                "The export gives other results outside Python, or to single texts, than in a batch. The scores of "
+                f"{len(texts)} texts differ by {share:.2%} of their mean. Export in float32."
+            )
+    same = [one["translation"][0] == batch for one, batch in zip(alone, together["translation"], strict=True)]
+    return {"identical_alone": float(np.mean(same))}
+
+
+def _run(batches: list[list[str]], saved_model: pathlib.Path) -> list[dict[str, Any]]:
+    encoded = [[{"b64": base64.b64encode(text.encode()).decode()} for text in batch] for batch in batches]
+    command = [sys.executable, "-m", _C_API_PROGRAM, str(saved_model)]
+    done = subprocess.run(command, input=json.dumps(encoded), capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise ValueError(f"The export does not run outside Python: {reason}. Nothing of it is left.")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _distance(expected: np.ndarray, found: np.ndarray) -> float:
+    """How far scores are apart on the average, as a share of their mean."""
+    return float(np.abs(expected - found).mean() / max(np.abs(expected).mean(), 1e-9))

@@ -1,0 +1,77 @@
+"""The signatures of an export: each is one function of the served model, which all share.
+
+All inputs and outputs have the batch as their first dimension, so that a server can put requests together. No name ends
+in `_bytes`, because REST would encode such an output. Shape letters: B texts, N beams.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from kformer.export.variables import FrozenScope
+from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.translation.codec import TextCodec
+from kformer.translation.scoring import score_pairs
+from kformer.translation.search import Searcher
+from kformer.translation.texts import best, translate_texts
+from kformer.translation.translator import TEXT
+
+Function: TypeAlias = tf.types.experimental.PolymorphicFunction
+
+
+class Served(NamedTuple):
+    """What is exported: a model with weights of its own."""
+
+    codec: TextCodec
+    searcher: Searcher
+    frozen: FrozenScope  # in which the searcher's model computes
+
+
+def translate(served: Served) -> Function:
+    """From `text` (B,) string to `translation` (B,) string and `score` (B,) float32."""
+
+    @tf.function(input_signature=[TEXT])
+    def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with served.frozen:
+            return best(translate_texts(served.codec, served.searcher.find, text, n_best=1))
+
+    return function
+
+
+def n_best(served: Served, number: int | None = None) -> Function:
+    """From `text` (B,) string to `translation` (B, N) string and `score` (B, N) float32, best first.
+
+    Args:
+        served: The model.
+        number: N, by default the beam size.
+    """
+    number = number or served.searcher.decoding.beam_size
+
+    @tf.function(input_signature=[TEXT])
+    def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        find = functools.partial(served.searcher.find, n_best=number)
+        with served.frozen:
+            return translate_texts(served.codec, find, text, number)
+
+    return function
+
+
+def score(served: Served) -> Function:
+    """From `text` and `translation`, (B,) string, to what `score_pairs` gives, each (B,)."""
+
+    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="translation")])
+    def function(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+        with served.frozen:
+            return score_pairs(served.codec, served.searcher.model, text, translation)
+
+    return function
+
+
+SIGNATURES: dict[str, Callable[[Served], Function]] = {DEFAULT_SIGNATURE: translate, "n_best": n_best, "score": score}
+
+
+def make_functions(served: Served, signatures: Sequence[str]) -> dict[str, Function]:
+    """The functions of these signatures, by their names."""
+    return {name: SIGNATURES[name](served) for name in signatures}

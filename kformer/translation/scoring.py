@@ -1,0 +1,60 @@
+"""How probable a model finds given translations: every token under the ones before it, all at once.
+
+Shape letters: B pairs, S source length, T target length with the end token.
+"""
+
+import keras
+import tensorflow as tf
+
+from kformer.decoding.beam_search import length_norm
+from kformer.translation.codec import TextCodec, longest_translation
+from kformer.translation.texts import in_batches
+
+BATCH_TOKENS = 512  # of a batch's targets: each has the logits of the whole vocabulary
+
+
+def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Scores pairs of texts.
+
+    Args:
+        codec: The tokenizers and the largest lengths.
+        model: From `build_transformer`.
+        text: (B,) string.
+        translation: (B,) string.
+
+    Returns:
+        `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
+        `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, of the
+        translation, its end included; `truncated` (B,) bool, True where a text has more tokens than the model reads, so
+        that the rest of it was not looked at.
+    """
+    source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
+    longest = longest_translation(codec.config, codec.decoding)
+    truncated = source.row_lengths() > codec.longest_part
+    if longest is not None:
+        truncated |= target.row_lengths() > longest - 1
+        target = target[:, : longest - 1]
+    source = source[:, : codec.longest_part]
+    tokens = tf.cast(target.row_lengths(), tf.int32) + 1
+
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
+        return (_log_probabilities(codec, model, tf.gather(source, rows), tf.gather(target, rows)),)
+
+    nothing = (tf.zeros((0,), tf.float32),)
+    (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, nothing)
+    score = log_probability / length_norm(tokens, codec.score_penalty)
+    return {"log_probability": log_probability, "score": score, "tokens": tokens, "truncated": truncated}
+
+
+def _log_probabilities(
+    codec: TextCodec, model: keras.Model, source: tf.RaggedTensor, target: tf.RaggedTensor
+) -> tf.Tensor:
+    """(B,) float32 for sources and targets (B, None) of ids, without start and end ids."""
+    config = codec.config
+    special = tf.fill([target.nrows(), 1], tf.constant(config.end_id, tf.int32))
+    target_in = tf.concat([tf.fill(tf.shape(special), config.start_id), target], axis=1)
+    target_out = tf.concat([target, special], axis=1).to_tensor(default_value=config.pad_id)  # (B, T)
+    padded, _ = codec.pad(source)
+    logits = model({"source": padded, "target_in": target_in.to_tensor(default_value=config.pad_id)}, training=False)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
+    return -tf.reduce_sum(tf.where(target_out == config.pad_id, 0.0, loss), axis=1)

@@ -1,0 +1,94 @@
+"""An export in a program of C, which loads it as TensorFlow Serving does and runs it from several threads."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+
+import hostile
+import pytest
+import tensorflow as tf
+import tensorflow_text
+import toy
+
+from kformer.export.operations import read
+from kformer.export.saved_model import export_saved_model
+from kformer.export.versions import MORE_SIGNATURES
+
+SOURCE = pathlib.Path(__file__).parent / "serving" / "load_and_run.c"
+TENSORFLOW = pathlib.Path(tf.__file__).parent
+OPERATIONS = sorted(map(str, (pathlib.Path(tensorflow_text.__file__).parent / "python").glob("*/*.so")))
+THREADS, REQUESTS = 4, 2000
+GROWTH_KIB = 24 * 1024  # the allocator keeps some memory for each thread; a leak of 16 KiB a request would be 24 MiB
+
+pytestmark = [
+    pytest.mark.tensorflow_only,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "load_and_run"
+    libraries = ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", "-lpthread", "-lm"]
+    places = [f"-I{TENSORFLOW / 'include'}", f"-L{TENSORFLOW}", f"-Wl,-rpath,{TENSORFLOW}"]
+    subprocess.run(
+        ["cc", "-O1", "-D_GNU_SOURCE", "-Wall", str(SOURCE), *places, *libraries, "-o", str(path)], check=True
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(numbers_translator, tmp_path_factory):
+    return export_saved_model(numbers_translator, tmp_path_factory.mktemp("export"), signatures=MORE_SIGNATURES)
+
+
+def word(value) -> str:
+    return f"x{value.hex()}" if isinstance(value, bytes) else f"{float(value):.9g}"
+
+
+def write_cases(path: pathlib.Path, saved_model: pathlib.Path, batches: list[list[bytes]]) -> None:
+    """What Python's TensorFlow answers to every batch, for every signature."""
+    (meta_graph,) = read(saved_model).meta_graphs
+    loaded = tf.saved_model.load(str(saved_model))
+    lines = []
+    for number, (name, function) in enumerate(loaded.signatures.items()):
+        described = meta_graph.signature_def[name]
+        inputs, outputs = dict(sorted(described.inputs.items())), dict(sorted(described.outputs.items()))
+        tensors = [tensor.name.replace(":", " ") for tensor in (*inputs.values(), *outputs.values())]
+        lines.append(f"signature {name} {len(inputs)} {len(outputs)} {' '.join(tensors)}")
+        for texts in batches:
+            text = tf.constant(texts, tf.string, shape=[len(texts)])
+            given = {"text": text, "translation": tf.strings.reduce_join([text, text], axis=0)}
+            found = function(**{key: given[key] for key in inputs})
+            words = [word(value) for key in inputs for value in given[key].numpy().tolist()]
+            for key in outputs:
+                values = tf.reshape(found[key], [-1]).numpy().tolist()
+                words += [str(len(values)), *map(word, values)]
+            lines.append(f"case {number} {len(texts)} {' '.join(words)}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def run(program, saved_model, cases, requests=REQUESTS):
+    command = [program, saved_model, cases, THREADS, requests, *OPERATIONS]
+    answer = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def test_every_signature_answers_thousands_of_requests_from_several_threads(program, exported, tmp_path):
+    sources = [source.encode() for source, _ in toy.corpus().test]
+    batches = [[], sources[:1], sources[1:4], sources[4:11], hostile.BY_HAND[:6], [b"one two\n\nthree"]]
+    write_cases(tmp_path / "cases", exported, batches)
+    found = run(program, exported, tmp_path / "cases")
+    assert (found["requests"], found["wrong"]) == (REQUESTS, 0)
+    assert found["end_kib"] - found["quarter_kib"] < GROWTH_KIB
+
+
+def test_the_program_tells_a_wrong_answer(program, exported, tmp_path):
+    write_cases(tmp_path / "cases", exported, [[b"one two"]])
+    cases = (tmp_path / "cases").read_text()
+    assert b"dos uno".hex() in cases
+    (tmp_path / "cases").write_text(cases.replace(b"dos uno".hex(), b"dos dos".hex(), 1))
+    found = run(program, exported, tmp_path / "cases", requests=30)
+    assert 0 < found["wrong"] < 30

@@ -1,0 +1,110 @@
+"""The signatures of an export beside `serving_default`, and what they agree with."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+from kformer.config import DecodingConfig
+from kformer.export.saved_model import export_saved_model
+from kformer.export.versions import MORE_SIGNATURES, PRECISIONS
+from kformer.translation.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+TEXTS = [source for source, _ in toy.corpus().test[:11]]
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def exported(request, numbers_translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    path = export_saved_model(numbers_translator, folder, precision=request.param, signatures=MORE_SIGNATURES)
+    loaded = tf.saved_model.load(str(path))
+    return request.param, dict(loaded.signatures), loaded
+
+
+def test_all_inputs_and_outputs_begin_with_the_batch_and_none_is_encoded_by_rest(exported):
+    _, signatures, _ = exported
+    assert {*signatures} == {"serving_default", *MORE_SIGNATURES}
+    for signature in signatures.values():
+        tensors = {**signature.structured_input_signature[1], **signature.structured_outputs}
+        assert all(spec.shape.rank >= 1 and spec.shape[0] is None for spec in tensors.values())
+        assert not [name for name in tensors if name.endswith("_bytes")]
+
+
+def test_n_best_begins_with_the_best(exported, numbers_translator):
+    _, signatures, _ = exported
+    best, found = signatures["serving_default"](text=TEXTS), signatures["n_best"](text=TEXTS)
+    assert found["translation"].shape == (len(TEXTS), numbers_translator.decoding.beam_size)
+    assert found["translation"].numpy()[:, 0].tolist() == best["translation"].numpy().tolist()
+    np.testing.assert_allclose(found["score"][:, 0], best["score"], atol=1e-5)
+    assert np.all(np.diff(found["score"], axis=1) <= 0)
+
+
+def test_the_score_of_a_translation_is_that_of_the_search(exported):
+    precision, signatures, _ = exported
+    best = signatures["serving_default"](text=TEXTS)
+    found = signatures["score"](text=TEXTS, translation=best["translation"])
+    # A step and the whole sequence sum in other orders; int8 and bfloat16 round what they sum.
+    tolerance = {"float32": 1e-5, "bfloat16": 0.02, "int8": 0.05}[precision]
+    np.testing.assert_allclose(found["score"], best["score"], atol=tolerance)
+    tokens = np.array([len(text.split()) + 1 for text in best["translation"].numpy()])  # a token a word, and the end
+    assert found["tokens"].numpy().tolist() == tokens.tolist()
+    np.testing.assert_allclose(found["log_probability"], found["score"] * ((5 + tokens) / 6) ** 0.6, rtol=1e-5)
+
+
+def test_a_wrong_translation_has_a_low_score(exported):
+    _, signatures, _ = exported
+    texts = ["one two", "one two"]
+    right, wrong = signatures["score"](text=texts, translation=["dos uno", "uno dos"])["score"].numpy()
+    assert right > wrong + 1
+
+
+def test_a_pair_has_the_same_score_alone_and_among_longer_ones(numbers_translator):
+    sources, targets = zip(*toy.corpus().test[:70], strict=True)
+    together = numbers_translator.score(tf.constant(sources), tf.constant(targets))
+    for index in (0, 33, 69):
+        alone = numbers_translator.score(tf.constant([sources[index]]), tf.constant([targets[index]]))
+        for name, value in alone.items():
+            np.testing.assert_allclose(value[0], together[name][index], rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_model_does_not_read_is_told(numbers_translator):
+    short = Translator(
+        numbers_translator.model,
+        numbers_translator.config,
+        numbers_translator.source_tokenizer,
+        numbers_translator.target_tokenizer,
+        DecodingConfig(max_source_length=3, max_length=4),
+    )
+    texts = tf.constant(["one two", "one two three", "one two"])
+    found = short.score(texts, tf.constant(["dos uno", "dos uno", "uno dos tres cuatro"]))
+    assert found["truncated"].numpy().tolist() == [False, True, True]
+    assert found["tokens"].numpy().tolist() == [3, 3, 4]
+
+
+def test_an_empty_batch_has_no_scores(numbers_translator):
+    nothing = tf.constant([], tf.string)
+    assert {name: value.shape for name, value in numbers_translator.score(nothing, nothing).items()} == {
+        name: (0,) for name in ("log_probability", "score", "tokens", "truncated")
+    }
+
+
+def test_wrong_signatures_are_refused_before_the_work(numbers_translator, tmp_path):
+    with pytest.raises(ValueError, match=r"no signature 'n_bset'.* may have: n_best, score. Did you mean 'n_best'\?"):
+        export_saved_model(numbers_translator, tmp_path, signatures=["n_bset"])
+    with pytest.raises(ValueError, match="The variant xla has serving_default alone. Received: score"):
+        export_saved_model(numbers_translator, tmp_path, variant="xla", signatures=["score"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_hands_its_signatures_on(numbers_run, tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "kformer.export.saved_model.export_saved_model", lambda translator, folder, **options: asked.update(options)
+    )
+    arguments = ["export", str(numbers_run), str(tmp_path), "--signature", "n_best", "--signature", "score"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert asked["signatures"] == ["n_best", "score"]
+    assert "There is no signature 'x'" in str(CliRunner().invoke(app, [*arguments, "--signature", "x"]).exception)
