@@ -679,6 +679,7 @@ def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_p
         (["--precision", "int8"], {"precision": "int8"}),
         (["--variant", "xla"], {"variant": "xla"}),
         (["--server-version", "2.19"], {"server_version": "2.19"}),
+        (["--signature", "score"], {"signatures": ["score"]}),
     ],
 )
 def test_export_hands_on_precision_and_variant(options, expected, places, tmp_path, monkeypatch):
@@ -689,7 +690,7 @@ def test_export_hands_on_precision_and_variant(options, expected, places, tmp_pa
         lambda *arguments, **options: calls.append((arguments, options)),
     )
     invoke("export", places["run"], tmp_path, *options)
-    default = {"precision": "float32", "variant": "portable", "server_version": None}
+    default = {"precision": "float32", "variant": "portable", "server_version": None, "signatures": []}
     assert calls == [(("translator", tmp_path), {**default, **expected})]
 
 

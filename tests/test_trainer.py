@@ -33,6 +33,7 @@ from kformer.tokenizers import load_tokenizers
 from kformer.training.compile import compile_transformer
 from kformer.training.plan import plan_batches
 from kformer.training.train import train
+from kformer.translation.parts import divide
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -665,16 +666,18 @@ def make_pairs_of_lengths():
     return encode_pairs(pairs, SymbolTokenizer(["one"]), SymbolTokenizer(["uno"]), max_length=32)
 
 
-def test_learned_positions_translate_as_much_of_a_text_as_they_reach(tmp_path):
+def test_learned_positions_translate_a_long_text_in_parts_that_they_reach(tmp_path):
     transformer = toy.TRANSFORMER.replace(positional_encoding="learned", max_length=19)
     training = SHORT.replace(max_length=19, max_steps=1, shared_vocabulary=False)
     run = train(toy.corpus(), tmp_path / "run", transformer, training, samples=["one " * 50], console=quiet()).run
     assert run.transformer_config().embedding_tying == "target"  # of two vocabularies
     translator = Translator.from_run(run.path)
-    ids = translator.source_tokenizer.tokenize(["one two " * 50])[:, :18]  # and the end
-    kept = translator.source_tokenizer.detokenize(ids).numpy()[0].decode()
-    assert len(kept) > 18
-    assert translator("one two " * 50) == translator(kept)
+    text = "one two " * 50
+    assert len(translator.source_tokenizer.tokenize([text])[0]) > 19
+    parts = divide([text], translator.source_tokenizer, 18)  # and the end
+    texts = [part.decode() for part in translator.source_tokenizer.detokenize(parts.ids).numpy()]
+    assert " ".join(texts) == text.strip()
+    assert translator(text) == " ".join(translator(texts))
 
 
 # What is refused before anything is written.
