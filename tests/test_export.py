@@ -169,7 +169,7 @@ def tried(monkeypatch):
 
     monkeypatch.setattr("kformer.export.saved_model.check_agreement", check_agreement)
     monkeypatch.setattr("kformer.export.saved_model._Served", mock.MagicMock())
-    monkeypatch.setattr("kformer.export.saved_model.write_warmup", lambda *arguments: 0.5)
+    monkeypatch.setattr("kformer.export.saved_model.try_requests", lambda *arguments: ([], 0.5))
     monkeypatch.setattr("kformer.export.saved_model.check_without_python", lambda *arguments: {})
     loaded = mock.Mock(signatures={"serving_default": None})
     monkeypatch.setattr(tf.saved_model, "load", lambda path: loaded)

@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES, write_server_files
-from kformer.export.warmup import WARMUP_FILE, write_warmup
+from kformer.export.warmup import WARMUP_FILE, try_requests
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -43,7 +43,7 @@ def test_a_server_can_run_every_warm_up_request(exported, numbers_translator):
     assert sizes == [*BATCH_SIZES["portable"]]
 
 
-def test_a_request_that_fails_is_not_written(tmp_path):
+def test_a_request_that_fails_ends_the_export():
     def answer(text):
         if len(text) == 4:
             raise ValueError("no")
@@ -52,7 +52,7 @@ def test_a_request_that_fails_is_not_written(tmp_path):
     answer.structured_input_signature = ((), {"text": None})
 
     with pytest.raises(ValueError, match="no"):
-        write_warmup(tmp_path, {"serving_default": answer}, ["one"], [1, 2, 4])
+        try_requests({"serving_default": answer}, ["one"], [1, 2, 4])
 
 
 def entries(path: pathlib.Path) -> list[tuple[str, int]]:

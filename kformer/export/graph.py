@@ -9,7 +9,7 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
-from kformer.export.signatures import Function, Served, make_functions, n_best
+from kformer.export.signatures import SIGNATURES, Function, Served, n_best
 from kformer.export.variables import FrozenScope, Weights
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.models import build_transformer
@@ -41,7 +41,8 @@ def served_functions(
     if variant == "xla":
         return {DEFAULT_SIGNATURE: _compiled(translator, weights)}
     ranges = input_ranges(translator, samples) if precision == "int8" else {}
-    return make_functions(_served(translator, weights, precision, ranges), signatures)
+    served = _served(translator, weights, precision, ranges)
+    return {name: SIGNATURES[name](served) for name in signatures}
 
 
 def n_best_function(translator: Translator, weights: Weights, number: int) -> Function:

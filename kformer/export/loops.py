@@ -9,7 +9,8 @@ Python function.
 import pathlib
 
 from tensorflow.core.framework import function_pb2, node_def_pb2
-from tensorflow.core.protobuf import saved_model_pb2
+
+from kformer.export.operations import read
 
 LOOPS = ("While", "StatelessWhile")
 # TensorFlow makes these operations of oneDNN in a graph, but not in the functions that such loops repeat.
@@ -18,8 +19,7 @@ OF_ONEDNN = {"BatchMatMulV2": "_MklBatchMatMulV2", "Softmax": "_MklSoftmax"}
 
 def run_loops_as_functions(saved_model: pathlib.Path) -> None:
     """Rewrites the loops of a SavedModel's graph."""
-    path = saved_model / "saved_model.pb"
-    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    model = read(saved_model)
     for meta_graph in model.meta_graphs:
         functions = {function.signature.name: function for function in meta_graph.graph_def.library.function}
         for loop in (node for function in functions.values() for node in _loops(function)):
@@ -27,7 +27,7 @@ def run_loops_as_functions(saved_model: pathlib.Path) -> None:
             body = functions[loop.attr["body"].func.name]
             if not _loops(body):  # The simple executor runs no loops.
                 _run_simply(loop, body)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    (saved_model / "saved_model.pb").write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _loops(function: function_pb2.FunctionDef) -> list[node_def_pb2.NodeDef]:

@@ -26,7 +26,7 @@ from kformer.export.versions import (
     check_version,
     next_version,
 )
-from kformer.export.warmup import write_warmup
+from kformer.export.warmup import try_requests, write_warmup
 from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
@@ -55,10 +55,9 @@ def export_saved_model(
     Before the folder gets its name, the export and `translator` translate the same texts, and TensorFlow's C API does
     so in a process of its own, in a batch and one by one. `versions.DESCRIPTION_FILE` in the folder says how the export
     was made and how much the results differ; `card.CARD_FILE` adds what is known of the model, its corpus and its
-    scores. `warmup.WARMUP_FILE` has
-    requests that a server runs before it answers with this version, each tried. Beside the versions stand
-    `batching.config`, `models.config` and `monitoring.config` for the server's start; they are written once, and may
-    be edited.
+    scores. `warmup.WARMUP_FILE` has requests that a server runs before it answers with this version, each tried.
+    Beside the versions stand `batching.config`, `models.config` and `monitoring.config` for the server's start; they
+    are written once, and may be edited.
 
     Args:
         translator: What to export.
@@ -108,8 +107,7 @@ def export_saved_model(
             check_operations_of_server(used, server)
         answers = dict(tf.saved_model.load(str(fresh)).signatures)
         agreement = check_agreement(answers[DEFAULT_SIGNATURE], translator, texts, precision)
-        with _told_where(directory):
-            batch_seconds = write_warmup(fresh, answers, texts, BATCH_SIZES[variant])
+        requests, batch_seconds = try_requests(answers, texts, BATCH_SIZES[variant])
         agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], texts, precision)
         with _told_where(directory):
             facts = {
@@ -120,6 +118,7 @@ def export_saved_model(
                 "processor": processor(used),
                 **agreement,
             }
+            write_warmup(fresh, requests)
             _describe(fresh, translator, facts)
             write_card(fresh, translator, facts)
             files = [file for file in fresh.rglob("*") if file.is_file()]

@@ -5,7 +5,7 @@ in `_bytes`, because REST would encode such an output. Shape letters: B texts, N
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ from kformer.translation.codec import TextCodec
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
-from kformer.translation.translator import TEXT
+from kformer.translation.translator import TEXT, TRANSLATION
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
 
@@ -61,7 +61,7 @@ def n_best(served: Served, number: int | None = None) -> Function:
 def score(served: Served) -> Function:
     """From `text` and `translation`, (B,) string, to what `score_pairs` gives, each (B,)."""
 
-    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="translation")])
+    @tf.function(input_signature=[TEXT, TRANSLATION])
     def function(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         with served.frozen:
             return score_pairs(served.codec, served.searcher.model, text, translation)
@@ -70,8 +70,3 @@ def score(served: Served) -> Function:
 
 
 SIGNATURES: dict[str, Callable[[Served], Function]] = {DEFAULT_SIGNATURE: translate, "n_best": n_best, "score": score}
-
-
-def make_functions(served: Served, signatures: Sequence[str]) -> dict[str, Function]:
-    """The functions of these signatures, by their names."""
-    return {name: SIGNATURES[name](served) for name in signatures}

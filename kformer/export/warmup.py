@@ -16,34 +16,42 @@ from kformer.export.versions import DEFAULT_SIGNATURE
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
-def write_warmup(
-    saved_model: pathlib.Path, answers: dict[str, Any], texts: Sequence[str], batch_sizes: Sequence[int]
-) -> float:
-    """Runs a request of every signature and every batch size, and writes it down.
+def try_requests(
+    answers: dict[str, Any], texts: Sequence[str], batch_sizes: Sequence[int]
+) -> tuple[list[bytes], float]:
+    """Runs a request of every signature and every batch size.
 
     Args:
-        saved_model: The folder of the version.
-        answers: Its signatures, loaded again, by their names. Their inputs are `text`, or `text` and `translation`.
+        answers: The export's signatures, loaded again, by their names. Their inputs are `text`, or `text` and
+            `translation`.
         texts: What to translate; repeated where they are too few.
         batch_sizes: Of the requests, rising.
 
     Returns:
-        Seconds that the largest batch of the default signature took, which had been run once before.
+        The requests for `write_warmup`; and the seconds that the largest batch of the default signature took, which had
+        been run before.
     """
     translate = answers[DEFAULT_SIGNATURE]
+    requests = []
+    for size in batch_sizes:
+        text = tf.constant([texts[index % len(texts)] for index in range(size)])
+        values = {"text": text, "translation": translate(text=text)["translation"]}
+        for name, answer in answers.items():
+            inputs = {key: values[key] for key in answer.structured_input_signature[1]}
+            answer(**inputs)
+            requests.append(_request(name, inputs))
+    began = time.perf_counter()
+    translate(text=text)
+    return requests, time.perf_counter() - began
+
+
+def write_warmup(saved_model: pathlib.Path, requests: Sequence[bytes]) -> None:
+    """Writes the requests where a server looks for them."""
     path = saved_model / WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as file:
-        for size in batch_sizes:
-            text = tf.constant([texts[index % len(texts)] for index in range(size)])
-            values = {"text": text, "translation": translate(text=text)["translation"]}
-            for name, answer in answers.items():
-                inputs = {key: values[key] for key in answer.structured_input_signature[1]}
-                answer(**inputs)
-                file.write(_request(name, inputs))
-    began = time.perf_counter()
-    translate(text=text)
-    return time.perf_counter() - began
+        for request in requests:
+            file.write(request)
 
 
 def _request(signature_name: str, inputs: dict[str, tf.Tensor]) -> bytes:

@@ -26,6 +26,7 @@ from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
+TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
 
 
 class Translator(tf.Module):
@@ -143,7 +144,7 @@ class Translator(tf.Module):
         n_best = self.decoding.beam_size
         return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
 
-    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="translation")])
+    @tf.function(input_signature=[TEXT, TRANSLATION])
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Says how probable the model finds given translations.
 
