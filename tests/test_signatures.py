@@ -84,6 +84,21 @@ def test_what_the_model_does_not_read_is_told(numbers_translator):
     assert found["tokens"].numpy().tolist() == [3, 3, 4]
 
 
+def test_of_a_translation_longer_than_any_search_gives_the_rest_is_not_looked_at(numbers_translator):
+    """Attention over all tokens of a long text would take more memory than a server has."""
+    short = Translator(
+        numbers_translator.model,
+        numbers_translator.config,
+        numbers_translator.source_tokenizer,
+        numbers_translator.target_tokenizer,
+        DecodingConfig(max_source_length=3, max_extra_length=5),
+    )
+    found = short.score(tf.constant(["one two"] * 2), tf.constant(["uno " * 6, "uno " * 1000]))
+    assert found["truncated"].numpy().tolist() == [False, True]
+    assert found["tokens"].numpy().tolist() == [7, 7]  # a source of 2 and its end, and 5 more; the end is one of them
+    assert found["score"][0] == found["score"][1]
+
+
 def test_an_empty_batch_has_no_scores(numbers_translator):
     nothing = tf.constant([], tf.string)
     assert {name: value.shape for name, value in numbers_translator.score(nothing, nothing).items()} == {
@@ -92,7 +107,9 @@ def test_an_empty_batch_has_no_scores(numbers_translator):
 
 
 def test_wrong_signatures_are_refused_before_the_work(numbers_translator, tmp_path):
-    with pytest.raises(ValueError, match=r"no signature 'n_bset'.* may have: n_best, score. Did you mean 'n_best'\?"):
+    with pytest.raises(
+        ValueError, match=r"no signature 'n_bset'.* may have: n_best, score, .* Did you mean 'n_best'\?"
+    ):
         export_saved_model(numbers_translator, tmp_path, signatures=["n_bset"])
     with pytest.raises(ValueError, match="The variant xla has serving_default alone. Received: score"):
         export_saved_model(numbers_translator, tmp_path, variant="xla", signatures=["score"])

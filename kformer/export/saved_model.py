@@ -73,8 +73,8 @@ def export_saved_model(
             about how a trained model behaves.
         server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
             `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
-        signatures: Further ones, of "n_best" (all hypotheses of the beam) and "score" (how probable given translations
-            are); see `kformer.export.signatures`.
+        signatures: Further ones, of "n_best" (all hypotheses of the beam), "score" (how probable given translations
+            are) and "translate_detailed" (tokens, their places, probabilities and alignment).
 
     Returns:
         The path of the new version.

@@ -13,6 +13,7 @@ import tensorflow as tf
 from kformer.export.variables import FrozenScope
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.translation.codec import TextCodec
+from kformer.translation.detailed import translate_detailed
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
@@ -69,4 +70,20 @@ def score(served: Served) -> Function:
     return function
 
 
-SIGNATURES: dict[str, Callable[[Served], Function]] = {DEFAULT_SIGNATURE: translate, "n_best": n_best, "score": score}
+def detailed(served: Served) -> Function:
+    """From `text` (B,) string to what `Translator.translate_detailed` gives."""
+
+    @tf.function(input_signature=[TEXT])
+    def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        with served.frozen:
+            return translate_detailed(served.codec, served.searcher.model, served.searcher.find, text)
+
+    return function
+
+
+SIGNATURES: dict[str, Callable[[Served], Function]] = {
+    DEFAULT_SIGNATURE: translate,
+    "n_best": n_best,
+    "score": score,
+    "translate_detailed": detailed,
+}

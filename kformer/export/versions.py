@@ -13,7 +13,7 @@ from kformer.wording import did_you_mean
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 DEFAULT_SIGNATURE = "serving_default"
-MORE_SIGNATURES = ("n_best", "score")  # an export has those of them that are asked for
+MORE_SIGNATURES = ("n_best", "score", "translate_detailed")  # an export has those of them that are asked for
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 
@@ -68,14 +68,14 @@ def check_version(directory: pathlib.Path, version: int) -> None:
 
 def next_version(directory: pathlib.Path) -> int:
     """One more than the last version in a base folder; 1 where there is none."""
-    return max(_versions(directory), default=0) + 1
+    return max(versions(directory), default=0) + 1
 
 
 def find_saved_model(path: str | pathlib.Path) -> pathlib.Path | None:
     """`path` if it is a SavedModel, else its last numbered version that is one, else None."""
     path = pathlib.Path(path)
-    versions = _versions(path)
-    for candidate in (path, *(versions[number] for number in sorted(versions, reverse=True))):
+    found = versions(path)
+    for candidate in (path, *(found[number] for number in sorted(found, reverse=True))):
         if (candidate / "saved_model.pb").is_file():
             return candidate
     return None
@@ -92,8 +92,8 @@ def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error
 
 
-def _versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The entries whose name is a number."""
+def versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The entries of a base folder whose name is a number, which TensorFlow Serving takes for versions."""
     if not directory.is_dir():
         return {}
     return {int(entry.name): entry for entry in directory.iterdir() if entry.name.isdecimal()}

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
+from kformer.tokenizers.offsets import Spans
+
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 NUM_SPECIAL_IDS = 4
 
@@ -71,6 +73,40 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         Returns:
             (B,) string, always valid UTF-8.
         """
+
+    def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
+        """As `tokenize`, with the place of each token in its text as given.
+
+        Where one character is written by several tokens, all of its bytes belong to one of them, and the others have
+        none.
+
+        Args:
+            text: (B,) string.
+
+        Raises:
+            ValueError: This kind of tokenizer does not know the places.
+        """
+        raise ValueError(self._no_offsets())
+
+    def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
+        """As `detokenize`, with the place of each token in the text that it gives.
+
+        Args:
+            ids: (B, None) int32, without special ids.
+
+        Returns:
+            (B,) string and the tokens' places in it.
+
+        Raises:
+            ValueError: This kind of tokenizer does not know the places.
+        """
+        raise ValueError(self._no_offsets())
+
+    def _no_offsets(self) -> str:
+        return (
+            f"A tokenizer of the kind {self.kind} does not know where its tokens stand in a text. Leave out the "
+            "signature translate_detailed, or train with a tokenizer of kformer's own."
+        )
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
         """(B,) string to (B,) string: what is left of texts that are converted to ids and back."""

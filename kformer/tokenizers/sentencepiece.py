@@ -17,6 +17,19 @@ import tensorflow as tf
 
 from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from kformer.tokenizers.model_proto import without_rule_files
+from kformer.tokenizers.offsets import (
+    Spans,
+    byte_lengths,
+    decode,
+    find,
+    given_places,
+    joined_places,
+    next_of,
+    normalized_characters,
+    pick,
+    previous_of,
+    with_every_bad_byte_replaced,
+)
 from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
@@ -27,6 +40,8 @@ _SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece f
 # by the noncharacter U+FDD0 and a digit, the second ones restore it. They consist of code points: source TAB target.
 _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
+_BLANK, _MARK = "\u2581", 0xFDD0
+_UNKNOWN = " ⁇ "  # how SentencePiece writes the unknown piece
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -87,6 +102,46 @@ class SentencePieceTokenizer(Tokenizer):
         text = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).detokenize(ids)
         return normalize_text(text)  # because any sequence of ids may spell double blanks or decomposed characters
 
+    def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
+        tokenizer = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32)
+        ids, start, end = tokenizer.tokenize_with_offsets(normalize_text(text))
+        start, end = (tf.cast(place, tf.int64) for place in (start, end))
+        return Spans(ids, *given_places(normalized_characters(text), start, end, text))
+
+    def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
+        pieces = ids.with_flat_values(tf.gather(tf.constant(self._written_pieces()), ids.flat_values))
+        joined, start, end = joined_places(pieces)
+        # From here on as SentencePiece and `detokenize` do it, with the places of all characters.
+        valid, first, origin = with_every_bad_byte_replaced(joined)
+        if self._escapes:
+            valid, first, origin = _unescaped(valid, origin)
+        characters = normalized_characters(valid)
+        behind = byte_lengths(joined)
+        given = pick(origin, find(first, characters.given_start), behind)  # places in `joined`
+        text = self.detokenize(ids)
+        places = (pick(characters.start, find(given, place), byte_lengths(text)) for place in (start, end))
+        return text, Spans(ids, *places)
+
+    def _written_pieces(self) -> list[bytes]:
+        """What each id writes; special ids write nothing."""
+        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
+        written = []
+        for piece_id in range(self.vocab_size):
+            piece = processor.id_to_piece(piece_id)
+            if processor.is_byte(piece_id):
+                written.append(bytes([int(piece[1:-1], 16)]))
+            elif processor.is_unknown(piece_id):
+                written.append(_UNKNOWN.encode())
+            else:
+                written.append(b"" if processor.is_control(piece_id) else piece.replace(_BLANK, " ").encode())
+        return written
+
+    @property
+    def _escapes(self) -> bool:
+        """Whether the model writes U+2581 as a noncharacter and a digit, as those of `train` do."""
+        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
+        return _BLANK in processor.decode(processor.encode(_BLANK))
+
     @classmethod
     def train(
         cls,
@@ -140,6 +195,26 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
         return cls((directory / MODEL_FILE).read_bytes())
+
+
+def _unescaped(text: tf.Tensor, origin: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """A text by `_UNESCAPE_RULES`: its characters' first bytes, and the places where they come from.
+
+    Args:
+        text: (B,) string, valid UTF-8.
+        origin: (B, None) int64, a place for each of its characters.
+    """
+    points, _, _ = decode(text)
+    nothing = tf.zeros([tf.size(text)], tf.int32)
+    is_mark = points.values == _MARK
+    digit = next_of(points, nothing).values
+    is_escape = is_mark & ((digit == ord("0")) | (digit == ord("1")))
+    dropped = points.with_values(tf.cast(is_escape, tf.int32))
+    kept = points.with_values(previous_of(dropped, nothing).values == 0)
+    restored = points.with_values(tf.where(is_escape & (digit == ord("1")), ord(_BLANK), points.values))
+    restored, origin = tf.ragged.boolean_mask(restored, kept), tf.ragged.boolean_mask(origin, kept)
+    text = tf.strings.unicode_encode(restored, "UTF-8")
+    return text, decode(text)[1], origin
 
 
 class VocabularyTooLarge(ValueError):

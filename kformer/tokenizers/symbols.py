@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer
+from kformer.tokenizers.offsets import Spans, decode, is_space, next_of, previous_of, sums_before
 from kformer.tokenizers.text_ops import batches_of_bytes, collapse_whitespace, replace_invalid
 
 SYMBOLS_FILE = "symbols.json"
@@ -51,12 +52,28 @@ class SymbolTokenizer(Tokenizer):
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
-        content = self._content(ids)
-        values = content.flat_values
-        known = (values >= NUM_SPECIAL_IDS) & (values < self.vocab_size)
+        return tf.strings.reduce_join(self._shown(self._content(ids)), axis=1, separator=" ")
+
+    def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
+        points, start, end = decode(text)
+        space = is_space(points)
+        outside = tf.fill([tf.cast(space.nrows(), tf.int32)], True)
+        is_letter = tf.logical_not(space.values)
+        first = space.with_values(is_letter & previous_of(space, outside).values)
+        last = space.with_values(is_letter & next_of(space, outside).values)
+        return Spans(self.tokenize(text), tf.ragged.boolean_mask(start, first), tf.ragged.boolean_mask(end, last))
+
+    def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
+        symbols = self._shown(ids)
+        lengths = symbols.with_values(tf.cast(tf.strings.length(symbols.values), tf.int64))
+        start = sums_before(lengths + 1)  # and a blank
+        return tf.strings.reduce_join(symbols, axis=1, separator=" "), Spans(ids, start, start + lengths)
+
+    def _shown(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """(B, None) ids to (B, None) strings."""
+        known = (ids.flat_values >= NUM_SPECIAL_IDS) & (ids.flat_values < self.vocab_size)
         shown = tf.constant((UNKNOWN_MARK, *self.symbols))
-        symbols = tf.gather(shown, tf.where(known, values - UNKNOWN_ID, 0))
-        return tf.strings.reduce_join(content.with_flat_values(symbols), axis=1, separator=" ")
+        return ids.with_flat_values(tf.gather(shown, tf.where(known, ids.flat_values - UNKNOWN_ID, 0)))
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> Self:

@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 BATCH_SIZE = 64  # texts; 128 were measured to be slower
 BATCH_BYTES = 64 * 256  # of a batch whose texts are all as long as its longest: long texts make smaller batches
 
@@ -20,25 +22,39 @@ class Hypothesis(NamedTuple):
 TranslateBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
 
 
+def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypothesis]]:
+    """The hypotheses of each text, from a model's outputs.
+
+    Args:
+        translations: (B, N) or, where N is 1, (B,); objects that are bytes.
+        scores: The same shape, float32.
+    """
+    if translations.ndim == 1:
+        translations, scores = translations[:, np.newaxis], scores[:, np.newaxis]
+    rows = zip(translations, scores, strict=True)
+    return [[Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows]
+
+
 def translate_all(
     translate: TranslateBatch,
     texts: Sequence[bytes],
     batch_size: int = BATCH_SIZE,
     on_batch: Callable[[int], None] = lambda done: None,
+    at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Translates any number of texts, those of about the same length together; the order is kept.
 
-    As many batches are under way at once as there are cores: the small operations of one batch do not fill them.
-
     Args:
-        translate: From `kformer.inference.load.load_model`.
+        translate: From `kformer.inference.load.load_model`, or `kformer.serving.client_batches.translate_batch`.
         texts: UTF-8.
         batch_size: Texts a batch, at most; fewer where texts are long, see `BATCH_BYTES`.
         on_batch: Called after each batch with the number of texts in it.
+        at_once: Batches under way at once; None: as many as there are cores, because the small operations of one
+            batch do not fill them.
     """
     batches = _batches([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
-    pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once or os.cpu_count())
 
     def answer(batch: list[int]) -> list[list[Hypothesis]]:
         return translate([texts[index] for index in batch])

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from kformer.decoding.beam_search import length_norm
 from kformer.tokenizers import Tokenizer
+from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.text_ops import WHITESPACE, replace_invalid
 
 # A byte that valid UTF-8 never holds; it stands around the white space between two parts.
@@ -32,6 +33,15 @@ class Parts(NamedTuple):
     gap: tf.Tensor  # (P,) string, what stands between the part and the one before it; "" before a text's first part
 
 
+class Pieces(NamedTuple):
+    """The pieces of some texts."""
+
+    texts: tf.Tensor  # (P,) string
+    owner: tf.Tensor  # (P,) int32, the number of the text that a piece belongs to
+    gap: tf.Tensor  # (P,) string, what stands before the piece; "" before the first one
+    first: tf.Tensor  # (P,) bool, True for the first piece of a text
+
+
 def divide(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Parts:
     """Divides texts where they must be divided.
 
@@ -43,22 +53,46 @@ def divide(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Parts:
         tokenizer: Of the model's source.
         longest: Largest number of tokens of a part.
     """
-    # White space at the ends is dropped: a translation never begins or ends with any.
-    text = tf.strings.regex_replace(replace_invalid(text), f"^[{WHITESPACE}]+|[{WHITESPACE}]+$", "")
-    lines = _split(tf.strings.regex_replace(text, _LINE_BREAK, _between(rb"\0")))
+    lines, _ = lines_of(text)
     parts = Parts(tokenizer.tokenize(lines.texts), lines.owner, lines.gap)
 
     def shorter() -> Parts:
-        sentences = _each_divided(lines, _is_longer(parts.ids, longest), _marked_sentences)
-        long = _is_longer(tokenizer.tokenize(sentences.texts), longest)
-        words = _each_divided(sentences, long, _marked_words)
-        grouped = _grouped(words, tokenizer.tokenize(words.texts), longest // 2)
-        return _divided_anywhere(Parts(tokenizer.tokenize(grouped.texts), grouped.owner, grouped.gap), longest)
+        pieces, _ = short_pieces(lines, parts.ids, tokenizer, longest)
+        return _divided_anywhere(Parts(tokenizer.tokenize(pieces.texts), pieces.owner, pieces.gap), longest)
 
-    return tf.cond(tf.reduce_any(_is_longer(parts.ids, longest)), shorter, lambda: parts)
+    return tf.cond(tf.reduce_any(is_longer(parts.ids, longest)), shorter, lambda: parts)
 
 
-def _is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
+def lines_of(text: tf.Tensor) -> tuple[Pieces, tf.Tensor]:
+    """The lines of texts, and (B,) int64, how many bytes of white space stand before the first one."""
+    valid = replace_invalid(text)
+    # White space at the ends is dropped: a translation never begins or ends with any.
+    begun = tf.strings.regex_replace(valid, f"^[{WHITESPACE}]+", "")
+    text = tf.strings.regex_replace(begun, f"[{WHITESPACE}]+$", "")
+    return _split(tf.strings.regex_replace(text, _LINE_BREAK, _between(rb"\0"))), byte_lengths(valid) - byte_lengths(
+        begun
+    )
+
+
+def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, longest: int) -> tuple[Pieces, tf.Tensor]:
+    """Pieces that are short enough, but for single words.
+
+    Args:
+        lines: The lines.
+        ids: Their tokens.
+        tokenizer, longest: As in `divide`.
+
+    Returns:
+        The pieces, and (B,) bool, True for a text with a sentence that was divided within.
+    """
+    sentences = _each_divided(lines, is_longer(ids, longest), _marked_sentences)
+    long = is_longer(tokenizer.tokenize(sentences.texts), longest)
+    words = _each_divided(sentences, long, _marked_words)
+    overlong = tf.math.unsorted_segment_max(tf.cast(long, tf.int32), sentences.owner, lines.owner[-1] + 1) > 0
+    return _grouped(words, tokenizer.tokenize(words.texts), longest // 2), overlong
+
+
+def is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
     return ids.row_lengths() > longest
 
 
@@ -90,22 +124,13 @@ def join(
     return {"translation": joined, "score": whole}
 
 
-class _Pieces(NamedTuple):
-    """The pieces of some texts."""
-
-    texts: tf.Tensor  # (P,) string
-    owner: tf.Tensor  # (P,) int32, the number of the text that a piece belongs to
-    gap: tf.Tensor  # (P,) string, what stands before the piece; "" before the first one
-    first: tf.Tensor  # (P,) bool, True for the first piece of a text
-
-
-def _split(marked: tf.Tensor) -> _Pieces:
+def _split(marked: tf.Tensor) -> Pieces:
     """The pieces of texts of the form: piece, mark, gap, mark, piece, ..."""
     both = tf.strings.split(marked, _MARK)  # (B, None): pieces at even places, gaps between them
     pieces, gaps = both[:, ::2], both[:, 1::2]
     gaps = tf.concat([tf.fill([both.nrows(), 1], ""), gaps], axis=1)
     owner = tf.cast(pieces.value_rowids(), tf.int32)
-    return _Pieces(pieces.flat_values, owner, gaps.flat_values, _differs_from_last(owner))
+    return Pieces(pieces.flat_values, owner, gaps.flat_values, _differs_from_last(owner))
 
 
 def _differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
@@ -118,11 +143,11 @@ def _between(gap: bytes) -> bytes:
     return _MARK + gap + _MARK
 
 
-def _each_divided(pieces: _Pieces, chosen: tf.Tensor, marked: Callable[[tf.Tensor], tf.Tensor]) -> _Pieces:
+def _each_divided(pieces: Pieces, chosen: tf.Tensor, marked: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
     """`pieces`, the chosen ones divided where `marked` sets marks; `first` tells the first piece of each old one."""
     new = _split(tf.where(chosen, marked(pieces.texts), pieces.texts))
     gap = tf.where(new.first, tf.gather(pieces.gap, new.owner), new.gap)
-    return _Pieces(new.texts, tf.gather(pieces.owner, new.owner), gap, new.first)
+    return Pieces(new.texts, tf.gather(pieces.owner, new.owner), gap, new.first)
 
 
 def _marked_sentences(line: tf.Tensor) -> tf.Tensor:
@@ -136,7 +161,7 @@ def _marked_words(sentence: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(sentence, f"[{WHITESPACE}]+", _between(rb"\0"))
 
 
-def _grouped(words: _Pieces, ids: tf.RaggedTensor, size: int) -> _Pieces:
+def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
     """Groups of words of a sentence, of at most `size` tokens and those of one more word."""
     counts = tf.cast(ids.row_lengths(), tf.int32)
     sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
@@ -147,7 +172,7 @@ def _grouped(words: _Pieces, ids: tf.RaggedTensor, size: int) -> _Pieces:
     texts = tf.strings.unsorted_segment_join(
         tf.where(first, "", words.gap) + words.texts, number, tf.reduce_sum(tf.cast(first, tf.int32))
     )
-    return _Pieces(texts, words.owner[first], words.gap[first], words.first[first])
+    return Pieces(texts, words.owner[first], words.gap[first], words.first[first])
 
 
 def _divided_anywhere(parts: Parts, longest: int) -> Parts:

@@ -25,16 +25,14 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
     Returns:
         `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
         `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, of the
-        translation, its end included; `truncated` (B,) bool, True where a text has more tokens than the model reads, so
-        that the rest of it was not looked at.
+        translation, its end included; `truncated` (B,) bool, True where a text has more tokens than the model reads, or
+        a translation more than a search gives, so that the rest of it was not looked at: attention over all of it would
+        take memory with the square of its length.
     """
     source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
-    longest = longest_translation(codec.config, codec.decoding)
-    truncated = source.row_lengths() > codec.longest_part
-    if longest is not None:
-        truncated |= target.row_lengths() > longest - 1
-        target = target[:, : longest - 1]
-    source = source[:, : codec.longest_part]
+    longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
+    truncated = (source.row_lengths() > codec.longest_part) | (target.row_lengths() > longest - 1)
+    source, target = source[:, : codec.longest_part], target[:, : longest - 1]
     tokens = tf.cast(target.row_lengths(), tf.int32) + 1
 
     def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
@@ -50,11 +48,17 @@ def _log_probabilities(
     codec: TextCodec, model: keras.Model, source: tf.RaggedTensor, target: tf.RaggedTensor
 ) -> tf.Tensor:
     """(B,) float32 for sources and targets (B, None) of ids, without start and end ids."""
+    target_in, target_out = target_batch(codec, target)
+    padded, _ = codec.pad(source)
+    logits = model({"source": padded, "target_in": target_in}, training=False)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
+    return -tf.reduce_sum(tf.where(target_out == codec.config.pad_id, 0.0, loss), axis=1)
+
+
+def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """What the model reads and what it is to predict, (B, T) int32, of targets (B, None) without start and end ids."""
     config = codec.config
     special = tf.fill([target.nrows(), 1], tf.constant(config.end_id, tf.int32))
     target_in = tf.concat([tf.fill(tf.shape(special), config.start_id), target], axis=1)
-    target_out = tf.concat([target, special], axis=1).to_tensor(default_value=config.pad_id)  # (B, T)
-    padded, _ = codec.pad(source)
-    logits = model({"source": padded, "target_in": target_in.to_tensor(default_value=config.pad_id)}, training=False)
-    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
-    return -tf.reduce_sum(tf.where(target_out == config.pad_id, 0.0, loss), axis=1)
+    target_out = tf.concat([target, special], axis=1)
+    return target_in.to_tensor(default_value=config.pad_id), target_out.to_tensor(default_value=config.pad_id)

@@ -15,6 +15,7 @@ from kformer.translation.parts import divide, join
 BATCH_TOKENS = 4096  # of a batch, its padding counted: this bounds the memory that a search takes
 
 Find = Callable[[tf.Tensor, tf.Tensor], SearchResult]
+Answer = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
@@ -48,9 +49,7 @@ def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {name: values[:, 0] for name, values in found.items()}
 
 
-def in_batches(
-    lengths: tf.Tensor, tokens: int, answer: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], nothing: Sequence[tf.Tensor]
-) -> list[tf.Tensor]:
+def in_batches(lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Takes P rows in batches of like length, at most `BATCH_SIZE` rows each, and gives the results in order.
 
     Args:
@@ -58,6 +57,20 @@ def in_batches(
         tokens: Largest number of tokens of a batch, its padding counted; a batch has at least one row.
         answer: From the numbers of rows to their results.
         nothing: The results of no rows.
+    """
+    found, back = run_batches(lengths, tokens, answer, nothing)
+    return [tf.gather(values, back) for values in found]
+
+
+def run_batches(
+    lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """As `in_batches`, but the results stand in the order in which the rows were taken.
+
+    A result may have any number of entries for a row, one behind the other.
+
+    Returns:
+        The results; and (P,) int32, the place of each row among those taken.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
 
@@ -71,5 +84,4 @@ def in_batches(
 
     shapes = (tf.TensorShape([]), *(tf.TensorShape([None, *empty.shape[1:]]) for empty in nothing))
     _, *found = tf.while_loop(some_left, batch, (0, *nothing), shapes, parallel_iterations=1)
-    back = tf.argsort(order)
-    return [tf.gather(values, back) for values in found]
+    return found, tf.argsort(order)

@@ -21,6 +21,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.translation.codec import TextCodec
+from kformer.translation.detailed import translate_detailed
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
@@ -158,6 +159,34 @@ class Translator(tf.Module):
             `truncated` (B,) bool, True where a text has more tokens than the model reads: the rest does not count.
         """
         return score_pairs(self.codec, self.model, text, translation)
+
+    @tf.function(input_signature=[TEXT])
+    def translate_detailed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translates texts and says how the tokens of the translations came about.
+
+        Places are bytes of UTF-8. A text of several parts (lines; sentences, where a line is too long for the model)
+        has the tokens of all its parts, one part behind the other. S, T and L are the largest numbers in the batch;
+        what is behind a text's own number is "" or 0.
+
+        Args:
+            text: (B,) string, UTF-8.
+
+        Returns:
+            `translation` (B,) string and `score` (B,) float32 as in `translate`;
+            `source_token` (B, S) string, `source_start` and `source_end` (B, S) int32, the tokens of the text and their
+            places in it as given, and `source_length` (B,) int32, how many they are;
+            `target_token`, `target_start`, `target_end` (B, T) and `target_length` (B,), those of the translation. The
+            last token of each part is its end, which has no bytes;
+            `log_probability` (B, T) float32, the natural logarithm of each target token's probability under the tokens
+            before it: their sum, divided by the length penalty, is the score;
+            `alignment` (B, T, L) float32, how much each target token looks at the L source tokens from number
+            `alignment_start` (B, T) int32 on, which are those of its part. What is missing to a sum of 1 falls on the
+            end of the source. It is the mean of the heads of one decoder layer (section 3.2.3 of the paper);
+            `divided` (B,) bool, True for a text that was translated in several parts; `overlong` (B,) bool, True where
+            a single sentence was too long for the model and was divided within; `truncated` (B,) bool, True where the
+            translation of a part was ended by its largest length.
+        """
+        return translate_detailed(self.codec, self.model, self.searcher.find, text)
 
     def sample(
         self,

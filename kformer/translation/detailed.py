@@ -1,0 +1,174 @@
+"""Translations with their tokens: where they stand, how probable they are, and which source tokens they look at.
+
+First comes the usual search; then the model reads each source and its translation once more, all positions at a time.
+
+Shape letters: B texts, P their parts, R parts of a batch, H heads, S source length, T target length.
+"""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from kformer.models import cross_attention_scores
+from kformer.tokenizers.offsets import byte_lengths, in_rows, sums_before
+from kformer.translation.codec import TextCodec
+from kformer.translation.parts import Parts, divide, join
+from kformer.translation.places import locate
+from kformer.translation.scoring import BATCH_TOKENS as TOKENS_LOOKED_AT
+from kformer.translation.scoring import target_batch
+from kformer.translation.texts import BATCH_TOKENS, Find, run_batches
+
+
+class _Found(NamedTuple):
+    """The best translation of each part."""
+
+    translation: tf.Tensor  # (P,) string
+    score: tf.Tensor  # (P,) float32
+    ids: tf.RaggedTensor  # (P, None) int32, with the end id, if it has one
+
+
+class _Looked(NamedTuple):
+    """What the second reading gives, a row for each token of each part."""
+
+    log_probability: tf.Tensor  # (all T,) float32
+    alignment: tf.RaggedTensor  # (all T, None) float32: as many numbers as the token's part has source tokens
+
+
+def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Translates texts and says how their tokens came about.
+
+    Args:
+        codec: The tokenizers and the largest lengths.
+        model: From `build_transformer`.
+        find: The search, as in `translate_texts`.
+        text: (B,) string.
+
+    Returns:
+        See `Translator.translate_detailed`.
+
+    Raises:
+        ValueError: A tokenizer does not know where its tokens stand in a text.
+    """
+    parts = divide(text, codec.source_tokenizer, codec.longest_part)
+    texts = tf.size(text)
+    found = _search(codec, find, parts)
+    looked = _look(codec, model, parts, found)
+    lengths = tf.cast(found.ids.row_lengths(), tf.int32)[:, tf.newaxis]
+    joined = join(
+        parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_penalty
+    )
+    places = locate(text, codec.source_tokenizer, codec.longest_part)
+    translation = joined["translation"][:, 0]
+    has_end = tf.reduce_any(found.ids == codec.config.end_id, axis=1)
+    is_cut = tf.logical_not(has_end) & (lengths[:, 0] > 0)
+    return {
+        "translation": translation,
+        "score": joined["score"][:, 0],
+        "divided": tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts) > 1,
+        "overlong": places.overlong,
+        "truncated": tf.math.unsorted_segment_max(tf.cast(is_cut, tf.int32), parts.text, texts) > 0,
+        **_tokens("source", text, places.start, places.end),
+        **_tokens("target", translation, *_target_places(codec, parts, texts, found, has_end)),
+        **_alignments(parts, texts, found.ids, looked),
+    }
+
+
+def alignment_layer(num_layers: int) -> int:
+    """The decoder layer whose cross-attention tells which source token a target token translates: the last one.
+
+    `benchmarks/alignment.py` compares the layers.
+    """
+    return num_layers - 1
+
+
+def _search(codec: TextCodec, find: Find, parts: Parts) -> _Found:
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        source, limits = codec.pad(tf.gather(parts.ids, rows))
+        result = find(source, limits)
+        best = codec.decode_best(result, limits)
+        lengths = tf.where(limits > 0, result.lengths[:, 0], 0)
+        ids = tf.RaggedTensor.from_tensor(result.tokens[:, 0], lengths=lengths)
+        return best["translation"], best["score"], lengths, ids.values
+
+    nothing = [tf.zeros((0,), dtype) for dtype in (tf.string, tf.float32, tf.int32, tf.int32)]
+    lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1
+    (translation, score, lengths, ids), back = run_batches(lengths, BATCH_TOKENS, batch, nothing)
+    rows = tf.RaggedTensor.from_row_lengths(ids, tf.cast(lengths, tf.int64))
+    return _Found(*(tf.gather(values, back) for values in (translation, score, rows)))
+
+
+def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> _Looked:
+    """Reads sources and translations together, in batches that bound the memory of the logits."""
+    end_id = codec.config.end_id
+    layer = alignment_layer(codec.config.num_decoder_layers)
+
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        ids = tf.gather(found.ids, rows)
+        lengths = tf.gather(parts.ids.row_lengths(), rows)
+        source, _ = codec.pad(tf.gather(parts.ids, rows))
+        content = tf.ragged.boolean_mask(ids, ids != end_id)
+        target_in, target_out = target_batch(codec, content)
+        logits = model({"source": source, "target_in": target_in}, training=False)
+        log_probability = -tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (R, T)
+        scores = cross_attention_scores(model, source, target_in, codec.config.pad_id)[layer]  # (R, H, T, S)
+        weights = tf.reduce_mean(tf.cast(scores, tf.float32), axis=1)
+        is_token = tf.sequence_mask(ids.row_lengths(), tf.shape(target_in)[1])  # (R, T)
+        is_source = tf.sequence_mask(lengths, tf.shape(source)[1])  # (R, S), without the end
+        both = is_token[:, :, tf.newaxis] & is_source[:, tf.newaxis, :]
+        return tf.boolean_mask(log_probability, is_token), tf.boolean_mask(weights, both)
+
+    nothing = [tf.zeros((0,), tf.float32)] * 2
+    lengths = found.ids.row_lengths()
+    (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), TOKENS_LOOKED_AT, batch, nothing)
+    taken = tf.argsort(back)  # the rows in the order in which they were taken
+    of_rows = tf.RaggedTensor.from_row_lengths(log_probability, tf.gather(lengths, taken))
+    sizes = lengths * parts.ids.row_lengths()
+    blocks = tf.RaggedTensor.from_row_lengths(weights, tf.gather(sizes, taken))
+    widths = tf.repeat(parts.ids.row_lengths(), found.ids.row_lengths())
+    alignment = tf.RaggedTensor.from_row_lengths(tf.gather(blocks, back).values, widths)
+    return _Looked(tf.gather(of_rows, back).values, alignment)
+
+
+def _tokens(side: str, text: tf.Tensor, start: tf.RaggedTensor, end: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """The tokens of texts as slices of them, and their places; padding is "" and 0."""
+    rows = tf.gather(text, start.value_rowids())
+    token = start.with_values(tf.strings.substr(rows, start.values, end.values - start.values))
+    return {
+        f"{side}_token": token.to_tensor(""),
+        f"{side}_start": tf.cast(start.to_tensor(), tf.int32),
+        f"{side}_end": tf.cast(end.to_tensor(), tf.int32),
+        f"{side}_length": tf.cast(start.row_lengths(), tf.int32),
+    }
+
+
+def _target_places(
+    codec: TextCodec, parts: Parts, texts: tf.Tensor, found: _Found, has_end: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Where the tokens stand in the joined translations; an end token stands behind its part and has no bytes."""
+    content = tf.ragged.boolean_mask(found.ids, found.ids != codec.config.end_id)
+    written, spans = codec.target_tokenizer.detokenize_with_offsets(content)
+    lengths = byte_lengths(written)
+    last = tf.RaggedTensor.from_row_lengths(tf.boolean_mask(lengths, has_end), tf.cast(has_end, tf.int64))
+    gaps = byte_lengths(parts.gap)
+    in_text = sums_before(in_rows(gaps + lengths, parts.text, texts)).values + gaps  # (P,)
+
+    def joined(place: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = tf.concat([place, last], axis=1)
+        values = rows.values + tf.gather(in_text, rows.value_rowids())
+        return in_rows(values, tf.gather(parts.text, rows.value_rowids()), texts)
+
+    return joined(spans.start), joined(spans.end)
+
+
+def _alignments(parts: Parts, texts: tf.Tensor, ids: tf.RaggedTensor, looked: _Looked) -> dict[str, tf.Tensor]:
+    """The tokens' log probabilities and alignments, those of a text's parts one behind the other."""
+    sources = in_rows(parts.ids.row_lengths(), parts.text, texts)
+    first = tf.gather(sums_before(sources).values, ids.value_rowids())  # of the token's part, in its text
+    owner = tf.gather(parts.text, ids.value_rowids())
+    weights = in_rows(looked.alignment.to_tensor(), owner, texts)
+    return {
+        "log_probability": in_rows(looked.log_probability, owner, texts).to_tensor(),
+        "alignment": weights.to_tensor(),
+        "alignment_start": tf.cast(in_rows(first, owner, texts).to_tensor(), tf.int32),
+    }

@@ -1,0 +1,112 @@
+"""Where tokens stand in texts, in bytes: slices of the text as given are what the tokens cover."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from kformer.tokenizers import KerasNLPTokenizer, SentencePieceTokenizer, SymbolTokenizer
+
+pytestmark = pytest.mark.tensorflow_only
+
+HOSTILE = [
+    b"the cat sat on the mat",
+    b"  the\tcat \n ",
+    b"",
+    b" \n ",
+    "e\u0301x the ab\u0301".encode(),  # a letter and a combining accent become one letter
+    "the\u3000 猫 sat".encode(),
+    "שלום 👩‍👩‍👧 cat".encode(),
+    "\u2581 the \ufdd00 \ufdd01 cat".encode(),  # SentencePiece's own mark, and the noncharacters that stand for it
+    b"the\xff \xe2\x82 cat",
+    b"\xed\xa0\x80",
+    b"<s> <0x41>",
+]
+
+
+@pytest.fixture(scope="module")
+def sentencepiece_tokenizer():
+    return SentencePieceTokenizer.train(["the cat sat on the mat", "a cat", "überall sat a cat"] * 5, vocab_size=290)
+
+
+@pytest.fixture(scope="module")
+def symbols():
+    return SymbolTokenizer(["the", "cat", "sat", "猫"])
+
+
+def slices(text, spans, row):
+    return [text[a:b] for a, b in zip(spans.start[row].numpy(), spans.end[row].numpy(), strict=True)]
+
+
+def test_a_reader_sees_the_words(sentencepiece_tokenizer, symbols):
+    spans = symbols.tokenize_with_offsets(tf.constant([b" the  cat\n\xff ", b"", "猫 sat".encode()]))
+    assert slices(b" the  cat\n\xff ", spans, 0) == [b"the", b"cat", b"\xff"]
+    assert spans.ids.to_list() == [[4, 5, 3], [], [7, 6]]
+    assert slices("猫 sat".encode(), spans, 2) == ["猫".encode(), b"sat"]
+    spans = sentencepiece_tokenizer.tokenize_with_offsets(tf.constant(["the  cat"]))
+    assert b"".join(slices(b"the  cat", spans, 0)) == b"the  cat"
+
+
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols"])
+def test_tokens_are_those_of_tokenize_and_cover_the_text_in_order(name, request):
+    tokenizer = request.getfixturevalue(name)
+    texts = tf.constant(HOSTILE)
+    spans = tokenizer.tokenize_with_offsets(texts)
+    assert spans.ids.to_list() == tokenizer.tokenize(texts).to_list()
+    for row, text in enumerate(HOSTILE):
+        starts, ends = spans.start[row].numpy().tolist(), spans.end[row].numpy().tolist()
+        assert all(a <= b for a, b in zip(starts, ends, strict=True))
+        assert all(end <= start for end, start in zip(ends, starts[1:], strict=False)), text
+        covered = b"".join(slices(text, spans, row))
+        # White space may be left out between tokens; nothing else is.
+        assert b"".join(covered.replace(b"\xe3\x80\x80", b"").split()) == b"".join(
+            text.replace(b"\xe3\x80\x80", b"").split()
+        )
+
+
+def test_a_character_that_is_composed_has_all_bytes_that_were_given(sentencepiece_tokenizer):
+    text = "the e\u0301".encode()
+    spans = sentencepiece_tokenizer.tokenize_with_offsets(tf.constant([text]))
+    assert "e\u0301".encode() in slices(text, spans, 0)
+
+
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols"])
+def test_a_text_alone_has_the_places_that_it_has_among_others(name, request):
+    tokenizer = request.getfixturevalue(name)
+    together = tokenizer.tokenize_with_offsets(tf.constant(HOSTILE))
+    for row, text in enumerate(HOSTILE):
+        alone = tokenizer.tokenize_with_offsets(tf.constant([text]))
+        for values, others in zip(alone, together, strict=True):
+            assert values[0].numpy().tolist() == others[row].numpy().tolist()
+
+
+def test_written_tokens_are_the_slices_of_the_text_that_detokenize_gives(sentencepiece_tokenizer):
+    """Also for ids that a model makes up: bytes that are no character, blanks, noncharacters."""
+    tokenizer, generator = sentencepiece_tokenizer, random.Random(5)
+    fallback = [piece for piece in tokenizer.fallback_ids() if piece > 3]
+    rows = [[]] + [
+        [generator.choice(fallback) if generator.random() < share else generator.randrange(4, 290) for _ in range(size)]
+        for share in (0, 0.5, 1)
+        for size in range(1, 40)
+    ]
+    mark = tokenizer.tokenize(tf.constant(["\u2581 \ufdd00"])).to_list()
+    ids = tf.ragged.constant(rows + mark + mark, dtype=tf.int32, ragged_rank=1)
+    text, spans = tokenizer.detokenize_with_offsets(ids)
+    assert text.numpy().tolist() == tokenizer.detokenize(ids).numpy().tolist()
+    for row, written in enumerate(text.numpy()):
+        assert b"".join(slices(written, spans, row)) == written
+
+
+def test_written_symbols_are_the_slices_between_blanks(symbols):
+    text, spans = symbols.detokenize_with_offsets(tf.ragged.constant([[4, 3, 7], []], dtype=tf.int32, ragged_rank=1))
+    assert text.numpy().tolist() == ["the ⁇ 猫".encode(), b""]
+    assert slices(text.numpy()[0], spans, 0) == [b"the", "⁇".encode(), "猫".encode()]
+
+
+def test_other_tokenizers_say_that_they_do_not_know():
+    import keras_nlp
+
+    tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(dtype="int32"))
+    for call in (tokenizer.tokenize_with_offsets, tokenizer.detokenize_with_offsets):
+        with pytest.raises(ValueError, match="of the kind keras_nlp does not know where its tokens stand"):
+            call(tf.constant(["x"]))
