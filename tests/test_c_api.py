@@ -123,11 +123,62 @@ def test_it_works_beside_python_tensorflow_and_gives_the_same(saved_model):
     np.testing.assert_allclose(found["score"], expected["score"])
 
 
-def test_another_signature_is_refused(tmp_path):
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    """Two signatures with inputs and outputs of several types and ranks."""
     import tensorflow as tf
 
     module = tf.Module()
-    module.add = tf.function(lambda a, b: {"sum": a + b}, input_signature=[tf.TensorSpec([])] * 2)
-    tf.saved_model.save(module, str(tmp_path), signatures=module.add)
+    module.weight = tf.Variable(10)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.int32, name="a"), tf.TensorSpec([], tf.int32, name="b")])
+    def add(a, b):
+        return {"sum": a + b * module.weight, "large": a > 5}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, name="words")])
+    def join(words):
+        return {"text": tf.strings.reduce_join(words, axis=1), "words": words}
+
+    directory = tmp_path_factory.mktemp("sums")
+    tf.saved_model.save(module, str(directory), signatures={"serving_default": add, "join": join})
+    return directory
+
+
+def test_every_signature_runs_with_its_own_inputs_and_types(sums):
+    model = SavedModel(sums)
+    assert {*model.signatures} == {"serving_default", "join"}
+    a = np.arange(6, dtype="int32").reshape(2, 3)
+    found = model.run("serving_default", {"b": np.array(2, "int32"), "a": a})
+    assert found["sum"].tolist() == [[20, 21, 22], [23, 24, 25]]
+    assert found["large"].dtype == bool
+    assert found["large"].tolist() == [[False] * 3, [False] * 3]
+    words = np.array([[b"x", b"yz"], [b"", b"w" * 100]], object)
+    found = model.run("join", {"words": words})
+    assert found["text"].tolist() == [b"xyz", b"w" * 100]
+    assert found["words"].tolist() == words.tolist()
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "message"),
+    [
+        ("nothing", {}, "There is no signature 'nothing'. The model has: join, serving_default."),
+        ("join", {"word": np.zeros((1, 1), object)}, "Expected the inputs words of the signature join. Received: word"),
+        ("join", {"words": np.zeros(3, "float32")}, "string"),
+    ],
+)
+def test_wrong_inputs_are_refused_as_invalid(sums, signature, inputs, message):
+    with pytest.raises(SavedModelError, match=message) as refused:
+        SavedModel(sums).run(signature, inputs)
+    assert refused.value.code == 3  # INVALID_ARGUMENT
+
+
+def test_a_model_that_takes_more_than_texts_is_not_called_with_texts(sums):
     with pytest.raises(SavedModelError, match="Expected a signature with one input, the texts. Received: "):
-        SavedModel(tmp_path)
+        SavedModel(sums)([b"a"])
+
+
+def test_a_foreign_model_is_refused_when_it_is_loaded(sums):
+    from kformer.inference.load import load_model
+
+    with pytest.raises(ValueError, match="cannot be loaded: Expected a signature with one input, the texts"):
+        load_model(sums)

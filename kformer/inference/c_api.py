@@ -11,194 +11,140 @@ list of their outputs.
 
 import base64
 import ctypes
-import functools
-import importlib.util
 import json
 import pathlib
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kformer.quiet import quiet_libraries
+from kformer.inference.libtensorflow import Output, SavedModelError, call, tensorflow
+from kformer.inference.tensors import delete_tensor, new_tensor, to_array
 
-TF_FLOAT, TF_STRING = 1, 7  # TF_DataType of c/tf_datatype.h
-TSTRING_SIZE = 24  # sizeof(TF_TString), c/tf_tstring.h
 # Serialized protobuf messages. RunOptions.inter_op_thread_pool (field 3) is -1: the thread that calls.
 ON_CALLING_THREAD = b"\x18" + b"\xff" * 9 + b"\x01"
+DEFAULT_SIGNATURE = "serving_default"
+INVALID_ARGUMENT = 3  # the status code
 
 
-class SavedModelError(RuntimeError):
-    """TensorFlow refused a model or a call; the message is its own."""
+class Signature(NamedTuple):
+    """The tensors in the graph of a signature's arguments and results: {argument name: tensor name}."""
 
-
-class _Output(ctypes.Structure):
-    """TF_Output: a tensor of the graph."""
-
-    _fields_ = [("operation", ctypes.c_void_p), ("index", ctypes.c_int)]
-
-
-class _Buffer(ctypes.Structure):
-    """TF_Buffer."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("length", ctypes.c_size_t), ("deallocator", ctypes.c_void_p)]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
 
 
 class SavedModel:
-    """The signature `serving_default` of a SavedModel: from N texts to its outputs. Threads may call it at once.
+    """A SavedModel and its signatures. Threads may call it at once.
 
     Args:
         directory: The SavedModel.
         threads_per_operation: Threads that share the work of one operation; None: as many as there are cores. The first
             model of a process decides for all, and so does Python's TensorFlow if it is at work already.
 
+    Attributes:
+        signatures: By name.
+
     Raises:
-        SavedModelError: TensorFlow cannot load it, or it has another signature.
+        SavedModelError: TensorFlow cannot load it.
     """
 
     def __init__(self, directory: str | pathlib.Path, threads_per_operation: int | None = None) -> None:
-        self._tf = _tensorflow()
-        graph, meta_graph, options = self._tf.TF_NewGraph(), self._tf.TF_NewBuffer(), self._tf.TF_NewSessionOptions()
+        tf = self._tf = tensorflow()
+        graph, meta_graph, options = tf.TF_NewGraph(), tf.TF_NewBuffer(), tf.TF_NewSessionOptions()
         if threads_per_operation is not None:
             # ConfigProto.intra_op_parallelism_threads is field 2, an int32.
-            _call(self._tf.TF_SetConfig, options, bytes([2 << 3, threads_per_operation]), 2)
+            call(tf.TF_SetConfig, options, bytes([2 << 3, threads_per_operation]), 2)
         tags = (ctypes.c_char_p * 1)(b"serve")
-        load = self._tf.TF_LoadSessionFromSavedModel
-        self._session = _call(load, options, None, str(directory).encode(), tags, 1, graph, meta_graph)
-        weakref.finalize(self, _close, self._tf, self._session, graph)
-        description = ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length)
-        self._tf.TF_DeleteBuffer(meta_graph)
-        self._tf.TF_DeleteSessionOptions(options)
-        inputs, outputs = _signature_tensors(description, "serving_default")
-        if len(inputs) != 1:
-            raise SavedModelError(f"Expected a signature with one input, the texts. Received: {sorted(inputs)}.")
-        self._names = sorted(outputs)
-        self._feeds = self._tensors(graph, list(inputs.values()))
-        self._fetches = self._tensors(graph, [outputs[name] for name in self._names])
-        self._options = self._tf.TF_NewBufferFromString(ON_CALLING_THREAD, len(ON_CALLING_THREAD))
+        load = tf.TF_LoadSessionFromSavedModel
+        self._session = call(load, options, None, str(directory).encode(), tags, 1, graph, meta_graph)
+        self._graph = graph
+        weakref.finalize(self, _close, tf, self._session, graph)
+        self.signatures = _signatures(ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length))
+        tf.TF_DeleteBuffer(meta_graph)
+        tf.TF_DeleteSessionOptions(options)
+        self._options = tf.TF_NewBufferFromString(ON_CALLING_THREAD, len(ON_CALLING_THREAD))
 
     def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
-        """The outputs for these texts: arrays of float32, or of objects that are bytes.
+        """The outputs of `serving_default` for these texts.
 
         Raises:
-            SavedModelError: TensorFlow cannot compute them.
+            SavedModelError: TensorFlow cannot compute them, or the signature takes something else.
         """
-        results = (ctypes.c_void_p * len(self._names))()
-        text = _string_tensor(self._tf, texts)
-        feeds = (ctypes.c_void_p * 1)(text)
-        run = self._tf.TF_SessionRun
-        try:
-            _call(
-                run,
-                *(self._session, self._options, self._feeds, feeds, 1),
-                *(self._fetches, results, len(self._names), None, 0, None),
+        array = np.empty(len(texts), object)
+        array[:] = texts
+        return self.run(DEFAULT_SIGNATURE, {self.text_input: array})
+
+    @property
+    def text_input(self) -> str:
+        """The name of the only input of `serving_default`.
+
+        Raises:
+            SavedModelError: The signature has more inputs, or there is no such signature.
+        """
+        inputs = self._signature(DEFAULT_SIGNATURE).inputs
+        if len(inputs) != 1:
+            raise SavedModelError(f"Expected a signature with one input, the texts. Received: {sorted(inputs)}.")
+        return next(iter(inputs))
+
+    def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs of a signature.
+
+        Args:
+            signature: Its name.
+            inputs: An array for each of its inputs; strings are arrays of objects that are bytes.
+
+        Returns:
+            An array for each of its outputs.
+
+        Raises:
+            SavedModelError: There is no such signature, it has other inputs, or TensorFlow cannot compute the outputs.
+        """
+        tensors = self._signature(signature)
+        if {*inputs} != {*tensors.inputs}:
+            raise SavedModelError(
+                f"Expected the inputs {', '.join(sorted(tensors.inputs))} of the signature {signature}. Received: "
+                f"{', '.join(sorted(inputs))}.",
+                INVALID_ARGUMENT,
             )
-            return {name: _values(self._tf, tensor) for name, tensor in zip(self._names, results, strict=True)}
+        feeds = self._outputs([tensors.inputs[name] for name in inputs])
+        fetches = self._outputs(list(tensors.outputs.values()))
+        results = (ctypes.c_void_p * len(fetches))()
+        given = [new_tensor(array) for array in inputs.values()]
+        try:
+            call(
+                self._tf.TF_SessionRun,
+                *(self._session, self._options, feeds, (ctypes.c_void_p * len(given))(*given), len(given)),
+                *(fetches, results, len(fetches), None, 0, None),
+            )
+            return {name: to_array(tensor) for name, tensor in zip(tensors.outputs, results, strict=True)}
         finally:
-            _delete_strings(self._tf, text, len(texts))
+            for tensor in given:
+                delete_tensor(tensor)
             for tensor in filter(None, results):
                 self._tf.TF_DeleteTensor(tensor)
 
-    def _tensors(self, graph: int, names: list[str]) -> Any:
-        """An array of `_Output`."""
+    def _signature(self, name: str) -> Signature:
+        if name not in self.signatures:
+            known = ", ".join(sorted(self.signatures))
+            raise SavedModelError(f"There is no signature {name!r}. The model has: {known}.", INVALID_ARGUMENT)
+        return self.signatures[name]
+
+    def _outputs(self, names: Sequence[str]) -> Any:
+        """An array of `Output`, from names such as `serving_default_text:0`."""
         found = []
         for name in names:
             operation, index = name.split(":")
-            found.append(_Output(self._tf.TF_GraphOperationByName(graph, operation.encode()), int(index)))
-        return (_Output * len(names))(*found)
+            found.append(Output(self._tf.TF_GraphOperationByName(self._graph, operation.encode()), int(index)))
+        return (Output * len(names))(*found)
 
 
 def _close(tf: ctypes.CDLL, session: int, graph: int) -> None:
-    _call(tf.TF_CloseSession, session)
-    _call(tf.TF_DeleteSession, session)
+    call(tf.TF_CloseSession, session)
+    call(tf.TF_DeleteSession, session)
     tf.TF_DeleteGraph(graph)
-
-
-@functools.cache
-def _tensorflow() -> ctypes.CDLL:
-    """The C API with its types declared, and tensorflow-text's operations registered."""
-    folder = _package_folder("tensorflow")
-    with quiet_libraries():
-        ctypes.CDLL(str(_library(folder, "libtensorflow_framework")))
-        tf = ctypes.CDLL(str(_library(folder, "libtensorflow_cc")))
-        for name, (result, *arguments) in _signatures().items():
-            function = getattr(tf, name)
-            function.restype, function.argtypes = result, arguments
-        for library in sorted((_package_folder("tensorflow_text") / "python").glob("*/*.so")):
-            _call(tf.TF_LoadLibrary, str(library).encode(), library=tf)
-    return tf
-
-
-def _signatures() -> dict[str, list[Any]]:
-    """The functions of c/c_api.h that are used here: the types of their results and arguments."""
-    pointer, size, text, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int
-    buffer, outputs, tensors = (ctypes.POINTER(kind) for kind in (_Buffer, _Output, ctypes.c_void_p))
-    status = pointer
-    texts, shape = ctypes.POINTER(text), ctypes.POINTER(ctypes.c_int64)
-    load = [pointer, pointer, text, texts, number, pointer, buffer, status]
-    run = [pointer, buffer, outputs, tensors, number, outputs, tensors, number, pointer, number, pointer, status]
-    return {
-        "TF_NewStatus": [status],
-        "TF_DeleteStatus": [None, status],
-        "TF_GetCode": [number, status],
-        "TF_Message": [text, status],
-        "TF_LoadLibrary": [pointer, text, status],
-        "TF_NewGraph": [pointer],
-        "TF_DeleteGraph": [None, pointer],
-        "TF_NewBuffer": [buffer],
-        "TF_NewBufferFromString": [buffer, text, size],
-        "TF_DeleteBuffer": [None, buffer],
-        "TF_NewSessionOptions": [pointer],
-        "TF_DeleteSessionOptions": [None, pointer],
-        "TF_SetConfig": [None, pointer, text, size, status],
-        "TF_LoadSessionFromSavedModel": [pointer, *load],
-        "TF_CloseSession": [None, pointer, status],
-        "TF_DeleteSession": [None, pointer, status],
-        "TF_GraphOperationByName": [pointer, pointer, text],
-        "TF_AllocateTensor": [pointer, number, shape, number, size],
-        "TF_DeleteTensor": [None, pointer],
-        "TF_TensorType": [number, pointer],
-        "TF_TensorData": [pointer, pointer],
-        "TF_NumDims": [number, pointer],
-        "TF_Dim": [ctypes.c_int64, pointer, number],
-        "TF_StringInit": [None, pointer],
-        "TF_StringCopy": [None, pointer, text, size],
-        "TF_StringDealloc": [None, pointer],
-        "TF_StringGetDataPointer": [pointer, pointer],
-        "TF_StringGetSize": [size, pointer],
-        "TF_SessionRun": [None, *run],
-    }
-
-
-def _package_folder(name: str) -> pathlib.Path:
-    """Where a package is installed; it is not imported."""
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError(f"The package {name} is not installed. Install kformer with pip, which brings it.")
-    return pathlib.Path(found.origin).parent
-
-
-def _library(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """`libNAME.so.2`, or `libNAME.2.dylib` on macOS."""
-    found = sorted(folder.glob(f"{name}.*2*"))
-    if not found:
-        raise FileNotFoundError(f"{folder} has no {name}. Install TensorFlow again.")
-    return found[0]
-
-
-def _call(function: Any, *arguments: Any, library: ctypes.CDLL | None = None) -> Any:
-    """Calls a function whose last argument is a TF_Status; a bad status becomes an exception."""
-    tf = library or _tensorflow()
-    status = tf.TF_NewStatus()
-    try:
-        result = function(*arguments, status)
-        if tf.TF_GetCode(status):
-            raise SavedModelError(tf.TF_Message(status).decode(errors="replace"))
-        return result
-    finally:
-        tf.TF_DeleteStatus(status)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -228,56 +174,21 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         yield key >> 3, value
 
 
-def _signature_tensors(meta_graph: bytes, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Input and output tensors of a signature: {argument name: tensor name}."""
+def _signatures(meta_graph: bytes) -> dict[str, Signature]:
+    """The signatures of a serialized MetaGraphDef, but for those of TensorFlow's own (`__saved_model_init_op`)."""
 
     def entries(message: bytes, number: int) -> dict[str, bytes]:
         """A map field, whose entries are messages of key 1 and value 2."""
         pairs = (dict(_fields(value)) for field, value in _fields(message) if field == number)
-        return {pair[1].decode(): pair[2] for pair in pairs}
+        return {pair[1].decode(): pair.get(2, b"") for pair in pairs}
 
-    signatures = entries(meta_graph, 5)  # MetaGraphDef.signature_def
-    if name not in signatures:
-        raise SavedModelError(f"There is no signature {name!r}. The model has: {', '.join(sorted(signatures))}.")
-    inputs, outputs = (  # SignatureDef.inputs is 1, outputs 2; TensorInfo.name is 1
-        {key: dict(_fields(info))[1].decode() for key, info in entries(signatures[name], number).items()}
-        for number in (1, 2)
-    )
-    return inputs, outputs
+    def tensors(signature: bytes, number: int) -> dict[str, str]:
+        """TensorInfo.name is field 1."""
+        return {name: dict(_fields(info))[1].decode() for name, info in sorted(entries(signature, number).items())}
 
-
-def _string_tensor(tf: ctypes.CDLL, texts: Sequence[bytes]) -> int:
-    tensor = tf.TF_AllocateTensor(TF_STRING, (ctypes.c_int64 * 1)(len(texts)), 1, len(texts) * TSTRING_SIZE)
-    data = tf.TF_TensorData(tensor)
-    for number, text in enumerate(texts):
-        tf.TF_StringInit(data + number * TSTRING_SIZE)
-        tf.TF_StringCopy(data + number * TSTRING_SIZE, text, len(text))
-    return tensor
-
-
-def _delete_strings(tf: ctypes.CDLL, tensor: int, length: int) -> None:
-    """Deletes what `_string_tensor` made: the strings have memory of their own."""
-    data = tf.TF_TensorData(tensor)
-    for number in range(length):
-        tf.TF_StringDealloc(data + number * TSTRING_SIZE)
-    tf.TF_DeleteTensor(tensor)
-
-
-def _values(tf: ctypes.CDLL, tensor: int) -> np.ndarray:
-    """The values of a float32 or string tensor."""
-    kind = tf.TF_TensorType(tensor)
-    if kind not in (TF_FLOAT, TF_STRING):
-        raise SavedModelError(f"Expected outputs of float32 or string. Received: TF_DataType {kind}.")
-    shape = [tf.TF_Dim(tensor, axis) for axis in range(tf.TF_NumDims(tensor))]
-    length, data = int(np.prod(shape)), tf.TF_TensorData(tensor)
-    if not length:  # An empty tensor may have no data.
-        return np.zeros(shape, "float32" if kind == TF_FLOAT else object)
-    if kind == TF_FLOAT:
-        return np.array((ctypes.c_float * length).from_address(data)).reshape(shape)
-    places = [data + number * TSTRING_SIZE for number in range(length)]
-    values = np.empty(length, object)
-    values[:] = [ctypes.string_at(tf.TF_StringGetDataPointer(at), tf.TF_StringGetSize(at)) for at in places]
-    return values.reshape(shape)
+    # MetaGraphDef.signature_def is field 5; SignatureDef.inputs is 1, outputs 2.
+    found = entries(meta_graph, 5).items()
+    return {name: Signature(tensors(value, 1), tensors(value, 2)) for name, value in found if not name.startswith("__")}
 
 
 def main() -> None:

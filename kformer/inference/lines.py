@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from kformer.translation.batches import Hypothesis, TranslateBatch, translate_all
+from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, translate_all
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
 FILE_LINES_AT_ONCE = 65536  # the same for a file: nobody waits for its single lines
@@ -17,6 +17,8 @@ def translate_lines(
     n_best: int = 1,
     lines_at_once: int = LINES_AT_ONCE,
     on_batch: Callable[[int], None] = lambda done: None,
+    batch_size: int = BATCH_SIZE,
+    at_once: int | None = None,
 ) -> None:
     """Translates `source` line by line into `target`.
 
@@ -24,16 +26,17 @@ def translate_lines(
     `number ||| translation ||| score`, numbers counted from 0, as Moses and Marian write them.
 
     Args:
-        translate: From `kformer.inference.load.load_model`.
+        translate: As `translate_all` takes it.
         source: UTF-8 lines that end in LF or CRLF.
         target: Where the translations go, UTF-8 lines ended by LF.
         n_best: Hypotheses per line.
         lines_at_once: Lines read before the first of them are written; 1 for a person who types.
         on_batch: Called after each batch with the number of lines in it.
+        batch_size, at_once: See `translate_all`.
     """
     number = 0
     for lines in _chunks(source, lines_at_once):
-        for hypotheses in translate_all(translate, lines, on_batch=on_batch):
+        for hypotheses in translate_all(translate, lines, batch_size, on_batch, at_once):
             target.write(_format(number, hypotheses, n_best).encode("utf-8"))
             number += 1
         target.flush()

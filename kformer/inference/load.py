@@ -12,7 +12,7 @@ from kformer.inference.c_api import SavedModel, SavedModelError
 from kformer.inference.find import check_search, find_model
 from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch
+from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, hypotheses
 
 
 def load_model(
@@ -43,8 +43,8 @@ def load_model(
     check_search(model, decoding, n_best)
     if isinstance(model, RunFolder):
         with saved_model_of(model, decoding or model.decoding_config(), n_best) as saved_model:
-            return _Translate(SavedModel(saved_model, threads_per_operation), n_best)
-    return _Translate(_exported(model, threads_per_operation), 1)
+            return _translate_batch(SavedModel(saved_model, threads_per_operation))
+    return _translate_batch(_exported(model, threads_per_operation))
 
 
 def threads_for(texts: int) -> int | None:
@@ -52,28 +52,22 @@ def threads_for(texts: int) -> int | None:
     return 1 if texts > BATCH_SIZE else None
 
 
-class _Translate:
-    """A `TranslateBatch` over a SavedModel.
+def _translate_batch(saved_model: SavedModel) -> TranslateBatch:
+    """A `TranslateBatch` over a SavedModel whose outputs `translation` and `score` are as `hypotheses` takes them."""
 
-    Args:
-        saved_model: Its outputs `translation` and `score` have the shape (B,) or (B, N).
-        n_best: N.
+    def translate(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        found = saved_model(texts)
+        return hypotheses(found["translation"], found["score"])
+
+    return translate
+
+
+def check_export(path: pathlib.Path) -> None:
+    """Refuses an export with a damaged file, and warns where this CPU is slow with it.
+
+    Raises:
+        ValueError: A file differs from its checksum.
     """
-
-    def __init__(self, saved_model: SavedModel, n_best: int) -> None:
-        self.saved_model = saved_model
-        self.n_best = n_best
-
-    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        found = self.saved_model(texts)
-        shape = (len(texts), self.n_best)
-        rows = zip(found["translation"].reshape(shape), found["score"].reshape(shape), strict=True)
-        return [
-            [Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows
-        ]
-
-
-def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedModel:
     sums = (path / DESCRIPTION_FILE).parent
     if (sums / SUMS_FILE).is_file():
         check_folder(sums, remedy="Export the model again.")
@@ -83,8 +77,14 @@ def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedMod
             "Export with --precision float32 for this machine.",
             stacklevel=3,
         )
+
+
+def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedModel:
+    check_export(path)
     try:
-        return SavedModel(path, threads_per_operation)
+        model = SavedModel(path, threads_per_operation)
+        model.text_input  # noqa: B018 (raises where the model takes something else than texts)
+        return model
     except SavedModelError as error:
         reason = str(error).strip().splitlines()[0]  # Below it stands where in the graph.
         raise ValueError(f"{path} cannot be loaded: {reason}. Export the model again.") from error
