@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "translation"},
     "evaluation": {"data", "translation"},
 }
-MAY_IMPORT["training"] = {*MAY_IMPORT} - {"recipes"}
+MAY_IMPORT["serving"] = {"export", "inference", "translation"}
+MAY_IMPORT["training"] = {*MAY_IMPORT} - {"recipes", "serving"}
 ANYTHING = {"__init__", "__main__", "cli"}  # What a person starts or imports sees all rows.
 FOR_EVERYBODY = {"__version__"}
 
@@ -146,14 +147,18 @@ def test_heavy_imports_are_found():
     }
 
 
-def test_import_kformer_loads_none_of_the_text_packages():
-    program = (
-        "import sys, kformer\n"
-        "heavy = {'tensorflow_text', 'tensorflow_datasets', 'keras_nlp', 'keras_hub', 'sentencepiece'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-    )
+@pytest.mark.parametrize(
+    ("program", "heavy"),
+    [
+        ("import kformer", "tensorflow_text tensorflow_datasets keras_nlp keras_hub sentencepiece"),
+        ("from kformer.serving import Client, ServerError", "tensorflow keras grpc requests starlette uvicorn"),
+        ("import kformer.serving\nkformer.serving.Client('http://h/v1/models/m')", "tensorflow keras grpc starlette"),
+    ],
+)
+def test_what_loads_at_once_loads_nothing_heavy(program, heavy):
     paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    program += f"\nimport sys\nprint(sorted({set(heavy.split())} & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
     )

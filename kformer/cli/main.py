@@ -17,6 +17,7 @@ from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
 from kformer.cli.lint import lint
 from kformer.cli.pack import pack
+from kformer.cli.serve import serve
 from kformer.cli.train import train
 from kformer.cli.translate import translate
 from kformer.runs.ownership import FolderLostError
@@ -40,7 +41,7 @@ def kformer(
     """The Transformer of "Attention Is All You Need": train a translator, use it, export it."""
 
 
-for command in (train, translate, evaluate, export, lint, average, pack, demo):
+for command in (train, translate, evaluate, export, lint, serve, average, pack, demo):
     app.command()(command)
 
 

@@ -2,11 +2,12 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, BinaryIO
 
 import typer
 
+from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
@@ -22,11 +23,25 @@ from kformer.files import check_file_path, replacing
 from kformer.inference.find import check_search, find_model
 from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, count_lines, translate_lines
 from kformer.recipes import load_recipe
+from kformer.serving import Client
+from kformer.serving.client_batches import REQUESTS_AT_ONCE, translate_batch
+from kformer.translation.batches import BATCH_SIZE, TranslateBatch
 
 
 def translate(
     model: ModelArgument = None,
     preset: PresetName = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A model on a server, instead of MODEL: http://HOST:8501/v1/models/NAME or grpc://HOST:8500/NAME; "
+            "https and grpcs with TLS.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help=f"A file with the server's bearer token; by default ${TOKEN_VARIABLE}.")
+    ] = None,
     input: Annotated[Path | None, typer.Option(help="UTF-8 lines; by default those of standard input.")] = None,
     output: Annotated[Path | None, typer.Option(help="The file to write; by default standard output.")] = None,
     recipe: RecipeName = None,
@@ -44,6 +59,14 @@ def translate(
         raise FileNotFoundError(f"{input} is no regular file. Name a text file, or leave out --input to read a pipe.")
     if output is not None:
         check_file_path(output)
+    if server is not None:
+        _check_server(server, (model, preset), (recipe, beam_size, length_penalty))
+        with _connected(server, token_file) as client:
+            function = translate_batch(client, n_best)
+            _translate(function, input, output, n_best, _number_of_lines(input), client.batch_size, REQUESTS_AT_ONCE)
+        return
+    if token_file is not None:
+        raise ValueError("--token-file is for a server. Give it together with --server URL, or leave it out.")
     path = choose_model(model, preset)
     found = find_model(path)
     decoding = choose_decoding(found, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
@@ -51,19 +74,58 @@ def translate(
 
     from kformer.inference.load import load_model, threads_for
 
-    if input is None:
-        typing = sys.stdin.isatty()
-        with status(f"loading {path}"):
-            function = load_model(path, decoding, n_best, threads_for(1 if typing else LINES_AT_ONCE))
-        with _opened(output) as target:
-            translate_lines(function, sys.stdin.buffer, target, n_best, 1 if typing else LINES_AT_ONCE)
-        return
-    with input.open("rb") as lines:
-        total = count_lines(lines)
+    number = _number_of_lines(input)
     with status(f"loading {path}"):
-        function = load_model(path, decoding, n_best, threads_for(total))
-    with input.open("rb") as source, _opened(output) as target, progress_bar("translating", total) as advance:
-        translate_lines(function, source, target, n_best, FILE_LINES_AT_ONCE, advance)
+        function = load_model(path, decoding, n_best, threads_for(number))
+    _translate(function, input, output, n_best, number)
+
+
+def _check_server(server: str, models: Sequence[object], search: Sequence[object]) -> None:
+    """Refuses options that do not go with a server."""
+    if any(model is not None for model in models):
+        raise ValueError("Name one model: --server URL names the server's. Leave out MODEL and --preset.")
+    if any(option is not None for option in search):
+        raise ValueError(
+            f"{server} searches as its model was exported. Leave out --recipe, --beam-size and --length-penalty, or "
+            "name the run folder."
+        )
+
+
+@contextlib.contextmanager
+def _connected(server: str, token_file: Path | None) -> Iterator[Client]:
+    token = read_token(token_file)
+    with status(f"connecting to {server}"):  # gRPC needs TensorFlow, which takes seconds to import
+        client = Client(server, token)
+    with client:
+        yield client
+
+
+def _number_of_lines(input: Path | None) -> int:
+    """The lines of a file; those of a pipe that are read before the first of them are translated."""
+    if input is None:
+        return 1 if sys.stdin.isatty() else LINES_AT_ONCE
+    with input.open("rb") as lines:
+        return count_lines(lines)
+
+
+def _translate(
+    function: TranslateBatch,
+    input: Path | None,
+    output: Path | None,
+    n_best: int,
+    number: int,
+    batch_size: int = BATCH_SIZE,
+    at_once: int | None = None,
+) -> None:
+    """Translates from `input` to `output`; `number` is of `_number_of_lines`, for the others see `translate_lines`."""
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(_opened(output))
+        if input is None:
+            translate_lines(function, sys.stdin.buffer, target, n_best, number, batch_size=batch_size, at_once=at_once)
+            return
+        source = stack.enter_context(input.open("rb"))
+        advance = stack.enter_context(progress_bar("translating", number))
+        translate_lines(function, source, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,162 @@
+"""`kformer serve`."""
+
+import contextlib
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
+from kformer.cli.options import Path
+from kformer.cli.progress import status
+from kformer.export.versions import find_saved_model, versions
+from kformer.wording import count
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def serve(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="The base folder of an export's versions. The newest one is served."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name in URLs; by default the folder's name.")] = None,
+    model_config_file: Annotated[
+        Path | None, typer.Option(help="A file of models, as TensorFlow Serving reads it, instead of DIR.")
+    ] = None,
+    batching_parameters_file: Annotated[
+        Path | None, typer.Option(help="How requests share batches; by default DIR/batching.config.")
+    ] = None,
+    monitoring_config_file: Annotated[
+        Path | None, typer.Option(help="Where the metrics are; by default DIR/monitoring.config.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
+    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="Of REST and the page; 0 for any.")] = 8501,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Of gRPC; 0 for any.")] = 8500,
+    max_request_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a request.")] = 64 * 1024,
+    max_text_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a text.")] = 16 * 1024,
+    max_texts: Annotated[
+        int | None, typer.Option(min=1, help="Largest number of texts of a request; by default as many as of a batch.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds until a request must be answered.")] = 30.0,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}."),
+    ] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="A certificate chain in PEM form, for TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key in PEM form.")] = None,
+    log_level: Annotated[str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.")] = "info",
+) -> None:
+    """Serve an export over REST and gRPC as TensorFlow Serving does, with a page to try it at /.
+
+    New versions in the folder are taken up while it runs. SIGTERM ends it after the requests that have arrived.
+    """
+    if (directory is None) == (model_config_file is None):
+        raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
+    if log_level not in LEVELS:
+        raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}. Received: {log_level!r}.")
+    if directory is not None:
+        _check_base(directory)
+    token = read_token(token_file)
+    _check_tls(tls_certificate, tls_key)
+    _check_server()
+
+    with status("starting the server"):
+        from kformer.serving.config_files import (
+            DEFAULT_METRICS_PATH,
+            Batching,
+            ModelSettings,
+            read_batching,
+            read_metrics_path,
+            read_models,
+        )
+        from kformer.serving.logs import start_logging
+        from kformer.serving.server import Server
+        from kformer.serving.settings import Limits, ServerSettings
+
+    batching_file = _file(batching_parameters_file, directory, "batching.config")
+    monitoring_file = _file(monitoring_config_file, directory, "monitoring.config")
+    batching = read_batching(batching_file) if batching_file else Batching()
+    if directory is not None:
+        models = [ModelSettings(name or directory.resolve().name, directory)]
+    else:
+        assert model_config_file is not None
+        models = read_models(model_config_file)
+    settings = ServerSettings(
+        models=models,
+        host=host,
+        rest_port=rest_port,
+        grpc_port=grpc_port,
+        batching=batching,
+        limits=Limits(max_request_bytes, max_text_bytes, max_texts or batching.max_batch_size, timeout),
+        metrics_path=read_metrics_path(monitoring_file) if monitoring_file else DEFAULT_METRICS_PATH,
+        token=token,
+        certificate=tls_certificate,
+        key=tls_key,
+    )
+    start_logging(log_level)
+
+    def tell(server: Server) -> None:
+        scheme, secure = ("http", "grpc") if tls_certificate is None else ("https", "grpcs")
+        shown = f"[{host}]" if ":" in host else host
+        names = ", ".join(model.name for model in models)
+        with contextlib.suppress(OSError):  # a full disk stops no server
+            print(
+                f"Serving {count(len(models), 'model')} ({names}): page {scheme}://{shown}:{server.rest_port}/, REST "
+                f"{scheme}://{shown}:{server.rest_port}/v1/models/{models[0].name}, gRPC "
+                f"{secure}://{shown}:{server.grpc_port}",
+                flush=True,
+            )
+
+    is_busy = Server(settings).run(tell)
+    if is_busy or not _has_written():
+        os._exit(0)
+
+
+def _has_written() -> bool:
+    """Whether all output is written. If not, Python's usual end would try again, and tell a failure by its status."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _check_base(directory: Path) -> None:
+    """Refuses a folder in which there is nothing to serve."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{directory} is no folder. Name the base folder of an export.")
+    if (directory / "saved_model.pb").is_file():
+        raise ValueError(f"{directory} is a version. Name the folder above it, {directory.resolve().parent}.")
+    if not versions(directory) or find_saved_model(directory) is None:
+        raise ValueError(f"{directory} holds no version of an export. Make one: kformer export RUN {directory}.")
+
+
+def _check_tls(certificate: Path | None, key: Path | None) -> None:
+    if (certificate is None) != (key is None):
+        raise ValueError("TLS needs both --tls-certificate and --tls-key.")
+    for file in (certificate, key):
+        if file is not None and not file.is_file():
+            raise FileNotFoundError(f"{file} is no file. Name a file in PEM form.")
+
+
+def _check_server() -> None:
+    """Tells how to install the packages of the server, where they are missing."""
+    try:
+        import grpc  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"`kformer serve` needs the package {error.name}: pip install 'kformer[serving]'."
+        ) from None
+
+
+def _file(given: Path | None, directory: Path | None, name: str) -> Path | None:
+    """The file named, or the one of this name that an export has written."""
+    if given is not None or directory is None:
+        return given
+    return directory / name if (directory / name).is_file() else None

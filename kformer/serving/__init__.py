@@ -1,0 +1,6 @@
+"""A client of servers of exported translators. Importing it loads neither TensorFlow nor libraries of the network."""
+
+from kformer.serving.client import Client
+from kformer.serving.client_errors import ServerError
+
+__all__ = ["Client", "ServerError"]

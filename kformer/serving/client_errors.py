@@ -1,0 +1,15 @@
+"""The error that tells what a server answered."""
+
+
+class ServerError(OSError):
+    """A server refuses a request, or does not answer.
+
+    Args:
+        message: Says which server, and holds its own words.
+        code: HTTP's status. For gRPC it is the one that REST gives in the same case, such as 404 for NOT_FOUND. A
+            server that cannot be reached has 503, one that takes too long 504.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,39 @@
+"""When a request is sent again, and after how long.
+
+Translating changes nothing on the server, so a request may be sent again though the server may have worked on it.
+"""
+
+from urllib3 import BaseHTTPResponse
+from urllib3.util import Retry
+
+BUSY = (429, 503, 504)  # a later try may succeed; the other statuses say that the request is wrong, or the server
+LONGEST_WAIT = 60.0  # seconds, whatever a server asks for
+
+
+class _Retries(Retry):
+    """urllib3's, but a request that is too large (413) is not sent again, and no wait is longer than `LONGEST_WAIT`."""
+
+    RETRY_AFTER_STATUS_CODES = frozenset(BUSY)
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        seconds = super().get_retry_after(response)
+        return None if seconds is None else min(seconds, LONGEST_WAIT)
+
+
+def retries(tries: int, backoff_factor: float) -> Retry:
+    """What is tried again: connections that fail or end before the answer, answers that take too long, and `BUSY`.
+
+    The second try follows at once, since a connection that was kept open may have been closed meanwhile. The waits
+    before the further ones are 2, 4, 8, ... times `backoff_factor` seconds, and up to `backoff_factor` seconds more,
+    so that clients that failed together do not come back together; or as long as the server's `Retry-After` says.
+    """
+    return _Retries(
+        total=tries - 1,
+        other=0,  # such as a certificate that is not trusted
+        status_forcelist=BUSY,
+        allowed_methods=None,  # all: POST, too
+        backoff_factor=backoff_factor,
+        backoff_jitter=backoff_factor,
+        backoff_max=LONGEST_WAIT,
+        raise_on_status=False,  # the last answer has the server's words
+    )

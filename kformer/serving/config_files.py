@@ -1,0 +1,196 @@
+"""The configuration files of TensorFlow Serving: which models, how to batch, where the metrics are.
+
+They are protocol buffers in text form. The messages of batching and monitoring are declared here, because no Python
+package has them: field names and numbers are those of `session_bundle_config.proto` and `monitoring_config.proto`.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_INT64 = ".google.protobuf.Int64Value"
+DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
+
+
+class ConfigError(ValueError):
+    """A configuration file is wrong; the message names it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How requests share batches.
+
+    Args:
+        max_batch_size: Texts of a batch at most, and of a request.
+        batch_timeout_micros: How long a request waits for company, in microseconds.
+        max_enqueued_batches: Batches that may wait; further requests are refused.
+        num_batch_threads: Batches that are computed at once.
+        allowed_batch_sizes: Rising; a smaller batch is filled up to the next of them. Empty: every size is allowed.
+    """
+
+    max_batch_size: int = 32
+    batch_timeout_micros: int = 2000
+    max_enqueued_batches: int = 100
+    num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    allowed_batch_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}.")
+        if self.batch_timeout_micros < 0:
+            raise ValueError(f"batch_timeout_micros must be at least 0. Received: {self.batch_timeout_micros}.")
+        sizes = self.allowed_batch_sizes
+        if sizes and (list(sizes) != sorted({*sizes}) or sizes[-1] != self.max_batch_size or sizes[0] < 1):
+            raise ValueError(
+                f"allowed_batch_sizes must rise, and end with max_batch_size, {self.max_batch_size}. Received: "
+                f"{', '.join(map(str, sizes))}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSettings:
+    """A model and where its versions are.
+
+    Args:
+        name: In the URLs.
+        base_path: The folder of its versions.
+        latest: How many of the newest versions are served; None: all of them.
+        specific: Serve these versions, and no others.
+        labels: Names of versions.
+    """
+
+    name: str
+    base_path: pathlib.Path
+    latest: int | None = 1
+    specific: tuple[int, ...] = ()
+    labels: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def read_batching(path: pathlib.Path) -> Batching:
+    """Reads a file for TensorFlow Serving's `--batching_parameters_file`.
+
+    Raises:
+        ConfigError: The file is missing, or holds something that is no such parameter, or no sensible one.
+    """
+    message = _parse(path, _messages()["BatchingParameters"]())
+    given = {field.name: value for field, value in message.ListFields()}
+    given.pop("thread_pool_name", None)  # of no meaning here: threads are not shared
+    if given.pop("pad_variable_length_inputs", False):
+        raise ConfigError(f"{path}: pad_variable_length_inputs is not supported. Leave it out.")
+    sizes = tuple(given.pop("allowed_batch_sizes", ()))
+    try:
+        return Batching(**{name: wrapper.value for name, wrapper in given.items()}, allowed_batch_sizes=sizes)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_metrics_path(path: pathlib.Path) -> str | None:
+    """Reads a file for `--monitoring_config_file`: the path of the metrics; None where they are switched off.
+
+    Raises:
+        ConfigError: As `read_batching`.
+    """
+    prometheus = _parse(path, _messages()["MonitoringConfig"]()).prometheus_config
+    if not prometheus.enable:
+        return None
+    metrics_path = prometheus.path or DEFAULT_METRICS_PATH
+    if not metrics_path.startswith("/"):
+        raise ConfigError(f"{path}: the path of the metrics must begin with /. Received: {metrics_path!r}.")
+    return metrics_path
+
+
+def read_models(path: pathlib.Path) -> list[ModelSettings]:
+    """Reads a file for `--model_config_file`.
+
+    Raises:
+        ConfigError: As `read_batching`.
+    """
+    message = _parse(path, model_server_config_pb2.ModelServerConfig())
+    try:
+        return model_settings(message)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def model_settings(message: Any) -> list[ModelSettings]:
+    """The models of a `ModelServerConfig`.
+
+    Raises:
+        ValueError: It has no list of models, or a model without a name or a path, or one twice.
+    """
+    if message.WhichOneof("config") != "model_config_list":
+        raise ValueError("There is no model_config_list.")
+    models = [_model(config) for config in message.model_config_list.config]
+    names = [model.name for model in models]
+    if len({*names}) < len(names):
+        raise ValueError(f"Each model must have a name of its own. Received: {', '.join(names)}.")
+    return models
+
+
+def _model(config: Any) -> ModelSettings:
+    if not config.name or not config.base_path:
+        raise ValueError(f"A model needs name and base_path. Received: {config.name!r}, {config.base_path!r}.")
+    if config.model_platform not in ("", "tensorflow"):
+        raise ValueError(f"model_platform must be tensorflow. Received: {config.model_platform!r}.")
+    policy = config.model_version_policy
+    choice = policy.WhichOneof("policy_choice")
+    latest: int | None = 1
+    if choice == "all":
+        latest = None
+    elif choice == "latest":
+        latest = policy.latest.num_versions or 1
+    specific: Sequence[int] = policy.specific.versions if choice == "specific" else ()
+    if choice == "specific" and not specific:
+        raise ValueError(f"The policy `specific` of {config.name} names no version.")
+    base_path = pathlib.Path(config.base_path)
+    return ModelSettings(config.name, base_path, latest, tuple(specific), dict(config.version_labels))
+
+
+def _parse(path: pathlib.Path, message: Any) -> Any:
+    try:
+        return text_format.Parse(path.read_text(encoding="utf-8"), message)
+    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path} cannot be read as a {message.DESCRIPTOR.name}: {reason}.") from error
+
+
+def _messages() -> dict[str, Any]:
+    """The classes of the messages that no package has."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="kformer/serving.proto",
+        package="kformer.serving",
+        syntax="proto3",
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
+    )
+    batching = file.message_type.add(name="BatchingParameters")
+    numbers = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+    for number, name in enumerate(numbers, 1):
+        _add(batching, name, number, _FIELD.TYPE_MESSAGE, _INT64)
+    _add(batching, "thread_pool_name", 5, _FIELD.TYPE_MESSAGE, ".google.protobuf.StringValue")
+    _add(batching, "allowed_batch_sizes", 6, _FIELD.TYPE_INT64, label=_FIELD.LABEL_REPEATED)
+    _add(batching, "pad_variable_length_inputs", 7, _FIELD.TYPE_BOOL)
+    prometheus = file.message_type.add(name="PrometheusConfig")
+    _add(prometheus, "enable", 1, _FIELD.TYPE_BOOL)
+    _add(prometheus, "path", 2, _FIELD.TYPE_STRING)
+    monitoring = file.message_type.add(name="MonitoringConfig")
+    _add(monitoring, "prometheus_config", 1, _FIELD.TYPE_MESSAGE, ".kformer.serving.PrometheusConfig")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    names = (message.name for message in file.message_type)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"kformer.serving.{name}")) for name in names
+    }
+
+
+def _add(
+    message: Any, name: str, number: int, kind: int, type_name: str | None = None, label: int = _FIELD.LABEL_OPTIONAL
+) -> None:
+    message.field.add(name=name, number=number, type=kind, type_name=type_name, label=label)

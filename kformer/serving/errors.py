@@ -1,0 +1,51 @@
+"""What goes wrong with a request: one error, which REST and gRPC tell each in its own way."""
+
+import enum
+
+_LONGEST = 500  # characters of a message: gRPC sends it as a header, and clients refuse headers beyond 8 KB
+
+
+class Code(enum.Enum):
+    """The canonical status codes of gRPC that a server may give, each with HTTP's status."""
+
+    INVALID_ARGUMENT = (3, 400)
+    DEADLINE_EXCEEDED = (4, 504)
+    NOT_FOUND = (5, 404)
+    PERMISSION_DENIED = (7, 403)
+    RESOURCE_EXHAUSTED = (8, 429)
+    FAILED_PRECONDITION = (9, 400)
+    ABORTED = (10, 409)
+    OUT_OF_RANGE = (11, 400)
+    UNIMPLEMENTED = (12, 501)
+    INTERNAL = (13, 500)
+    UNAVAILABLE = (14, 503)
+    UNAUTHENTICATED = (16, 401)
+
+    def __init__(self, number: int, http_status: int) -> None:
+        self.number = number
+        self.http_status = http_status
+
+    @classmethod
+    def of_number(cls, number: int) -> "Code":
+        """The code with this number; INTERNAL for one that is not listed here."""
+        return next((code for code in cls if code.number == number), cls.INTERNAL)
+
+
+class ServingError(Exception):
+    """A request that cannot be answered.
+
+    Args:
+        code: Why not.
+        message: For the client. It holds none of the user's text beyond a few characters. What is too long is cut off.
+        http_status: Where HTTP has a more exact status than the code's, such as 413.
+    """
+
+    def __init__(self, code: Code, message: str, http_status: int | None = None) -> None:
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]} ...")
+        self.code = code
+        self.http_status = http_status or code.http_status
+
+
+def too_large(message: str) -> ServingError:
+    """A request beyond a limit on sizes: it would be refused however often it is sent."""
+    return ServingError(Code.INVALID_ARGUMENT, message, http_status=413)

@@ -1,0 +1,138 @@
+"""gRPC, as TensorFlow Serving has it: `PredictionService` and `ModelService`."""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from kformer.serving.config_files import model_settings
+from kformer.serving.errors import Code, ServingError
+from kformer.serving.models import ModelManager
+from kformer.serving.predict import Predictor
+from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
+
+log = logging.getLogger(__name__)
+_ANSWERED = "This server answers Predict and GetModelMetadata; exported translators have no such signatures."
+
+
+class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """`PredictionService`: Predict and GetModelMetadata.
+
+    Args:
+        predictor: Answers predict requests.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    async def Predict(self, request: predict_pb2.PredictRequest, context: Any) -> predict_pb2.PredictResponse:
+        async def answer() -> predict_pb2.PredictResponse:
+            began = time.monotonic()
+            spec = request.model_spec
+            servable, signature, outputs = await self._predictor.predict(
+                spec.name,
+                functools.partial(inputs_of, request),
+                *_version(spec),
+                spec.signature_name,
+                context.time_remaining(),
+            )
+            chosen = signature.chosen(outputs, request.output_filter)
+            fields = {"protocol": "grpc", "model": spec.name, "version": servable.version, "signature": signature.name}
+            log.debug("predict", extra={"fields": {**fields, "seconds": round(time.monotonic() - began, 6)}})
+            return predict_response(servable, signature, chosen)
+
+        return await _told(answer, context)
+
+    async def GetModelMetadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: Any
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        async def answer() -> get_model_metadata_pb2.GetModelMetadataResponse:
+            fields = [*request.metadata_field]
+            if fields != ["signature_def"]:
+                raise ServingError(
+                    Code.INVALID_ARGUMENT,
+                    f"The metadata_field must be signature_def. Received: {', '.join(fields)[:100] or 'none'}.",
+                )
+            spec = request.model_spec
+            return metadata_response(self._predictor.manager.servable(spec.name, *_version(spec)))
+
+        return await _told(answer, context)
+
+    async def Classify(self, request: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWERED)
+
+    async def Regress(self, request: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWERED)
+
+    async def MultiInference(self, request: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWERED)
+
+
+class Model(model_service_pb2_grpc.ModelServiceServicer):
+    """`ModelService`: GetModelStatus and HandleReloadConfigRequest.
+
+    Args:
+        manager: The models.
+    """
+
+    def __init__(self, manager: ModelManager) -> None:
+        self._manager = manager
+
+    async def GetModelStatus(
+        self, request: get_model_status_pb2.GetModelStatusRequest, context: Any
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        async def answer() -> get_model_status_pb2.GetModelStatusResponse:
+            spec = request.model_spec
+            version, label = _version(spec)
+            if label is not None:
+                version = self._manager.servable(spec.name, label=label).version
+            return status_response(self._manager.status(spec.name, version))
+
+        return await _told(answer, context)
+
+    async def HandleReloadConfigRequest(
+        self, request: model_management_pb2.ReloadConfigRequest, context: Any
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """Serves the models of the request from now on. The answer comes when they are loaded."""
+        response = model_management_pb2.ReloadConfigResponse()
+        try:
+            models = model_settings(request.config)
+            await asyncio.get_running_loop().run_in_executor(None, self._manager.reload, models)
+        except (ValueError, ServingError) as error:
+            code = error.code if isinstance(error, ServingError) else Code.INVALID_ARGUMENT
+            response.status.error_code = code.number
+            response.status.error_message = str(error)
+        return response
+
+
+async def _told(answer: Callable[[], Awaitable[Any]], context: Any) -> Any:
+    """An answer whose errors become gRPC's."""
+    try:
+        return await answer()
+    except ServingError as error:
+        log.info("refused", extra={"fields": {"protocol": "grpc", "code": error.code.name}})
+        await context.abort(grpc.StatusCode[error.code.name], str(error))
+    except Exception:
+        log.exception("failed", extra={"fields": {"protocol": "grpc"}})
+        await context.abort(grpc.StatusCode.INTERNAL, "The server failed. Its log says why.")
+
+
+def _version(spec: Any) -> tuple[int | None, str | None]:
+    """Version and label of a `ModelSpec`."""
+    choice = spec.WhichOneof("version_choice")
+    return (
+        spec.version.value if choice == "version" else None,
+        spec.version_label if choice == "version_label" else None,
+    )

@@ -1,0 +1,69 @@
+"""What a server counts, in Prometheus's form."""
+
+from collections.abc import Callable
+
+import prometheus_client
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The metrics of one server."""
+
+    def __init__(self) -> None:
+        registry = self._registry = prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "kformer_requests", "Predict requests by their status code.", ["model", "code"], registry=registry
+        )
+        self._seconds = prometheus_client.Histogram(
+            "kformer_request_seconds",
+            "From a request's arrival to its answer.",
+            ["model"],
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._batch_texts = prometheus_client.Histogram(
+            "kformer_batch_texts", "Texts of a batch.", ["model", "signature"], registry=registry, buckets=_ROWS
+        )
+        self._batch_seconds = prometheus_client.Histogram(
+            "kformer_batch_seconds",
+            "How long a batch was computed.",
+            ["model", "signature"],
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._states = prometheus_client.Gauge(
+            "kformer_version_state",
+            "10 start, 20 loading, 30 available, 40 unloading, 50 end.",
+            ["model", "version"],
+            registry=registry,
+        )
+        self._waiting = prometheus_client.Gauge(
+            "kformer_waiting_texts", "Texts that wait for a batch.", registry=registry
+        )
+        prometheus_client.ProcessCollector(registry=registry)
+
+    def count(self, model: str, code: str, seconds: float) -> None:
+        """Counts a request. A model that does not exist is not counted by its name: anybody could make up many."""
+        name = "" if code == "NOT_FOUND" else model
+        self._requests.labels(name, code).inc()
+        if code == "OK":
+            self._seconds.labels(name).observe(seconds)
+
+    def batch(self, model: str, signature: str, texts: int, seconds: float) -> None:
+        """Counts a batch that was computed."""
+        self._batch_texts.labels(model, signature).observe(texts)
+        self._batch_seconds.labels(model, signature).observe(seconds)
+
+    def state(self, model: str, version: int, number: int) -> None:
+        """Notes the state of a version, by its number."""
+        self._states.labels(model, str(version)).set(number)
+
+    def watch_queue(self, waiting: Callable[[], float]) -> None:
+        """Asks for the number of waiting texts whenever the metrics are read."""
+        self._waiting.set_function(waiting)
+
+    def page(self) -> bytes:
+        """The page that Prometheus reads."""
+        return prometheus_client.generate_latest(self._registry)

@@ -1,0 +1,104 @@
+"""How a request is answered, whichever way it came."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from kformer.inference.c_api import DEFAULT_SIGNATURE, SavedModelError
+from kformer.serving.batching import Answer, ClosedError
+from kformer.serving.errors import Code, ServingError
+from kformer.serving.metrics import Metrics
+from kformer.serving.models import ModelManager
+from kformer.serving.servable import Servable
+from kformer.serving.settings import Limits
+from kformer.serving.signatures import Signature, check_sizes
+
+Outputs = dict[str, np.ndarray]
+ReadInputs = Callable[[Signature], Mapping[str, np.ndarray]]
+_TRIES = 3  # a version may be let go between the moment it is found and the moment it is asked
+
+
+class Predictor:
+    """Answers requests.
+
+    Args:
+        manager: The models.
+        limits: What one client may ask for.
+        metrics: Where requests are counted.
+    """
+
+    def __init__(self, manager: ModelManager, limits: Limits, metrics: Metrics) -> None:
+        self.manager = manager
+        self.limits = limits
+        self._metrics = metrics
+
+    async def predict(
+        self,
+        model: str,
+        read_inputs: ReadInputs,
+        version: int | None = None,
+        label: str | None = None,
+        signature: str = "",
+        seconds: float | None = None,
+    ) -> tuple[Servable, Signature, Outputs]:
+        """Computes the outputs of a signature.
+
+        Args:
+            model: The model's name.
+            read_inputs: Gives the inputs, when it is known which types they must have.
+            version: The version's number; by default the newest.
+            label: The version's label, in place of its number.
+            signature: The signature's name; by default `serving_default`.
+            seconds: What is left until the deadline of the client, where that is shorter than the limit.
+
+        Raises:
+            ServingError: The request is wrong or too large, the server is busy, or the time is over.
+        """
+        began = time.monotonic()
+        try:
+            found = await self._predict(model, read_inputs, version, label, signature or DEFAULT_SIGNATURE, seconds)
+        except ServingError as error:
+            self._metrics.count(model, error.code.name, time.monotonic() - began)
+            raise
+        except asyncio.CancelledError:  # the client has gone
+            self._metrics.count(model, "CANCELLED", time.monotonic() - began)
+            raise
+        self._metrics.count(model, "OK", time.monotonic() - began)
+        return found
+
+    async def _predict(
+        self,
+        model: str,
+        read_inputs: ReadInputs,
+        version: int | None,
+        label: str | None,
+        name: str,
+        seconds: float | None,
+    ) -> tuple[Servable, Signature, Outputs]:
+        for _ in range(_TRIES):
+            servable = self.manager.servable(model, version, label)
+            signature = servable.signature(name)
+            inputs = signature.complete(read_inputs(signature))
+            check_sizes(inputs, self.limits.texts, self.limits.text_bytes)
+            try:
+                answer = servable.submit(signature, inputs)
+            except ClosedError:
+                continue
+            return servable, signature, await self._wait(answer, seconds)
+        raise ServingError(Code.UNAVAILABLE, f"The model {model} is being let go. Send the request again later.")
+
+    async def _wait(self, answer: Answer, seconds: float | None) -> Outputs:
+        limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)
+        try:
+            # When the time is over, the request is cancelled, so that nobody computes it if it still waits.
+            return await asyncio.wait_for(asyncio.wrap_future(answer), limit)
+        except TimeoutError:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED,
+                f"The answer took longer than {self.limits.seconds:g} seconds, or than the client waits. Send "
+                "fewer or shorter texts in a request.",
+            ) from None
+        except SavedModelError as error:
+            raise ServingError(Code.of_number(error.code), str(error).split("\n")[0]) from error

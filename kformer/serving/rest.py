@@ -1,0 +1,223 @@
+"""REST, as TensorFlow Serving has it; the page; health, readiness and metrics."""
+
+import asyncio
+import json
+import logging
+import pathlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from kformer.serving.access import PAGE_FILES
+from kformer.serving.errors import Code, ServingError, too_large
+from kformer.serving.json_tensors import read_body, write_body
+from kformer.serving.metrics import Metrics
+from kformer.serving.predict import Predictor
+from kformer.serving.proto_json import metadata_json, status_json
+from kformer.serving.protos import metadata_response, status_response
+
+log = logging.getLogger(__name__)
+_PAGE = pathlib.Path(__file__).parent / "page"
+# The page loads nothing from elsewhere, and no other page may show it.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+Answer = TypeVar("Answer")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Rest:
+    """The endpoints over one server's models.
+
+    Args:
+        predictor: Answers predict requests.
+        metrics: What is counted.
+        metrics_path: Where the metrics are; None: nowhere.
+        is_ready: Whether requests can be answered now.
+    """
+
+    def __init__(
+        self, predictor: Predictor, metrics: Metrics, metrics_path: str | None, is_ready: Callable[[], bool]
+    ) -> None:
+        self._predictor = predictor
+        self._manager = predictor.manager
+        self._limits = predictor.limits
+        self._metrics = metrics
+        self._metrics_path = metrics_path
+        self._is_ready = is_ready
+
+    def app(self) -> Starlette:
+        """The application for an ASGI server."""
+        routes = [
+            Route("/healthz", self._health),
+            Route("/readyz", self._ready),
+            Route("/v1/models", _told(self._models)),
+            *(Route(f"/v1/models/{{name:str}}{part}/metadata", _told(self._metadata)) for part in _PARTS),
+            *(Route(f"/v1/models/{{name:str}}{part}", _told(self._model), methods=["GET", "POST"]) for part in _PARTS),
+            *(Route(path, _file(_PAGE / file)) for path, file in PAGE_FILES.items()),
+        ]
+        if self._metrics_path is not None:
+            routes.insert(0, Route(self._metrics_path, self._show_metrics))
+        return Starlette(routes=routes, exception_handlers={HTTPException: _told_by_starlette})
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def _ready(self, request: Request) -> Response:
+        ready = self._is_ready()
+        return JSONResponse({"status": "ready" if ready else "not ready"}, status_code=200 if ready else 503)
+
+    async def _show_metrics(self, request: Request) -> Response:
+        return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"models": self._manager.names()})
+
+    async def _model(self, request: Request) -> Response:
+        """`.../NAME:predict`, or the status of `.../NAME`."""
+        verb = request.scope["path"].partition(":")[2]
+        if request.method == "POST" and verb == "predict":
+            return await self._predict(request)
+        if request.method == "POST" and verb in ("classify", "regress"):
+            raise ServingError(Code.UNIMPLEMENTED, f"This server answers :predict. Received: :{verb}.")
+        if request.method == "GET" and not verb:
+            name, version, label = _spec(request)
+            if label is not None:
+                version = self._manager.servable(name, label=label).version
+            return JSONResponse(status_json(status_response(self._manager.status(name, version))))
+        raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {request.method} {request.scope['path'][:200]}")
+
+    async def _predict(self, request: Request) -> Response:
+        began = time.monotonic()
+        name, version, label = _spec(request)
+        body = read_body(await self._body(request))
+        left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
+        predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left)
+        servable, signature, outputs = await _while_connected(request, predicting)
+        written = write_body(outputs, body.by_row)
+        log.debug(
+            "predict",
+            extra={
+                "fields": {
+                    "protocol": "rest",
+                    "model": name,
+                    "version": servable.version,
+                    "signature": signature.name,
+                    "seconds": round(time.monotonic() - began, 6),
+                }
+            },
+        )
+        return Response(written, media_type="application/json")
+
+    async def _metadata(self, request: Request) -> Response:
+        name, version, label = _spec(request)
+        return JSONResponse(metadata_json(metadata_response(self._manager.servable(name, version, label))))
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request.
+
+        Raises:
+            ServingError: It is too large, or does not arrive in time.
+        """
+        most = self._limits.request_bytes
+        length = request.headers.get("content-length", "0")
+        chunks, size = [], int(length) if length.isdecimal() else 0
+        if size <= most:
+            size = 0
+            try:
+                async with asyncio.timeout(self._limits.seconds):
+                    async for chunk in request.stream():
+                        chunks.append(chunk)
+                        size += len(chunk)
+                        if size > most:
+                            break
+            except TimeoutError:
+                raise ServingError(
+                    Code.DEADLINE_EXCEEDED, "The request's body did not arrive in time.", http_status=408
+                ) from None
+        if size > most:
+            raise too_large(f"A request may have {most} bytes. Received: {size} or more. Send several requests.")
+        return b"".join(chunks)
+
+
+_PARTS = ("", "/versions/{version:str}", "/labels/{label:str}")
+
+
+def _file(path: pathlib.Path) -> Endpoint:
+    """An endpoint that gives a file of the page."""
+
+    async def answer(request: Request) -> Response:
+        # One for each request: with some versions of Starlette, a request for a part of the file leaves its marks.
+        return FileResponse(path, headers=_PAGE_HEADERS)
+
+    return answer
+
+
+def _spec(request: Request) -> tuple[str, int | None, str | None]:
+    """Name, version and label of the model in a URL."""
+    values = {key: value.partition(":")[0] for key, value in request.path_params.items()}
+    version = values.get("version")
+    if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
+        raise ServingError(Code.INVALID_ARGUMENT, f"A version is a number. Received: {version[:50]!r}.")
+    return values["name"], None if version is None else int(version), values.get("label")
+
+
+async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answer:
+    """Waits for an answer. It is cancelled when its client goes away, so that nobody computes it if it still waits.
+
+    Raises:
+        ClientDisconnect: The client has gone.
+    """
+    answering = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(request.receive())  # after the body, the end of the connection alone can come
+    leaving.add_done_callback(lambda _: answering.cancel())
+    try:
+        return await answering
+    except asyncio.CancelledError:
+        if leaving.done():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
+
+def _told(endpoint: Endpoint) -> Endpoint:
+    """An endpoint whose errors become answers."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ServingError as error:
+            log.info("refused", extra={"fields": {"code": error.code.name, "path": request.scope["path"][:200]}})
+            return _error(error.http_status, str(error))
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
+        except Exception:
+            log.exception("failed", extra={"fields": {"path": request.scope["path"][:200]}})
+            return _error(500, "The server failed. Its log says why.")
+
+    return answer
+
+
+async def _told_by_starlette(request: Request, error: Exception) -> Response:
+    """An answer to a request that no route takes, such as one for another path."""
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, f"{error.detail}: {request.method} {request.scope['path'][:200]}")
+
+
+def _error(status: int, message: str) -> Response:
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    if status == 408:
+        headers["Connection"] = "close"  # the rest of the body is not read
+    return Response(json.dumps({"error": message}), status, headers, "application/json")

@@ -1,0 +1,103 @@
+"""One version of a model that is loaded and answers requests."""
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from kformer.export.operations import read
+from kformer.export.warmup import WARMUP_FILE
+from kformer.inference.c_api import SavedModel, SavedModelError
+from kformer.inference.load import check_export
+from kformer.serving.batching import Answer, Batcher
+from kformer.serving.config_files import Batching
+from kformer.serving.errors import Code, ServingError
+from kformer.serving.signatures import Signature
+
+OnBatch = Callable[[str, int, float], None]
+
+
+class Servable:
+    """A version that is loaded, with the threads that compute its batches.
+
+    TensorFlow runs it through its C API: nothing of a SavedModel is Python code.
+
+    Args:
+        name: The model's name.
+        version: The version's number.
+        path: Its folder.
+        batching: How requests share batches.
+        on_batch: Called after each batch with its signature, its rows and the seconds it took.
+
+    Raises:
+        ValueError: The folder is damaged, TensorFlow cannot load it, or a request of its warm-up file fails.
+    """
+
+    def __init__(self, name: str, version: int, path: pathlib.Path, batching: Batching, on_batch: OnBatch) -> None:
+        check_export(path)
+        self.name = name
+        self.version = version
+        definitions = read(path).meta_graphs[0].signature_def
+        self.signatures = {
+            key: Signature(key, value) for key, value in sorted(definitions.items()) if not key.startswith("__")
+        }
+        requests = _warmup_requests(path)
+        try:
+            # One thread for an operation: as many batches are computed at once as there are cores.
+            self._model = SavedModel(path, threads_per_operation=1)
+            self._batcher = Batcher(self._model.run, batching, on_batch)
+            self._batcher.start(lambda: self._warm_up(requests))
+        except SavedModelError as error:
+            raise ValueError(f"{path} cannot be served: {str(error).splitlines()[0]}") from error
+
+    def signature(self, name: str) -> Signature:
+        """A signature by its name.
+
+        Raises:
+            ServingError: There is none of this name.
+        """
+        if name not in self.signatures:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f'Serving signature name: "{name}" not found in signature def. The model {self.name} has: '
+                f"{', '.join(self.signatures)}.",
+            )
+        return self.signatures[name]
+
+    def submit(self, signature: Signature, inputs: Mapping[str, np.ndarray]) -> Answer:
+        """Puts a request into its queue; see `Batcher.submit`."""
+        return self._batcher.submit(signature.name, inputs, signature.is_shared)
+
+    def waiting(self) -> int:
+        """How many texts wait for their batch."""
+        return self._batcher.waiting()
+
+    def close(self) -> None:
+        """Answers the requests that wait, and takes no more. The memory is freed with this object."""
+        self._batcher.close()
+
+    def _warm_up(self, requests: list[tuple[str, dict[str, np.ndarray]]]) -> None:
+        for signature, inputs in requests:
+            self._model.run(signature, inputs)
+
+
+def _warmup_requests(path: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:
+    """The signature and the inputs of each request in the warm-up file; none where there is no such file.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    file = path / WARMUP_FILE
+    if not file.is_file():
+        return []
+    requests = []
+    try:
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+            inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
+            requests.append((request.model_spec.signature_name or "serving_default", inputs))
+    except Exception as error:  # of TensorFlow or of protobuf, whose class depends on how it was built
+        raise ValueError(f"{file} is damaged: {error}. Export the model again.") from error
+    return requests

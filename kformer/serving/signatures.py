@@ -1,0 +1,140 @@
+"""What a model's signatures take: the types and shapes of their inputs, and whether requests may share a batch."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.serving.errors import Code, ServingError, too_large
+
+MOST_DIMENSIONS = 8  # of an input in a request: NumPy has no arrays of any number of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or output of a signature.
+
+    Args:
+        dtype: Strings are objects that are bytes.
+        shape: None for a dimension of any size; None altogether for an unknown rank.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int | None, ...] | None
+
+    @classmethod
+    def of_info(cls, info: Any) -> "Tensor":
+        """From a `TensorInfo`."""
+        shape = info.tensor_shape
+        sizes = tuple(None if dim.size < 0 else dim.size for dim in shape.dim)
+        return cls(np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype), None if shape.unknown_rank else sizes)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the first dimension counts examples."""
+        return self.shape is not None and len(self.shape) > 0 and self.shape[0] is None
+
+    def __str__(self) -> str:
+        name = "string" if self.dtype == object else str(self.dtype)
+        if self.shape is None:
+            return f"{name} of any shape"
+        return f"{name} of shape ({', '.join('any' if size is None else str(size) for size in self.shape)})"
+
+
+class Signature:
+    """One signature of a model.
+
+    Args:
+        name: Its name.
+        definition: The `SignatureDef`.
+    """
+
+    def __init__(self, name: str, definition: Any) -> None:
+        self.name = name
+        self.definition = definition
+        self.inputs = {key: Tensor.of_info(info) for key, info in sorted(definition.inputs.items())}
+        self.outputs = {key: Tensor.of_info(info) for key, info in sorted(definition.outputs.items())}
+        self.defaults = {key: tf.make_ndarray(value) for key, value in definition.defaults.items()}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether requests may share a batch: the first dimension of all that goes in and out counts the examples."""
+        return bool(self.inputs) and all(tensor.is_batch for tensor in (*self.inputs.values(), *self.outputs.values()))
+
+    def complete(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The inputs of a request, defaults added.
+
+        Raises:
+            ServingError: An input is missing or unknown, or has another type or shape.
+        """
+        self.check_names(given)
+        inputs = {**self.defaults, **given}
+        for name, array in inputs.items():
+            self._check(name, array)
+        sizes = {len(inputs[name]) for name in inputs if self.inputs[name].is_batch}
+        if self.is_shared and len(sizes) > 1:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"All inputs of {self.name} must have the same number of examples. Received: "
+                f"{', '.join(map(str, sorted(sizes)))}.",
+            )
+        return inputs
+
+    def check_names(self, given: Collection[str]) -> None:
+        """Refuses inputs by their names, before anything is done with their values.
+
+        Raises:
+            ServingError: An input is missing or unknown.
+        """
+        if {*self.defaults, *given} != {*self.inputs}:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"The signature {self.name} takes {', '.join(self.inputs)}. Received: {', '.join(sorted(given))}.",
+            )
+
+    def _check(self, name: str, array: np.ndarray) -> None:
+        tensor = self.inputs[name]
+        fits = tensor.shape is None or (
+            array.ndim == len(tensor.shape)
+            and all(size in (None, given) for size, given in zip(tensor.shape, array.shape, strict=True))
+        )
+        if array.dtype != tensor.dtype or not fits:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"The input {name} of {self.name} must be {tensor}. Received: {Tensor(array.dtype, array.shape)}.",
+            )
+
+    def chosen(self, outputs: Mapping[str, np.ndarray], names: Collection[str]) -> dict[str, np.ndarray]:
+        """Some of the outputs; all where no names are given.
+
+        Raises:
+            ServingError: There is no such output.
+        """
+        unknown = sorted({*names} - {*self.outputs})
+        if unknown:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"The signature {self.name} gives {', '.join(self.outputs)}. Received: {', '.join(unknown)}.",
+            )
+        return {name: array for name, array in outputs.items() if not names or name in names}
+
+
+def check_sizes(inputs: Mapping[str, np.ndarray], max_texts: int, max_text_bytes: int) -> None:
+    """Refuses a request that has too many examples, or too long a text.
+
+    Raises:
+        ServingError: It is too large.
+    """
+    for name, array in inputs.items():
+        if array.ndim and len(array) > max_texts:
+            raise too_large(
+                f"A request may have {max_texts} texts. Received: {len(array)} in {name}. Send several requests."
+            )
+        longest = max(map(len, array.flat), default=0) if array.dtype == object else 0
+        if longest > max_text_bytes:
+            raise too_large(
+                f"A text may have {max_text_bytes} bytes. Received: {longest} in {name}. Divide it, at the ends of "
+                "paragraphs, for example."
+            )

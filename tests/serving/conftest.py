@@ -1,0 +1,48 @@
+"""A server in this process, over a model that has learned number words."""
+
+import shutil
+
+import pytest
+import toy
+from servers import running
+
+
+@pytest.fixture(scope="session")
+def export_folder(numbers_translator, tmp_path_factory):
+    """The base folder `numbers` with version 1."""
+    from kformer.export.saved_model import export_saved_model
+    from kformer.export.versions import MORE_SIGNATURES
+
+    folder = tmp_path_factory.mktemp("served") / "numbers"
+    export_saved_model(numbers_translator, folder, signatures=MORE_SIGNATURES)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cold_export_folder(export_folder, tmp_path_factory):
+    """The same without a warm-up, which takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("cold") / "numbers"
+    shutil.copytree(export_folder, folder, ignore=shutil.ignore_patterns("assets.extra"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def served(export_folder):
+    """A server with the defaults, but ports that are free."""
+    from kformer.serving.config_files import ModelSettings, read_batching
+    from kformer.serving.settings import ServerSettings
+
+    settings = ServerSettings(
+        [ModelSettings("numbers", export_folder)],
+        rest_port=0,
+        grpc_port=0,
+        batching=read_batching(export_folder / "batching.config"),
+    )
+    with running(settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pairs():
+    """Sources and what the model makes of them."""
+    return [(source, toy.translation(source)) for source, _ in toy.corpus().test[:40]]

@@ -1,0 +1,162 @@
+"""`kformer.serving.Client`, beside servers that are busy, late, away or of another kind."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import grpc
+import pytest
+from scripted_grpc import ScriptedGrpc
+from scripted_rest import ScriptedRest
+
+from kformer.serving import Client, ServerError
+from kformer.serving.client_retries import LONGEST_WAIT, retries
+
+pytestmark = pytest.mark.tensorflow_only
+PROTOCOLS = ("rest", "grpc")
+
+
+def free_port():
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        return chosen.getsockname()[1]
+
+
+@contextlib.contextmanager
+def faulty(protocol, faults, **settings):
+    """A client with short waits, and a server whose first answers are these: statuses of HTTP, or codes of gRPC."""
+    if protocol == "grpc":
+        server = ScriptedGrpc(faults)
+    else:
+        server = ScriptedRest([(code, '{"error": "the server\'s words"}') for code in faults])
+    with server, Client(server.url, **{"backoff_factor": 0.01, **settings}) as client:
+        yield client, server
+
+
+BUSY = [("rest", code) for code in (429, 503, 504, None)] + [
+    ("grpc", code)
+    for code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED)
+]
+
+
+@pytest.mark.parametrize(("protocol", "fault"), BUSY, ids=str)
+def test_a_busy_server_is_asked_again(protocol, fault):
+    with faulty(protocol, [fault] * 3) as (client, server):
+        assert client.translate(["one"]) == ["ONE"]
+        assert len(server.requests) == 4 + (protocol == "rest")  # and the metadata
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fault", "code"),
+    [("rest", 503, 503), ("rest", 429, 429), ("rest", None, 503), ("grpc", grpc.StatusCode.UNAVAILABLE, 503)],
+    ids=str,
+)
+def test_it_is_asked_no_more_often_than_tries(protocol, fault, code):
+    with faulty(protocol, [fault] * 9, tries=3) as (client, server):
+        with pytest.raises(ServerError) as gave_up:
+            client.translate(["one"])
+        assert (gave_up.value.code, len(server.requests)) == (code, 3)
+        assert fault is None or "the server's words" in str(gave_up.value)
+
+
+WRONG = [("rest", code, code) for code in (301, 400, 401, 403, 404, 413, 500)] + [
+    ("grpc", grpc.StatusCode.INVALID_ARGUMENT, 400),
+    ("grpc", grpc.StatusCode.UNAUTHENTICATED, 401),
+    ("grpc", grpc.StatusCode.PERMISSION_DENIED, 403),
+    ("grpc", grpc.StatusCode.NOT_FOUND, 404),
+    ("grpc", grpc.StatusCode.INTERNAL, 500),
+]
+
+
+@pytest.mark.parametrize(("protocol", "fault", "code"), WRONG, ids=str)
+def test_a_server_that_refuses_is_not_asked_again(protocol, fault, code):
+    with faulty(protocol, [fault] * 2) as (client, server):
+        with pytest.raises(ServerError, match="the server's words") as refused:
+            client.translate(["one"])
+        assert (refused.value.code, len(server.requests)) == (code, 1)
+
+
+def test_the_waits_double_and_differ_by_client():
+    policy, waits = retries(tries=6, backoff_factor=1.0), []
+    for _ in range(5):
+        policy = policy.increment()
+        waits.append(policy.get_backoff_time())
+    assert [int(wait) for wait in waits] == [0, 2, 4, 8, 16]
+    assert waits[1] != 2.0
+
+
+def test_a_server_says_how_long_to_wait_but_not_for_hours():
+    answers = [(429, "{}", {"Retry-After": "1"}), (413, '{"error": "too large"}', {"Retry-After": "1"})]
+    with ScriptedRest(answers) as server, Client(server.url, backoff_factor=0.0) as client:
+        began = time.monotonic()
+        with pytest.raises(ServerError, match="answers 413: too large"):  # which a wait does not mend
+            client.translate("one")
+        assert 1 <= time.monotonic() - began < 2
+        assert len(server.requests) == 2
+
+    class Answer:
+        headers = {"Retry-After": "86400"}  # noqa: RUF012
+
+    assert retries(tries=2, backoff_factor=1.0).get_retry_after(Answer()) == LONGEST_WAIT
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_server_that_is_still_starting_is_waited_for(protocol):
+    port, started = free_port(), []
+    path = "v1/models/m" if protocol == "rest" else "m"
+    kinds = {"rest": ("http", ScriptedRest), "grpc": ("grpc", ScriptedGrpc)}
+    scheme, kind = kinds[protocol]
+    timer = threading.Timer(0.3, lambda: started.append(kind(port=port)))
+    timer.start()
+    try:
+        with Client(f"{scheme}://127.0.0.1:{port}/{path}", backoff_factor=0.1) as client:
+            assert client.translate("one") == "ONE"
+    finally:
+        timer.join()
+        started[0].__exit__()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}/v1/models/m", "grpc://127.0.0.1:{}/m"])
+def test_a_server_that_stays_away_is_told(url):
+    url = url.format(free_port())
+    client = Client(url, tries=2, backoff_factor=0.01)
+    with client, pytest.raises(ServerError, match=f"{url} .*Connection refused") as away:
+        client.translate("one")
+    assert away.value.code == 503
+
+
+def test_an_answer_that_takes_too_long_is_asked_for_again():
+    late = (200, "{}", 1.5)
+    with ScriptedRest([late]) as server, Client(server.url, timeout=0.5) as client:
+        assert client.translate("one") == "ONE"
+        assert len(server.predictions) >= 2
+    with ScriptedRest([late]) as server, Client(server.url, timeout=0.5, tries=1) as client:
+        with pytest.raises(ServerError, match="does not answer: .*Read timed out") as gave_up:
+            client.translate("one")
+        assert gave_up.value.code == 504
+
+
+def test_a_redirection_is_not_followed():
+    with ScriptedRest([(301, "moved", {"Location": "/elsewhere"})]) as server, Client(server.url) as client:
+        with pytest.raises(ServerError, match="answers 301: moved"):
+            client.translate("one")
+        assert len(server.requests) == 1
+
+
+def test_a_grpc_answer_that_takes_too_long_is_asked_for_again():
+    slow = threading.Event()
+
+    class Slow(ScriptedGrpc):
+        def Predict(self, request, context):
+            if not self.requests:
+                self.requests.append(request)
+                slow.wait(1.5)
+            return super().Predict(request, context)
+
+    with Slow() as server, Client(server.url, timeout=0.5) as client:
+        assert client.translate("one") == "ONE"
+    with Slow() as server, Client(server.url, timeout=0.5, tries=1) as client:
+        with pytest.raises(ServerError, match="answers DEADLINE_EXCEEDED") as gave_up:
+            client.translate("one")
+        assert gave_up.value.code == 504

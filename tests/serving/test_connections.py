@@ -1,0 +1,128 @@
+"""Clients of `kformer serve` that do not do what clients should: they begin and do not go on, do not read, or leave."""
+
+import json
+import socket
+import time
+
+import grpc
+import http2
+import pytest
+from servers import grpc_predict, running, small, wait
+
+from kformer.serving.config_files import Batching
+from kformer.serving.settings import Limits
+
+pytestmark = pytest.mark.tensorflow_only
+MODEL = "/v1/models/numbers"
+
+
+@pytest.fixture(scope="module")
+def impatient(cold_export_folder):
+    """A server that gives everything one second."""
+    with running(small(cold_export_folder, limits=Limits(seconds=1))) as server:
+        yield server
+
+
+def request(*texts):
+    """A predict request as it stands on the wire: headers and body."""
+    body = json.dumps({"instances": texts}).encode()
+    return f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body
+
+
+def everything(connection):
+    """All that comes until the server closes the connection."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/models/numbers:pre", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_a_connection_whose_headers_do_not_arrive_in_time_is_closed(impatient, sent):
+    with impatient.connect() as connection:
+        connection.sendall(sent)
+        began = time.monotonic()
+        assert everything(connection) == b""
+        assert 0.5 < time.monotonic() - began < 5
+
+
+def test_headers_that_arrive_in_parts_are_waited_for(impatient):
+    with impatient.connect() as connection:
+        for part in (b"GET /hea", b"lthz HTTP/1.1\r\nHo", b"st: x\r\n\r\n") * 2:  # two requests
+            connection.sendall(part)
+            time.sleep(0.3)
+        assert everything(connection).count(b"HTTP/1.1 200") == 2
+
+
+def test_headers_without_end_are_refused(impatient):
+    with impatient.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-A: " + b"a" * 70_000)  # and there is more to come
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400")
+
+
+def test_half_a_body_is_given_up_in_time(impatient):
+    head, body = request("one")
+    with impatient.connect() as connection:
+        connection.sendall(head + body[:5])
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"did not arrive in time" in answer
+
+
+def test_the_time_that_a_body_takes_to_arrive_counts(cold_export_folder):
+    batching = Batching(batch_timeout_micros=5_000_000)  # beyond the limit: every answer comes too late
+    settings = small(cold_export_folder, limits=Limits(seconds=2), batching=batching)
+    head, body = request("one")
+    with running(settings) as server, server.connect() as connection:
+        began = time.monotonic()
+        connection.sendall(head)
+        time.sleep(1.5)
+        connection.sendall(body)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 504")
+        assert 1.9 < time.monotonic() - began < 3
+
+
+def test_half_a_message_over_grpc_is_given_up_in_time(impatient):
+    with impatient.connect(impatient.server.grpc_port) as connection:
+        connection.sendall(http2.predict_call("numbers")[:-5])
+        answer = b""
+        while b"grpc-message" not in answer:
+            answer += connection.recv(65536)
+    assert b"The request did not arrive in time." in answer
+
+
+def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
+    with impatient.connect(impatient.server.grpc_port) as connection:
+        connection.sendall(http2.PREFACE[:10])
+        assert b"handshake timeout" in everything(connection)
+
+
+def test_a_connection_whose_client_reads_nothing_is_closed(impatient):
+    asking = f"GET {MODEL}/metadata HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(10)
+        connection.connect(("127.0.0.1", impatient.server.rest_port))
+        with pytest.raises(ConnectionError):
+            _ask_on(connection, asking, times=100)  # for 40 MB of answers
+
+
+def _ask_on(connection, asking, times):
+    for _ in range(times):
+        connection.sendall(asking)
+        time.sleep(0.1)
+
+
+def test_what_a_client_that_has_gone_asked_for_is_not_computed(cold_export_folder):
+    with running(small(cold_export_folder, batching=Batching(batch_timeout_micros=1_000_000))) as server:
+        with server.connect() as connection:
+            connection.sendall(b"".join(request("two", "two", "two")))
+            wait(lambda: "kformer_waiting_texts 3.0" in server.metrics())
+        with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
+            grpc_predict(server.grpc_address, text=["three"] * 5, timeout=0.3)
+        assert server.predict({"instances": ["one two"]}).body["predictions"][0]["translation"] == "dos uno"
+        page = server.metrics()
+    assert 'kformer_batch_texts_sum{model="numbers",signature="serving_default"} 1.0' in page
+    assert 'kformer_requests_total{code="CANCELLED",model="numbers"}' in page
+    assert "kformer_waiting_texts 0.0" in page
+
+
+def test_a_server_has_time_for_every_request_it_has_taken_when_it_is_stopped():
+    assert small("numbers", limits=Limits(seconds=70)).drain_seconds > 70

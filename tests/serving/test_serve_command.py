@@ -1,0 +1,242 @@
+"""`kformer serve` as a process of its own."""
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import grpc
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+class Process:
+    """The command, until the end of the `with` block."""
+
+    def __init__(self, *arguments, environment=None):
+        command = [
+            sys.executable,
+            "-m",
+            "kformer",
+            "serve",
+            *map(str, arguments),
+            "--rest-port",
+            "0",
+            "--grpc-port",
+            "0",
+        ]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, text=True, **pipes)
+        self.line = self.process.stdout.readline()
+        self.rest, self.grpc = re.findall(r"://(127\.0\.0\.1:\d+)", self.line)[-2:]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
+
+    def wait_until_ready(self):
+        for line in self.process.stderr:
+            if json.loads(line).get("state") == "AVAILABLE":
+                return
+
+    def end(self):
+        """Exit status after a SIGTERM, and the events of the log."""
+        self.process.send_signal(signal.SIGTERM)
+        _, log = self.process.communicate(timeout=30)
+        return self.process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+def translate(url, *texts, **options):
+    """The first translation."""
+    request = urllib.request.Request(
+        f"{url}/v1/models/numbers:predict", json.dumps({"instances": texts}).encode(), options.pop("headers", {})
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30, **options) as answer:
+            return json.load(answer)["predictions"][0]["translation"]
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+def translate_when_ready(url, process):
+    while process.poll() is None:
+        try:
+            return translate(url, "one two")
+        except urllib.error.URLError:  # nobody listens yet, or the model is being loaded
+            time.sleep(0.1)
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_it_serves_until_sigterm_and_ends_with_status_0(cold_export_folder):
+    with Process(cold_export_folder) as server:
+        assert f"REST http://{server.rest}/v1/models/numbers, gRPC grpc://{server.grpc}" in server.line
+        server.wait_until_ready()
+        assert translate(f"http://{server.rest}", "one two") == "dos uno"
+        status, log = server.end()
+    assert status == 0
+    assert log[0]["event"] == "draining"
+    assert log[-1]["event"] == "stopped"
+
+
+def test_every_line_of_the_log_is_json_also_those_of_libraries(cold_export_folder):
+    with Process(cold_export_folder) as server:
+        host, port = server.rest.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(b"nonsense\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 400"
+        _, log = server.end()
+    assert "Invalid HTTP request received." in [line["event"] for line in log]
+
+
+def test_a_full_disk_under_its_output_stops_nothing(cold_export_folder):
+    rest, other = free_port(), free_port()
+    ports = ("--rest-port", rest, "--grpc-port", other, "--log-level", "debug")
+    command = [sys.executable, "-m", "kformer", "serve", *map(str, (cold_export_folder, *ports))]
+    with open("/dev/full", "w") as full, subprocess.Popen(command, stdout=full, stderr=full) as process:
+        try:
+            answer = translate_when_ready(f"http://127.0.0.1:{rest}", process)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert answer == "dos uno"
+
+
+def test_sigterm_does_not_wait_for_what_nobody_waits_for(cold_export_folder):
+    long = "\n".join(["one two"] * 8000)  # 64 kB; 32 of them take minutes
+    options = ("--timeout", "2", "--max-request-bytes", "4194304", "--max-text-bytes", "65536")
+    with Process(cold_export_folder, *options) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        server.wait_until_ready()
+        asked = pool.submit(translate, f"http://{server.rest}", *[long] * 32)
+        time.sleep(1)
+        began = time.monotonic()
+        status, log = server.end()
+        assert time.monotonic() - began < 8
+        with pytest.raises(urllib.error.HTTPError, match="504"):
+            asked.result()
+    assert status == 0
+    assert log[-1]["busy"]
+
+
+def test_with_a_certificate_and_a_token_both_protocols_are_encrypted(cold_export_folder, tmp_path):
+    import trustme
+
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    tls = ("--tls-certificate", tmp_path / "certificate.pem", "--tls-key", tmp_path / "key.pem")
+    with Process(cold_export_folder, *tls, environment={"KFORMER_TOKEN": "sesame"}) as server:
+        assert "https://" in server.line
+        assert "grpcs://" in server.line
+        server.wait_until_ready()
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        headers = {"Authorization": "Bearer sesame"}
+        assert translate(f"https://{server.rest}", "one two", context=context, headers=headers) == "dos uno"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            translate(f"https://{server.rest}", "one two", context=context)
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "numbers"
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(["one two"]))
+        credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+        with grpc.secure_channel(server.grpc, credentials) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            response = stub.Predict(request, timeout=30, metadata=[("authorization", "Bearer sesame")])
+        assert tf.make_ndarray(response.outputs["translation"]).tolist() == [b"dos uno"]
+
+
+def refused(*arguments):
+    result = CliRunner().invoke(app, ["serve", *map(str, arguments)])
+    assert result.exit_code != 0
+    return str(result.exception)
+
+
+def test_what_cannot_be_served_is_refused_before_anything_starts(export_folder, tmp_path):
+    assert "Name what to serve" in refused()
+    assert "is no folder" in refused(tmp_path / "nothing")
+    assert f"is a version. Name the folder above it, {export_folder}" in refused(export_folder / "1")
+    assert "holds no version of an export. Make one: kformer export" in refused(tmp_path)
+    assert "--log-level must be one of debug" in refused(export_folder, "--log-level", "loud")
+    assert "needs both --tls-certificate and --tls-key" in refused(export_folder, "--tls-key", "key.pem")
+    (tmp_path / "token").write_text("\n")
+    assert "token is empty" in refused(export_folder, "--token-file", tmp_path / "token")
+
+
+def test_a_port_that_is_taken_is_told(export_folder, served):
+    port = str(served.server.rest_port)
+    assert f"cannot listen on 127.0.0.1, port {port}" in refused(export_folder, "--rest-port", port, "--grpc-port", "0")
+    port = str(served.server.grpc_port)
+    assert f"cannot listen on 127.0.0.1, port {port}" in refused(export_folder, "--grpc-port", port, "--rest-port", "0")
+
+
+def test_a_wrong_configuration_file_is_told(export_folder, tmp_path):
+    (tmp_path / "batching.config").write_text("max_batch { value: 3 }")
+    assert 'no field named "max_batch"' in refused(
+        export_folder, "--batching-parameters-file", tmp_path / "batching.config"
+    )
+
+
+def test_options_arrive_at_the_server(export_folder, tmp_path, monkeypatch):
+    """Every option, through to the settings."""
+    made = []
+
+    class Stub:
+        def __init__(self, settings):
+            made.append(settings)
+
+        def run(self, on_start):
+            pass
+
+    monkeypatch.setattr("kformer.serving.server.Server", Stub)
+    (tmp_path / "monitoring").write_text('prometheus_config { enable: true path: "/m" }')
+    (tmp_path / "batching").write_text("max_batch_size { value: 7 }")
+    options = {
+        "--name": "other",
+        "--batching-parameters-file": tmp_path / "batching",
+        "--monitoring-config-file": tmp_path / "monitoring",
+        "--host": "0.0.0.0",
+        "--rest-port": 1,
+        "--grpc-port": 2,
+        "--max-request-bytes": 3,
+        "--max-text-bytes": 4,
+        "--max-texts": 5,
+        "--timeout": 6.5,
+    }
+    written = [str(part) for option in options.items() for part in option]
+    assert CliRunner().invoke(app, ["serve", str(export_folder), *written]).exit_code == 0
+    (settings,) = made
+    assert (settings.models[0].name, settings.models[0].base_path) == ("other", export_folder)
+    assert (settings.host, settings.rest_port, settings.grpc_port) == ("0.0.0.0", 1, 2)
+    limits = settings.limits
+    assert (limits.request_bytes, limits.text_bytes, limits.texts, limits.seconds) == (3, 4, 5, 6.5)
+    assert (settings.batching.max_batch_size, settings.metrics_path) == (7, "/m")
+    config = f'model_config_list {{ config {{ name: "a" base_path: "{export_folder}" }} }}'
+    (tmp_path / "models").write_text(config)
+    arguments = ["serve", "--model-config-file", str(tmp_path / "models"), "--log-level", "error"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert made[1].models[0].name == "a"
+    assert made[1].limits.texts == made[1].batching.max_batch_size

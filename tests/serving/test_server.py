@@ -1,0 +1,376 @@
+"""`kformer serve` over real connections: the same REST and gRPC as TensorFlow Serving."""
+
+import concurrent.futures
+import dataclasses
+import json
+import shutil
+import socket
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from servers import grpc_predict, running, small, wait
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from kformer.serving.settings import Limits
+
+pytestmark = pytest.mark.tensorflow_only
+MODEL = "/v1/models/numbers"
+
+
+# REST
+
+
+def test_rows_in_rows_out_and_columns_in_columns_out(served):
+    row = served.predict({"instances": ["one two", "three"]})
+    assert row.status == 200
+    assert [answer["translation"] for answer in row.body["predictions"]] == ["dos uno", "tres"]
+    assert all(answer["score"] < 0 for answer in row.body["predictions"])
+    column = served.predict({"inputs": {"text": ["one two", "three"]}})
+    assert column.body["outputs"]["translation"] == ["dos uno", "tres"]
+    assert column.body["outputs"]["score"] == [answer["score"] for answer in row.body["predictions"]]
+
+
+def test_a_signature_is_chosen_by_its_name(served):
+    found = served.predict({"signature_name": "n_best", "instances": ["one two"]}).body["predictions"]
+    assert found[0]["translation"][0] == "dos uno"
+    assert len(found[0]["translation"]) == len(found[0]["score"]) > 1
+    pair = {"text": "one two", "translation": "dos uno"}
+    found = served.predict({"signature_name": "score", "instances": [pair]}).body["predictions"]
+    assert found[0]["tokens"] == 3
+    assert found[0]["truncated"] is False
+
+
+def test_a_version_is_chosen_by_its_number(served):
+    assert served.ask("POST", f"{MODEL}/versions/1:predict", {"instances": ["one"]}).status == 200
+    missing = served.ask("POST", f"{MODEL}/versions/7:predict", {"instances": ["one"]})
+    assert (missing.status, missing.body) == (404, {"error": "Servable not found for request: Specific(numbers, 7)"})
+
+
+def test_the_status_of_a_model(served):
+    assert served.ask("GET", MODEL).body == {
+        "model_version_status": [
+            {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+        ]
+    }
+    assert served.ask("GET", f"{MODEL}/versions/1").body == served.ask("GET", MODEL).body
+    assert served.ask("GET", "/v1/models/other").status == 404
+    assert served.ask("GET", "/v1/models").body == {"models": ["numbers"]}
+
+
+def test_the_metadata_of_a_model(served):
+    body = served.ask("GET", f"{MODEL}/metadata").body
+    assert body["model_spec"]["name"] == "numbers"
+    assert body["model_spec"]["version"] == "1"
+    assert {*body["metadata"]["signature_def"]} == {
+        "signature_def"
+    }  # without protobuf's "@type", as TensorFlow Serving
+    signatures = body["metadata"]["signature_def"]["signature_def"]
+    text = signatures["serving_default"]["inputs"]["text"]
+    assert (text["dtype"], text["tensor_shape"]["dim"]) == ("DT_STRING", [{"size": "-1", "name": ""}])
+    assert {"serving_default", "n_best", "score"} <= {*signatures}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "error"),
+    [
+        ("POST", f"{MODEL}:predict", b"{", 400, "JSON Parse error"),
+        ("POST", f"{MODEL}:predict", {"instances": []}, 400, "No values in 'instances' array"),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {"instances": ["a"], "signature_name": "x"},
+            400,
+            '"x" not found in signature def',
+        ),
+        (
+            "POST",
+            "/v1/models/other:predict",
+            {"instances": ["a"]},
+            404,
+            "Servable not found for request: Latest(other)",
+        ),
+        ("POST", f"{MODEL}:classify", {"examples": []}, 501, "This server answers :predict. Received: :classify"),
+        ("GET", f"{MODEL}:predict", None, 400, "Malformed request: GET /v1/models/numbers:predict"),
+        ("POST", MODEL, {}, 400, "Malformed request: POST /v1/models/numbers"),
+        ("POST", f"{MODEL}:x:predict", {"instances": ["a"]}, 400, "Malformed request: POST"),
+        ("POST", f"{MODEL}:x/versions/1:predict", {"instances": ["a"]}, 400, "Malformed request: POST"),
+        ("POST", f"{MODEL}/versions/x:predict", {"instances": ["a"]}, 400, "A version is a number. Received: 'x'"),
+        ("GET", "/v2/health", None, 404, "Not Found: GET /v2/health"),
+        ("DELETE", MODEL, None, 405, "Method Not Allowed"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_errors_have_the_code_of_tensorflow_serving_and_a_reason(served, method, path, body, status, error):
+    answer = served.ask(method, path, body)
+    assert answer.status == status
+    assert [*answer.body] == ["error"]
+    assert error in answer.body["error"]
+
+
+def test_health_readiness_and_metrics(served):
+    served.predict({"instances": ["one"]})
+    assert served.ask("GET", "/healthz").status == served.ask("GET", "/readyz").status == 200
+    page = served.metrics()
+    assert 'kformer_requests_total{code="OK",model="numbers"}' in page
+    assert 'kformer_version_state{model="numbers",version="1"} 30.0' in page
+    assert 'kformer_batch_texts_count{model="numbers",signature="serving_default"}' in page
+
+
+# Requests that share batches
+
+
+def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
+    sources, expected = zip(*pairs, strict=True)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        bodies = pool.map(lambda source: served.predict({"instances": [source]}).body, sources)
+        assert [body["predictions"][0]["translation"] for body in bodies] == list(expected)
+    page = served.metrics()
+    samples = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    labels = '{model="numbers",signature="serving_default"}'
+    assert float(samples[f"kformer_batch_texts_sum{labels}"]) > float(samples[f"kformer_batch_texts_count{labels}"])
+
+
+# Limits
+
+
+def test_what_is_too_large_is_refused_at_once(cold_export_folder):
+    limits = Limits(request_bytes=2000, text_bytes=50, texts=3)
+    with running(small(cold_export_folder, limits=limits)) as server:
+        assert server.predict({"instances": ["one"] * 3}).status == 200
+        many = server.predict({"instances": ["one"] * 4})
+        assert (many.status, many.body["error"]) == (
+            413,
+            "A request may have 3 texts. Received: 4 in text. Send several requests.",
+        )
+        long = server.predict({"instances": ["x" * 51]})
+        assert long.status == 413
+        assert "A text may have 50 bytes. Received: 51 in text." in long.body["error"]
+        huge = server.predict({"instances": ["x" * 3000]})
+        assert huge.status == 413
+        assert "A request may have 2000 bytes. Received: " in huge.body["error"]
+        with pytest.raises(grpc.RpcError) as refused:
+            grpc_predict(server.grpc_address, text=["one"] * 4)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as refused:
+            grpc_predict(server.grpc_address, text=["x" * 3000])
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_client_that_sends_far_too_much_can_read_why_it_is_refused(cold_export_folder):
+    """A server that closed the connection, while the client still writes, would have it see a reset alone."""
+    with running(small(cold_export_folder, limits=Limits(request_bytes=2000))) as server:
+        refused = server.predict(b" " * 30_000_000)
+        assert (refused.status, refused.body["error"][:34]) == (413, "A request may have 2000 bytes. Rec")
+
+
+def test_a_body_whose_length_is_not_told_is_cut_off_at_the_limit(cold_export_folder):
+    with running(small(cold_export_folder, limits=Limits(request_bytes=2000))) as server:
+        with socket.create_connection(("127.0.0.1", server.server.rest_port)) as connection:
+            head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head.encode() + b"1000\r\n" + b"x" * 4096 + b"\r\n")  # and there is more to come
+            answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
+    with running(small(cold_export_folder, limits=Limits(seconds=0.0001))) as server:
+        late = server.predict({"instances": ["one"]})
+        assert (late.status, late.body["error"][:39]) == (504, "The answer took longer than 0.0001 seco")
+    with running(small(cold_export_folder)) as server:
+        with pytest.raises(grpc.RpcError) as late:
+            grpc_predict(server.grpc_address, text=["one"], timeout=0.0001)
+        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+# Access
+
+
+def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
+    with running(small(cold_export_folder, token="open sesame")) as server:
+        right, wrong = {"Authorization": "Bearer open sesame"}, {"Authorization": "Bearer open"}
+        assert server.predict({"instances": ["one"]}, headers=right).status == 200
+        for path in (MODEL, f"{MODEL}/metadata", "/v1/models", "/monitoring/prometheus/metrics"):
+            assert server.ask("GET", path, headers=wrong).status == server.ask("GET", path).status == 401
+            assert server.ask("GET", path, headers=right).status == 200
+        refused = server.predict({"instances": ["one"]})
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert "Authorization: Bearer TOKEN" in refused.body["error"]
+        assert server.ask("GET", "/readyz").status == 200
+        grpc_predict(server.grpc_address, text=["one"], metadata=[("authorization", "Bearer open sesame")])
+        for metadata in ([], [("authorization", "Bearer open")]):
+            with pytest.raises(grpc.RpcError) as refusal:
+                grpc_predict(server.grpc_address, text=["one"], metadata=metadata)
+            assert refusal.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+# gRPC
+
+
+def test_predict_over_grpc(served):
+    response = grpc_predict(served.grpc_address, text=["one two", "three"])
+    assert tf.make_ndarray(response.outputs["translation"]).tolist() == [b"dos uno", b"tres"]
+    assert tf.make_ndarray(response.outputs["score"]).dtype == np.float32
+    assert (response.model_spec.name, response.model_spec.version.value) == ("numbers", 1)
+    assert response.model_spec.signature_name == "serving_default"
+    only = grpc_predict(served.grpc_address, signature="n_best", outputs=["score"], version=1, text=["one"])
+    assert [*only.outputs] == ["score"]
+    assert grpc_predict(served.grpc_address, text=np.array([], object)).outputs["score"].tensor_shape.dim[0].size == 0
+
+
+def shaped(*sizes, values=()):
+    proto = tf.make_tensor_proto(["x"])
+    del proto.tensor_shape.dim[:]
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    del proto.string_val[:]
+    proto.string_val.extend(values)
+    return proto
+
+
+def numbers(dtype, **values):
+    proto = tensor_pb2.TensorProto(dtype=dtype, **values)
+    proto.tensor_shape.dim.add(size=1)
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ({"text": ["one"], "model": "other"}, "NOT_FOUND", "Servable not found"),
+        ({"text": ["one"], "version": 9}, "NOT_FOUND", "Servable not found"),
+        ({"text": ["one"], "signature": "x"}, "INVALID_ARGUMENT", "not found in signature def"),
+        ({"texts": ["one"]}, "INVALID_ARGUMENT", "The signature serving_default takes text. Received: texts"),
+        ({}, "INVALID_ARGUMENT", "The signature serving_default takes text. Received: "),
+        ({"text": [1.0]}, "INVALID_ARGUMENT", "must be string of shape (any). Received: float32 of shape (1)"),
+        ({"text": [["one"]]}, "INVALID_ARGUMENT", "must be string of shape (any). Received: string of shape (1, 1)"),
+        ({"text": ["one"], "outputs": ["x"]}, "INVALID_ARGUMENT", "gives score, translation. Received: x"),
+        ({"text": shaped(10**12, values=[b"x"])}, "INVALID_ARGUMENT", "must be a shape with at most"),
+        ({"text": tensor_pb2.TensorProto(dtype=types_pb2.DT_RESOURCE)}, "INVALID_ARGUMENT", "must be a tensor"),
+        ({"text": shaped(-1)}, "INVALID_ARGUMENT", "must be a shape with at most"),
+        ({"text": shaped(*[1] * 9)}, "INVALID_ARGUMENT", "must be a tensor of at most 8 dimensions. Received: 9"),
+        ({"text": numbers(types_pb2.DT_UINT8, int_val=[256])}, "INVALID_ARGUMENT", "must be a tensor"),
+        ({"x" * 10_000: ["one"]}, "INVALID_ARGUMENT", f"Received: {'x' * 100}"),
+        ({"text": ["one"], "signature": "é" * 10_000}, "INVALID_ARGUMENT", 'Serving signature name: "éé'),
+        ({"text": ["one"], "model": "é" * 10_000}, "NOT_FOUND", "Servable not found for request: Latest(éé"),
+        ({"text": shaped(3, values=[b"x", b"y"])}, "INVALID_ARGUMENT", "must be 3 values for the shape [3]"),
+    ],
+    ids=lambda value: str(value)[:40].replace("\n", " "),
+)
+def test_wrong_calls_are_refused_with_their_reason(served, options, code, message):
+    with pytest.raises(grpc.RpcError) as refused:
+        grpc_predict(served.grpc_address, **options)
+    assert refused.value.code().name == code
+    assert message in refused.value.details()
+
+
+def test_metadata_and_status_over_grpc(served):
+    with grpc.insecure_channel(served.grpc_address) as channel:
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        request.model_spec.name = "numbers"
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        metadata = stub.GetModelMetadata(request, timeout=10)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        assert metadata.metadata["signature_def"].Unpack(signatures)
+        assert {"serving_default", "n_best", "score"} <= {*signatures.signature_def}
+        with pytest.raises(grpc.RpcError, match="The metadata_field must be signature_def. Received: none"):
+            stub.GetModelMetadata(get_model_metadata_pb2.GetModelMetadataRequest(), timeout=10)
+        status = get_model_status_pb2.GetModelStatusRequest()
+        status.model_spec.name = "numbers"
+        (version,) = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(status).model_version_status
+        assert (version.version, version.state) == (1, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
+        with pytest.raises(grpc.RpcError, match="answers Predict and GetModelMetadata") as refused:
+            stub.Classify(classification_pb2.ClassificationRequest(), timeout=10)
+        assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+# Versions
+
+
+def test_a_new_version_is_taken_up_and_a_broken_one_is_not_while_requests_go_on(cold_export_folder, tmp_path):
+    folder = tmp_path / "numbers"
+    shutil.copytree(cold_export_folder, folder)
+    settings = dataclasses.replace(small(folder), poll_seconds=0.05)
+    with running(settings) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        going_on = pool.submit(_ask_until, server, lambda: server.ask("GET", MODEL).body["model_version_status"])
+        shutil.copytree(folder / "1", tmp_path / "2")
+        (tmp_path / "2").rename(folder / "2")
+        wait(lambda: states(server) == {"2": "AVAILABLE", "1": "END"})
+        shutil.copytree(folder / "1", tmp_path / "3")
+        (tmp_path / "3" / "saved_model.pb").write_bytes(b"nonsense")
+        (tmp_path / "3").rename(folder / "3")
+        wait(lambda: states(server).get("3") == "END")
+        assert states(server)["2"] == "AVAILABLE"
+        (broken, *_) = server.ask("GET", MODEL).body["model_version_status"]
+        assert broken["status"]["error_code"] == "UNKNOWN"
+        assert "saved_model.pb is damaged" in broken["status"]["error_message"]
+        assert going_on.result() > 0
+
+
+def states(server):
+    return {entry["version"]: entry["state"] for entry in server.ask("GET", MODEL).body["model_version_status"]}
+
+
+def _ask_until(server, versions):
+    """Asks until there are three versions; every answer must be right."""
+    number = 0
+    while len(versions()) < 3:
+        assert server.predict({"instances": ["one two"]}).body["predictions"][0]["translation"] == "dos uno"
+        number += 1
+    return number
+
+
+def test_models_can_be_reloaded_over_grpc(cold_export_folder):
+    with running(small(cold_export_folder)) as server, grpc.insecure_channel(server.grpc_address) as channel:
+        stub = model_service_pb2_grpc.ModelServiceStub(channel)
+        request = model_management_pb2.ReloadConfigRequest()
+        request.config.model_config_list.config.add(name="digits", base_path=str(cold_export_folder))
+        assert stub.HandleReloadConfigRequest(request, timeout=60).status.error_code == 0
+        assert server.ask("GET", "/v1/models").body == {"models": ["digits"]}
+        assert server.predict({"instances": ["one"]}, model="digits").body["predictions"][0]["translation"] == "uno"
+        request.config.model_config_list.config.add(name="more", base_path=str(cold_export_folder / "nothing"))
+        refused = stub.HandleReloadConfigRequest(request, timeout=60).status
+        assert "No version could be loaded of: more" in refused.error_message
+
+
+# The end
+
+
+def test_stopping_answers_what_has_arrived(cold_export_folder):
+    with running(small(cold_export_folder)) as server, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(server.predict, {"instances": ["one two"] * 30}) for _ in range(8)]
+        time.sleep(0.02)
+        server.server.stop()
+        answers = [_result(future) for future in asked]
+    whole = [answer for answer in answers if answer is not None]
+    assert whole, "no request had arrived"
+    assert all([row["translation"] for row in answer.body["predictions"]] == ["dos uno"] * 30 for answer in whole)
+
+
+def _result(future):
+    """An answer; None for a connection that came after the end."""
+    try:
+        return future.result()
+    except ConnectionRefusedError:
+        return None
+
+
+def test_the_log_has_no_texts_of_users(served, caplog):
+    import logging
+
+    with caplog.at_level(logging.DEBUG, "kformer.serving"):
+        served.predict({"instances": ["one secret"]})
+        served.predict({"instances": [["one secret"]]})
+    lines = [json.dumps({"event": record.getMessage(), **getattr(record, "fields", {})}) for record in caplog.records]
+    assert len(lines) == 2
+    assert not [line for line in lines if "secret" in line]

@@ -1,0 +1,241 @@
+"""Requests that share batches, over a model that anybody can compute: it doubles numbers."""
+
+import concurrent.futures
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from kformer.serving.batching import BATCH_BYTES, Batcher, ClosedError
+from kformer.serving.config_files import Batching
+from kformer.serving.errors import Code, ServingError
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+class Doubling:
+    """Gives twice `x`. It notes its batches, refuses the number 13, and waits while `gate` is closed."""
+
+    def __init__(self):
+        self.batches = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = threading.Event()
+
+    def __call__(self, signature, inputs):
+        self.batches.append(inputs["x"].tolist())
+        self.begun.set()
+        self.gate.wait(10)
+        if 13 in inputs["x"]:
+            raise ValueError("13 brings bad luck")
+        return {"twice": inputs["x"] * 2}
+
+
+def batcher(run, **options):
+    options = {"max_batch_size": 5, "batch_timeout_micros": 50_000, "num_batch_threads": 1, **options}
+    made = Batcher(run, Batching(**options), on_batch=lambda *_: None)
+    made.start(lambda: None)
+    return made
+
+
+def submit(target, *numbers, signature="double", shared=True):
+    return target.submit(signature, {"x": np.array(numbers)}, shared)
+
+
+def test_requests_that_come_together_share_a_batch_and_get_their_own_rows():
+    run = Doubling()
+    target = batcher(run)
+    answers = [submit(target, 1), submit(target, 2, 3), submit(target, 4, 5)]
+    assert [answer.result(5)["twice"].tolist() for answer in answers] == [[2], [4, 6], [8, 10]]
+    assert run.batches == [[1, 2, 3, 4, 5]]  # five fill a batch, so nobody waits for more
+
+
+def test_a_request_alone_waits_for_company_as_long_as_it_is_told():
+    run = Doubling()
+    target = batcher(run, batch_timeout_micros=100_000)
+    began = time.monotonic()
+    submit(target, 1).result(5)
+    assert 0.1 <= time.monotonic() - began < 2
+
+
+def test_a_batch_is_never_larger_than_allowed():
+    run = Doubling()
+    target = batcher(run)
+    run.gate.clear()
+    first = submit(target, 0)
+    run.begun.wait(5)
+    answers = [submit(target, number, number) for number in (1, 2, 3)]
+    run.gate.set()
+    assert [answer.result(5)["twice"].tolist() for answer in (first, *answers)] == [[0], [2, 2], [4, 4], [6, 6]]
+    assert run.batches == [[0], [1, 1, 2, 2], [3, 3]]
+
+
+def test_a_long_text_has_its_batch_for_itself():
+    batches = []
+
+    def run(signature, inputs):
+        batches.append([len(text) for text in inputs["text"]])
+        return {"length": np.array(batches[-1])}
+
+    target = Batcher(run, Batching(batch_timeout_micros=50_000, num_batch_threads=1), on_batch=lambda *_: None)
+    target.start(lambda: None)
+    sizes = [10, BATCH_BYTES, 20, 30]
+    answers = [target.submit("s", {"text": np.array([b"x" * size], object)}, True) for size in sizes]
+    assert [answer.result(5)["length"].tolist() for answer in answers] == [[size] for size in sizes]
+    assert sorted(batches) == [[10, 20, 30], [BATCH_BYTES]]
+
+
+def test_signatures_do_not_share_batches_nor_do_those_that_cannot():
+    run = Doubling()
+    target = batcher(run, batch_timeout_micros=1000)
+    answers = [submit(target, 1), submit(target, 2, signature="other")]
+    answers += [submit(target, 3, shared=False), submit(target, 4, shared=False)]
+    assert [answer.result(5)["twice"].tolist() for answer in answers] == [[2], [4], [6], [8]]
+    assert sorted(run.batches) == [[1], [2], [3], [4]]
+
+
+def test_the_neighbours_of_a_request_that_fails_get_their_answers():
+    run = Doubling()
+    target = batcher(run)
+    good, bad, other = submit(target, 1, 2), submit(target, 13), submit(target, 3, 4)
+    assert (good.result(5)["twice"].tolist(), other.result(5)["twice"].tolist()) == ([2, 4], [6, 8])
+    with pytest.raises(ValueError, match="bad luck"):
+        bad.result(5)
+
+
+def test_what_a_client_no_longer_waits_for_is_not_computed():
+    run = Doubling()
+    target = batcher(run)
+    run.gate.clear()
+    submit(target, 0)
+    run.begun.wait(5)
+    gone, waiting = submit(target, 1), submit(target, 2)
+    assert gone.cancel()
+    run.gate.set()
+    assert waiting.result(5)["twice"].tolist() == [4]
+    assert run.batches == [[0], [2]]
+
+
+def test_a_full_queue_refuses_at_once():
+    run = Doubling()
+    target = batcher(run, max_batch_size=2, max_enqueued_batches=3)
+    run.gate.clear()
+    submit(target, 0, 0)
+    run.begun.wait(5)
+    answers = [submit(target, number, number) for number in range(3)]  # three batches of two
+    with pytest.raises(ServingError, match="The server is busy: 6 texts wait already") as refused:
+        submit(target, 9)
+    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    assert target.waiting() == 6
+    run.gate.set()
+    assert [answer.result(5)["twice"].tolist() for answer in answers] == [[0, 0], [2, 2], [4, 4]]
+
+
+def test_requests_whose_clients_are_gone_take_no_room_in_the_queue():
+    run = Doubling()
+    target = batcher(run, max_batch_size=2, max_enqueued_batches=3)
+    run.gate.clear()
+    submit(target, 0, 0)
+    run.begun.wait(5)
+    gone = [submit(target, number, number) for number in range(3)]  # three batches of two: the queue is full
+    for answer in gone[:2]:
+        answer.cancel()
+    assert target.waiting() == 2
+    waiting = submit(target, 7, 8)
+    run.gate.set()
+    assert waiting.result(5)["twice"].tolist() == [14, 16]
+    assert run.batches == [[0, 0], [2, 2], [7, 8]]
+
+
+def test_a_queue_full_of_requests_whose_clients_are_gone_takes_a_new_one():
+    run = Doubling()
+    target = batcher(run, max_batch_size=2, max_enqueued_batches=1)
+    run.gate.clear()
+    submit(target, 0, 0)
+    run.begun.wait(5)
+    submit(target, 1, 1).cancel()
+    waiting = submit(target, 2, 2)
+    run.gate.set()
+    assert waiting.result(5)["twice"].tolist() == [4, 4]
+
+
+def test_requests_with_much_text_have_no_company_and_leave_one_thread_to_the_others():
+    class Slow:
+        """Holds up what begins with a long text."""
+
+        def __init__(self):
+            self.batches = []
+            self.gate = threading.Event()
+
+        def __call__(self, signature, inputs):
+            self.batches.append([len(text) for text in inputs["text"]])
+            if len(inputs["text"][0]) > 5:
+                self.gate.wait(10)
+            return {"size": np.array([len(text) for text in inputs["text"]])}
+
+    def ask(*sizes):
+        return target.submit("size", {"text": np.array([b"x" * size for size in sizes], object)}, shared=True)
+
+    run = Slow()
+    target = batcher(run, num_batch_threads=3, batch_timeout_micros=0)
+    long = [ask(8193), ask(8191, 2), ask(9000)]  # more than LONG_BYTES each
+    assert [ask(5).result(5)["size"].tolist() for _ in range(3)] == [[5]] * 3
+    assert [answer.done() for answer in long] == [False] * 3
+    run.gate.set()
+    assert [answer.result(5)["size"].tolist() for answer in long] == [[8193], [8191, 2], [9000]]
+    target.close()
+    assert sorted(run.batches) == [[5]] * 3 + [[8191, 2], [8193], [9000]]
+
+
+def test_batches_are_filled_up_to_a_size_that_is_allowed():
+    run = Doubling()
+    target = batcher(run, allowed_batch_sizes=(3, 5), batch_timeout_micros=0)
+    assert submit(target, 7, 8).result(5)["twice"].tolist() == [14, 16]
+    assert run.batches == [[7, 8, 7]]
+
+
+def test_closing_answers_what_waits_and_takes_no_more():
+    run = Doubling()
+    target = batcher(run, batch_timeout_micros=10_000_000)
+    answers = [submit(target, 1), submit(target, 2)]
+    target.close()
+    assert [answer.result(0)["twice"].tolist() for answer in answers] == [[2], [4]]
+    with pytest.raises(ClosedError):
+        submit(target, 3)
+
+
+def test_every_thread_is_prepared_before_the_start_is_over_and_a_failure_is_told():
+    prepared = []
+    target = Batcher(Doubling(), Batching(num_batch_threads=3), on_batch=lambda *_: None)
+    target.start(lambda: prepared.append(threading.get_ident()))
+    assert len({*prepared}) == 3
+    with pytest.raises(RuntimeError, match="a warm-up that fails"):
+        Batcher(Doubling(), Batching(), on_batch=lambda *_: None).start(_fail)
+
+
+def _fail():
+    raise RuntimeError("a warm-up that fails")
+
+
+def test_batches_are_told_with_their_size():
+    told = []
+    target = Batcher(Doubling(), Batching(num_batch_threads=1), on_batch=lambda *batch: told.append(batch))
+    target.start(lambda: None)
+    submit(target, 1, 2, 3).result(5)
+    target.close()
+    ((signature, rows, seconds),) = told
+    assert (signature, rows) == ("double", 3)
+    assert seconds >= 0
+
+
+def test_under_load_from_many_threads_everybody_gets_the_right_answer():
+    run = Doubling()
+    target = batcher(run, num_batch_threads=3, batch_timeout_micros=500, max_enqueued_batches=1000)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        found = list(
+            pool.map(lambda number: submit(target, number, -number).result(10)["twice"].tolist(), range(14, 700))
+        )
+    assert found == [[2 * number, -2 * number] for number in range(14, 700)]
+    assert max(map(len, run.batches)) <= 5
+    assert sum(map(len, run.batches)) == 2 * (700 - 14)
