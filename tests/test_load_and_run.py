@@ -20,6 +20,15 @@ TENSORFLOW = pathlib.Path(tf.__file__).parent
 OPERATIONS = sorted(map(str, (pathlib.Path(tensorflow_text.__file__).parent / "python").glob("*/*.so")))
 THREADS, REQUESTS = 4, 2000
 GROWTH_KIB = 24 * 1024  # the allocator keeps some memory for each thread; a leak of 16 KiB a request would be 24 MiB
+OPTIONS = {
+    "target_prefix": tf.constant(["dos"]),
+    "length_penalty": tf.constant(1.5),
+    "max_length": tf.constant(4),
+    "temperature": tf.constant(0.5),
+    "top_k": tf.constant(3),
+    "top_p": tf.constant(0.75),
+    "seed": tf.constant(2**40 + 7, tf.int64),
+}
 
 pytestmark = [
     pytest.mark.tensorflow_only,
@@ -47,6 +56,12 @@ def word(value) -> str:
     return f"x{value.hex()}" if isinstance(value, bytes) else f"{float(value):.9g}"
 
 
+def words_of_input(tensor) -> list[str]:
+    if tensor.dtype == tf.string:
+        return ["string", str(len(tensor)), *map(word, tensor.numpy().tolist())]
+    return ["float" if tensor.dtype == tf.float32 else tensor.dtype.name, repr(tensor.numpy().item())]
+
+
 def write_cases(path: pathlib.Path, saved_model: pathlib.Path, batches: list[list[bytes]]) -> None:
     """What Python's TensorFlow answers to every batch, for every signature."""
     (meta_graph,) = read(saved_model).meta_graphs
@@ -59,13 +74,13 @@ def write_cases(path: pathlib.Path, saved_model: pathlib.Path, batches: list[lis
         lines.append(f"signature {name} {len(inputs)} {len(outputs)} {' '.join(tensors)}")
         for texts in batches:
             text = tf.constant(texts, tf.string, shape=[len(texts)])
-            given = {"text": text, "translation": tf.strings.reduce_join([text, text], axis=0)}
+            given = {"text": text, "translation": tf.strings.reduce_join([text, text], axis=0), **OPTIONS}
             found = function(**{key: given[key] for key in inputs})
-            words = [word(value) for key in inputs for value in given[key].numpy().tolist()]
+            words = [part for key in inputs for part in words_of_input(given[key])]
             for key in outputs:
                 values = tf.reshape(found[key], [-1]).numpy().tolist()
                 words += [str(len(values)), *map(word, values)]
-            lines.append(f"case {number} {len(texts)} {' '.join(words)}")
+            lines.append(f"case {number} {' '.join(words)}")
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -6,7 +6,15 @@ import pytest
 import tensorflow as tf
 
 from kformer.export.cache import InPlaceCache
-from kformer.export.kernels import LARGEST, ZERO_STEP, Bfloat16Matrix, Float32Matrix, Int8Matrix, ServedArithmetic
+from kformer.export.kernels import (
+    LARGEST,
+    LARGEST_WEIGHT,
+    ZERO_STEP,
+    Bfloat16Matrix,
+    Float32Matrix,
+    Int8Matrix,
+    ServedArithmetic,
+)
 from kformer.export.variables import Weights
 from kformer.layers import row_order, scaled_dot_product_attention
 from kformer.layers.normalization import LayerNormalization
@@ -83,7 +91,8 @@ def test_two_products_in_turn_are_those_of_two_dense_layers(kind, activation):
     first = kind(normal(M, K), Weights(), (-np.abs(inputs).max(), np.abs(inputs).max()))
     second = kind(normal(K, M, seed=5), Weights(), (inner.min(), inner.max()))
     found = in_a_graph(lambda rows: first.multiply_twice(rows, biases[0], activate, second, biases[1]), inputs)
-    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    tolerance = 0.03 if kind is Int8Matrix else 0.02
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
 
 
 def test_what_the_second_of_two_products_does_not_know_is_cut_off():
@@ -119,7 +128,7 @@ def test_a_product_is_near_the_exact_one():
     found = int8_product(matrix, inputs, (-largest, largest))
     assert found.shape == (5, M)
     # Both factors are off by at most half a step of K products.
-    steps = np.abs(matrix).max(axis=1) / LARGEST * np.abs(inputs).sum(axis=-1)[..., None]
+    steps = np.abs(matrix).max(axis=1) / LARGEST_WEIGHT * np.abs(inputs).sum(axis=-1)[..., None]
     steps = steps + largest / LARGEST * np.abs(matrix).sum(axis=1)
     assert np.all(np.abs(found - inputs @ matrix.T) <= steps)
     assert np.corrcoef(found.ravel(), (inputs @ matrix.T).ravel())[0, 1] > 0.999
@@ -139,11 +148,20 @@ def test_zeros_add_nothing(lowest):
     inputs = np.zeros((1, 1000), "float32")
     inputs[0, 0] = 1
     found = int8_product(np.full((2, 1000), 0.5, "float32"), inputs, (lowest, 1.0))
-    np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-5)
+    # A thousand errors of half a step would be 2. Sums of millions of steps round a little in float32.
+    np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-3)
+
+
+@pytest.mark.parametrize("lowest", [0.0, -1.0])
+def test_the_largest_products_add_up(lowest):
+    """Without VNNI, a processor adds two neighbours in 16 bits: bytes of 8 bits on both sides would be too large."""
+    inputs = np.full((3, K), 1, "float32")
+    found = int8_product(np.array([[1.0], [-1.0]], "float32") * inputs[:1], inputs, (lowest, 1.0))
+    np.testing.assert_allclose(found, [[K, -K]] * 3, rtol=1e-3)
 
 
 def test_numbers_that_are_whole_steps_are_exact():
-    matrix = np.array([[127.0, -64.0, 1.0], [0.0, 127.0, -127.0]], "float32") / 127
+    matrix = np.array([[63.0, -32.0, 1.0], [0.0, 63.0, -63.0]], "float32") / LARGEST_WEIGHT
     inputs = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], "float32")
     np.testing.assert_allclose(int8_product(matrix, inputs, (-1.0, 1.0)), inputs @ matrix.T, atol=1e-5)
 
@@ -175,7 +193,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it():
 def test_rows_come_back_within_half_a_step():
     matrix = normal(M, K)
     found = in_a_graph(Int8Matrix(matrix, Weights()).take, np.array([[3, 0], [18, 3]], "int32"))
-    np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST / 2 + 1e-6)
+    np.testing.assert_allclose(found, matrix[[[3, 0], [18, 3]]], atol=np.abs(matrix).max() / LARGEST_WEIGHT / 2 + 1e-6)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

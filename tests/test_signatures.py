@@ -24,13 +24,16 @@ def exported(request, numbers_translator, tmp_path_factory):
     return request.param, dict(loaded.signatures), loaded
 
 
-def test_all_inputs_and_outputs_begin_with_the_batch_and_none_is_encoded_by_rest(exported):
+def test_inputs_and_outputs_begin_with_the_batch_and_none_is_encoded_by_rest(exported):
     _, signatures, _ = exported
     assert {*signatures} == {"serving_default", *MORE_SIGNATURES}
-    for signature in signatures.values():
+    for name, signature in signatures.items():
         tensors = {**signature.structured_input_signature[1], **signature.structured_outputs}
-        assert all(spec.shape.rank >= 1 and spec.shape[0] is None for spec in tensors.values())
-        assert not [name for name in tensors if name.endswith("_bytes")]
+        scalars = [key for key, spec in tensors.items() if spec.shape.rank == 0]
+        options = ["length_penalty", "max_length", "seed", "temperature", "top_k", "top_p"]
+        assert sorted(scalars) == (options if name == "translate_with_options" else [])
+        assert all(spec.shape[0] is None for key, spec in tensors.items() if key not in scalars)
+        assert not [key for key in tensors if key.endswith("_bytes")]
 
 
 def test_n_best_begins_with_the_best(exported, numbers_translator):

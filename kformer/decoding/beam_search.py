@@ -31,6 +31,7 @@ class BeamState(NamedTuple):
     finished_lengths: Any  # (B, n) int32, the end token included
     limits: Any  # (B,) int32; the largest lengths
     done: Any  # (B,) bool; True if the sentence's result is final
+    prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
 
 
 class _Candidates(NamedTuple):
@@ -158,6 +159,7 @@ class BeamSearch(Search):
             finished_lengths=ops.zeros(best, dtype="int32"),
             limits=constraints.limits,
             done=ops.less_equal(constraints.limits, 0),
+            prefixes=constraints.prefixes,
         )
 
     def step(self, now: BeamState, next_logits: NextLogits, model_state: Any) -> tuple[BeamState, Any]:
@@ -178,6 +180,7 @@ class BeamSearch(Search):
         # At most 2K of the best extensions can come from one beam.
         each = min(2 * beams, logits.shape[-1])
         log_probs, ids = self.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
+        log_probs, ids = self.constraints.with_prefixes(now.prefixes, logits, now.step, log_probs, ids)
         totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
         best, indices = ops.top_k(
             ops.reshape(totals, (-1, beams * each)), 2 * beams

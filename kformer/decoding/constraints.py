@@ -28,9 +28,12 @@ class SearchConstraints:
             end token.
         buffer_length: int or () int tensor, T of the result.
         min_length: the least number of tokens before the end token.
+        prefix: (B, F) int32, the tokens that each sentence's sequence begins with, filled up with pad ids; None for
+            none. They count for length and score like all others. What is behind a sentence's limit is cut off.
 
     Attributes:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
+        prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
 
     Raises:
         ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
@@ -42,7 +45,9 @@ class SearchConstraints:
     max_lengths: Any
     buffer_length: Any
     min_length: int = 0
+    prefix: Any = None
     limits: Any = dataclasses.field(init=False)
+    prefixes: Any = dataclasses.field(init=False, default=())
 
     def __post_init__(self) -> None:
         special = (self.start_id, self.end_id, self.pad_id)
@@ -69,6 +74,9 @@ class SearchConstraints:
             )
         limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
         object.__setattr__(self, "limits", limits)
+        if self.prefix is not None:
+            prefix = ops.cast(self.prefix, "int32")
+            object.__setattr__(self, "prefixes", ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.pad_id))
 
     def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
         """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
@@ -119,6 +127,31 @@ class SearchConstraints:
         log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
         ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
         return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
+
+    def with_prefixes(self, prefixes: Any, logits: Any, length: Any, log_probs: Any, ids: Any) -> tuple[Any, Any]:
+        """Leaves those rows that are still within their prefix its next token alone.
+
+        Args:
+            prefixes: of the state, see `SearchConstraints`. N is a multiple of its rows.
+            logits: (N, V), any float dtype.
+            length: () int32, number of tokens that the rows have so far.
+            log_probs: (N, C) float32, of the candidates for the next token.
+            ids: (N, C) int32, the candidates.
+
+        Returns:
+            Log probabilities and ids of the candidates. Within a prefix, the first one is the prefix's next token with
+            the log probability that the model gives it, and all others have -inf.
+        """
+        if self.prefix is None:
+            return log_probs, ids
+        tokens = prefixes[:, ops.minimum(length, ops.shape(prefixes)[1] - 1)]
+        tokens = ops.repeat(tokens, ops.shape(ids)[0] // ops.shape(tokens)[0])
+        tokens = ops.expand_dims(tokens, 1)  # (N, 1)
+        is_first = ops.equal(ops.arange(ops.shape(ids)[1], dtype="int32"), 0)  # (C,)
+        of_token = take_columns(ops.log_softmax(ops.cast(logits, "float32"), axis=-1), tokens)  # (N, 1)
+        only = ops.where(is_first, of_token, float("-inf"))
+        is_free = ops.equal(tokens, self.pad_id)
+        return ops.where(is_free, log_probs, only), ops.where(is_free, ids, tokens)
 
     def _forbidden(self, ids: Any, length: Any) -> Any:
         """True for those of `ids` that may not come next; the shape of `ids`."""

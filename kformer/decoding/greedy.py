@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from keras import ops
-
 from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.result import SearchResult
 from kformer.decoding.rows import RowSearch
@@ -14,8 +12,7 @@ class GreedySearch(RowSearch):
     """Takes the most probable token at every step, the lower id where two are equally probable."""
 
     def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs, ids = self.constraints.best_tokens(logits, step, 1)  # (B, 1)
-        return ops.squeeze(ids, -1), ops.squeeze(log_probs, -1)
+        return self.constraints.best_tokens(logits, step, 1)
 
 
 def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:

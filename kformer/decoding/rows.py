@@ -23,6 +23,7 @@ class RowState(NamedTuple):
     lengths: Any  # (B,) int32
     limits: Any  # (B,) int32; the largest lengths
     finished: Any  # (B,) bool; True if the row has its end token or has reached its limit
+    prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
 
 
 class RowSearch(Search):
@@ -37,7 +38,7 @@ class RowSearch(Search):
             step: () int32, number of tokens so far.
 
         Returns:
-            The tokens (B,) int32 and their log probabilities (B,) float32.
+            The tokens' log probabilities (B, 1) float32, and the tokens (B, 1) int32.
         """
 
     def first_state(self) -> RowState:
@@ -51,11 +52,14 @@ class RowSearch(Search):
             lengths=ops.zeros((rows,), dtype="int32"),
             limits=constraints.limits,
             finished=ops.less_equal(constraints.limits, 0),
+            prefixes=constraints.prefixes,
         )
 
     def step(self, now: RowState, next_logits: NextLogits, model_state: Any) -> tuple[RowState, Any]:
         logits, model_state = next_logits(now.last_tokens, model_state)
-        chosen, gain = self.choose(logits, now.step)  # (B,) both
+        gain, chosen = self.choose(logits, now.step)
+        gain, chosen = self.constraints.with_prefixes(now.prefixes, logits, now.step, gain, chosen)
+        chosen, gain = ops.squeeze(chosen, -1), ops.squeeze(gain, -1)  # (B,) both
         tokens = ops.where(now.finished, self.constraints.pad_id, chosen)
         new_length = now.step + 1
         ends = ops.equal(tokens, self.constraints.end_id) | ops.greater_equal(new_length, now.limits)
@@ -67,6 +71,7 @@ class RowSearch(Search):
             lengths=ops.where(now.finished, now.lengths, new_length),
             limits=now.limits,
             finished=now.finished | ends,
+            prefixes=now.prefixes,
         )
         return new, model_state
 

@@ -32,9 +32,9 @@ def sample(
     constraints: SearchConstraints,
     *,
     seed: Any,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
+    temperature: Any = 1.0,
+    top_k: Any = 0,
+    top_p: Any = 1.0,
 ) -> SearchResult:
     """Draws every token from the model's distribution, as narrowed by `temperature`, `top_k` and `top_p`.
 
@@ -52,7 +52,8 @@ def sample(
             which the lower 32 bits of both numbers count.
         temperature: float > 0; values below 1 make probable tokens more probable, values above 1 less.
         top_k: int; 0 keeps every token.
-        top_p: float in (0, 1]; 1 keeps every token.
+        top_p: float in (0, 1]; 1 keeps every token. The three may also be tensors of rank 0, such as the inputs of a
+            graph; their values are not checked then.
 
     Returns:
         A `SearchResult` with n = 1; the score is the sum of float32 log probabilities under the model itself:
@@ -69,7 +70,7 @@ class _Sampling(RowSearch):
     """Draws every token; see `sample`. `first_key` is (2,) int32."""
 
     def __init__(
-        self, constraints: SearchConstraints, first_key: Any, temperature: float, top_k: int, top_p: float
+        self, constraints: SearchConstraints, first_key: Any, temperature: Any, top_k: Any, top_p: Any
     ) -> None:
         super().__init__(constraints)
         self.first_key = first_key
@@ -85,11 +86,10 @@ class _Sampling(RowSearch):
         key = self.first_key + ops.stack([ops.zeros_like(step), step])
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
         chosen = take_columns(ids, drawn)  # (B, 1)
-        gain = take_columns(log_probs, chosen)
-        return ops.squeeze(chosen, -1), ops.squeeze(gain, -1)
+        return take_columns(log_probs, chosen), chosen
 
 
-def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float) -> tuple[Any, Any]:
+def narrowed_logits(log_probs: Any, temperature: Any, top_k: Any, top_p: Any) -> tuple[Any, Any]:
     """The logits to draw from and their token ids, most probable first where tokens are cut off, else in order of ids.
 
     Args:
@@ -99,23 +99,30 @@ def narrowed_logits(log_probs: Any, temperature: float, top_k: int, top_p: float
         top_p: see `sample`.
 
     Returns:
-        (B, R) float32 with -inf for tokens that were cut off, and (B, R) int32 ids; R is `top_k`, or V.
+        (B, R) float32 with -inf for tokens that were cut off, and (B, R) int32 ids; R is `top_k`, or V where that is
+        0 or a tensor.
     """
     vocab_size = log_probs.shape[-1]
-    kept = min(top_k, vocab_size) if top_k else vocab_size
-    if kept == vocab_size and top_p == 1.0:  # Nothing is cut off, so the vocabulary need not be sorted.
+    is_number = isinstance(top_k, int | np.integer)
+    kept = min(top_k, vocab_size) if is_number and top_k else vocab_size
+    cuts = not isinstance(top_p, float | int) or top_p < 1.0
+    if is_number and kept == vocab_size and not cuts:  # Nothing is cut off, so the vocabulary need not be sorted.
         ids = ops.broadcast_to(ops.arange(vocab_size, dtype="int32"), ops.shape(log_probs))
         return log_probs / temperature, ids
     ranked, ids = ops.top_k(log_probs / temperature, kept)  # (B, R); the lower id first where two are equal
-    if top_p < 1.0 and kept > 1:
+    if not is_number:
+        stays = ops.equal(top_k, 0) | ops.less(ops.arange(vocab_size, dtype="int32"), top_k)  # (V,)
+        ranked = ops.where(stays, ranked, float("-inf"))
+    if cuts and kept > 1:
         probs = ops.softmax(ranked, axis=-1)
         before = ops.cumsum(probs, axis=-1) - probs  # (B, R), the probability of all tokens that rank higher
-        ranked = ops.where(ops.less(before, top_p), ranked, float("-inf"))
+        # Sums round: with 1, tokens of almost no probability stay, too.
+        ranked = ops.where(ops.less(before, top_p) | ops.equal(top_p, 1.0), ranked, float("-inf"))
     return ranked, ops.cast(ids, "int32")
 
 
-def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: float) -> None:
-    """Raises a ValueError for an option of `sample` that is out of range."""
+def check_sampling_options(seed: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
+    """Raises a ValueError for an option of `sample` that is out of range. The values of tensors are not looked at."""
     if isinstance(seed, int | np.integer):
         if not -(2**63) <= seed < 2**64:
             raise ValueError(
@@ -123,15 +130,19 @@ def check_sampling_options(seed: Any, temperature: float, top_k: int, top_p: flo
             )
     else:
         _check_seed_tensor(ops.convert_to_tensor(seed))
-    if not 0 < temperature < float("inf"):
+    if _is_known(temperature) and not 0 < temperature < float("inf"):
         raise ValueError(
             f"temperature must be a finite number greater than 0. Received: temperature={temperature}. "
             "For the most probable token at every step use greedy search (beam size 1)."
         )
-    if not isinstance(top_k, int | np.integer) or top_k < 0:
+    if _is_known(top_k) and (not isinstance(top_k, int | np.integer) or top_k < 0):
         raise ValueError(f"top_k must be an int of at least 0. Received: top_k={top_k}. Pass 0 to keep every token.")
-    if not 0 < top_p <= 1:
+    if _is_known(top_p) and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1. Received: top_p={top_p}. Pass 1 to keep every token.")
+
+
+def _is_known(option: Any) -> bool:
+    return not keras.ops.is_tensor(option)
 
 
 def _check_seed_tensor(seed: Any) -> None:

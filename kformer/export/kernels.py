@@ -20,6 +20,9 @@ from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 
 LARGEST = 127  # the largest signed byte; the smallest one used is -127
+# Of a weight: processors without VNNI add the products of two neighbours in a signed 16-bit number. It holds 32,767 at
+# most, and 2 x STEPS x 63 is less.
+LARGEST_WEIGHT = 63
 STEPS = 255  # the largest unsigned byte
 TINY = 1e-12  # the highest number of inputs that are all 0
 ZERO_STEP = 128  # the unsigned byte that stands for 0 where there are negative numbers
@@ -104,7 +107,7 @@ class Bfloat16Matrix(Matrix):
 class Int8Matrix(Matrix):
     """Products of bytes, summed in 32-bit integers.
 
-    Weights are rounded to multiples of 1/127 of each output's largest weight. Inputs are rounded to multiples of 1/127
+    Weights are rounded to multiples of 1/63 of each output's largest weight. Inputs are rounded to multiples of 1/127
     of the largest number that the samples brought to this matrix, see `calibration` (of 1/255 where none was below 0);
     larger ones become this number. So a product needs one operation, its scales and its bias included, and no row's
     result depends on another row.
@@ -112,7 +115,7 @@ class Int8Matrix(Matrix):
 
     def _converted(self, matrix: np.ndarray) -> np.ndarray:
         self._scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype("float32")  # (M,)
-        return np.round(matrix / self._scales[:, None] * LARGEST).astype("int8")  # (M, K)
+        return np.round(matrix / self._scales[:, None] * LARGEST_WEIGHT).astype("int8")  # (M, K)
 
     def multiply(self, rows: tf.Tensor, bias: np.ndarray | None, activation: Activation) -> tf.Tensor:
         relu = activation is keras.activations.relu
@@ -134,7 +137,7 @@ class Int8Matrix(Matrix):
         return second._product(steps, second_bias, relu=False)
 
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        scales = tf.gather(tf.constant(self._scales / LARGEST), indices)[..., tf.newaxis]
+        scales = tf.gather(tf.constant(self._scales / LARGEST_WEIGHT), indices)[..., tf.newaxis]
         return tf.cast(tf.gather(self._stored(), indices), tf.float32) * scales
 
     def _steps_range(self) -> tuple[float, float, int]:
@@ -168,7 +171,8 @@ class Int8Matrix(Matrix):
         """
         lowest, highest, _ = self._steps_range()
         output = tf.float32 if output_range is None else tf.quint8
-        ranges = [np.float32(lowest), np.float32(highest), -self._scales, self._scales]
+        largest = self._scales * np.float32(LARGEST / LARGEST_WEIGHT)  # what a weight of 127 would stand for
+        ranges = [np.float32(lowest), np.float32(highest), -largest, largest]
         ranges += [np.float32(end) for end in output_range or ()]
         ends = [] if output_range is None else [tf.float32] * 2  # The operation gives the range of its steps, too.
         fused = [b"BiasAdd", *([b"Relu"] if relu else []), b"Dequantize" if output_range is None else b"Requantize"]

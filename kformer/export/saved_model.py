@@ -74,7 +74,8 @@ def export_saved_model(
         server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
             `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
         signatures: Further ones, of "n_best" (all hypotheses of the beam), "score" (how probable given translations
-            are) and "translate_detailed" (tokens, their places, probabilities and alignment).
+            are), "translate_detailed" (tokens, their places, probabilities and alignment) and "translate_with_options"
+            (length penalty, largest length, sampling, and how the translation begins, with each request).
 
     Returns:
         The path of the new version.

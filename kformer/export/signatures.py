@@ -1,7 +1,8 @@
 """The signatures of an export: each is one function of the served model, which all share.
 
-All inputs and outputs have the batch as their first dimension, so that a server can put requests together. No name ends
-in `_bytes`, because REST would encode such an output. Shape letters: B texts, N beams.
+All inputs and outputs have the batch as their first dimension, so that a server can put requests together. Only the
+options of `translate_with_options` are scalars: each counts for all texts of a request. No name ends in `_bytes`, which
+REST would encode. Shape letters: B texts, N beams.
 """
 
 import functools
@@ -14,10 +15,11 @@ from kformer.export.variables import FrozenScope
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.translation.codec import TextCodec
 from kformer.translation.detailed import translate_detailed
+from kformer.translation.options import Options, default_options, translate_with_options
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
-from kformer.translation.translator import TEXT, TRANSLATION
+from kformer.translation.translator import NO_PREFIX, OPTIONS, TEXT, TRANSLATION
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
 
@@ -81,9 +83,36 @@ def detailed(served: Served) -> Function:
     return function
 
 
+def with_options(served: Served) -> Function:
+    """From `text` and options to what `Translator.translate_with_options` gives.
+
+    Each option has a default in the SignatureDef, which a server takes where a request has none: that of the search of
+    `serving_default`.
+    """
+    default = default_options(served.codec)
+
+    @tf.function(input_signature=OPTIONS)
+    def function(
+        text: tf.Tensor,
+        target_prefix: tf.Tensor = NO_PREFIX,
+        length_penalty: tf.Tensor = default.length_penalty,
+        max_length: tf.Tensor = default.max_length,
+        temperature: tf.Tensor = default.temperature,
+        top_k: tf.Tensor = default.top_k,
+        top_p: tf.Tensor = default.top_p,
+        seed: tf.Tensor = default.seed,
+    ) -> dict[str, tf.Tensor]:
+        options = Options(length_penalty, max_length, temperature, top_k, top_p, seed)
+        with served.frozen:
+            return translate_with_options(served.codec, served.searcher, text, target_prefix, options)
+
+    return function
+
+
 SIGNATURES: dict[str, Callable[[Served], Function]] = {
     DEFAULT_SIGNATURE: translate,
     "n_best": n_best,
     "score": score,
     "translate_detailed": detailed,
+    "translate_with_options": with_options,
 }

@@ -13,7 +13,8 @@ from kformer.wording import did_you_mean
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 DEFAULT_SIGNATURE = "serving_default"
-MORE_SIGNATURES = ("n_best", "score", "translate_detailed")  # an export has those of them that are asked for
+# An export has those of them that are asked for.
+MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options")
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 

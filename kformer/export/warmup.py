@@ -21,6 +21,9 @@ def try_requests(
 ) -> tuple[list[bytes], float]:
     """Runs a request of every signature and every batch size.
 
+    Signatures with scalars have none: a server that batches refuses them, and a request that fails keeps the whole
+    version from being served.
+
     Args:
         answers: The export's signatures, loaded again, by their names. Their inputs are `text`, or `text` and
             `translation`.
@@ -37,7 +40,10 @@ def try_requests(
         text = tf.constant([texts[index % len(texts)] for index in range(size)])
         values = {"text": text, "translation": translate(text=text)["translation"]}
         for name, answer in answers.items():
-            inputs = {key: values[key] for key in answer.structured_input_signature[1]}
+            specs = answer.structured_input_signature[1]
+            if any(spec.shape.rank == 0 for spec in specs.values()):
+                continue
+            inputs = {key: values[key] for key in specs}
             answer(**inputs)
             requests.append(_request(name, inputs))
     began = time.perf_counter()

@@ -97,7 +97,12 @@ def is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
 
 
 def join(
-    parts: Parts, texts: tf.Tensor, translation: tf.Tensor, score: tf.Tensor, lengths: tf.Tensor, length_penalty: float
+    parts: Parts,
+    texts: tf.Tensor,
+    translation: tf.Tensor,
+    score: tf.Tensor,
+    lengths: tf.Tensor,
+    length_penalty: float | tf.Tensor,
 ) -> dict[str, tf.Tensor]:
     """Joins the translations of the parts of each text, with the white space that stood between them.
 
@@ -130,10 +135,10 @@ def _split(marked: tf.Tensor) -> Pieces:
     pieces, gaps = both[:, ::2], both[:, 1::2]
     gaps = tf.concat([tf.fill([both.nrows(), 1], ""), gaps], axis=1)
     owner = tf.cast(pieces.value_rowids(), tf.int32)
-    return Pieces(pieces.flat_values, owner, gaps.flat_values, _differs_from_last(owner))
+    return Pieces(pieces.flat_values, owner, gaps.flat_values, differs_from_last(owner))
 
 
-def _differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
+def differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
     """(P,) int32 to (P,) bool: True for a number that is not that before it, and for the first one."""
     return tf.concat([tf.ones_like(numbers[:1], tf.bool), numbers[1:] != numbers[:-1]], axis=0)
 
@@ -167,7 +172,7 @@ def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
     sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
     before = tf.gather(tf.cumsum(counts, exclusive=True)[words.first], sentence)  # tokens of all sentences before
     group = (tf.cumsum(counts) - before - 1) // max(1, size)
-    first = words.first | _differs_from_last(group)
+    first = words.first | differs_from_last(group)
     number = tf.cumsum(tf.cast(first, tf.int32)) - 1
     texts = tf.strings.unsorted_segment_join(
         tf.where(first, "", words.gap) + words.texts, number, tf.reduce_sum(tf.cast(first, tf.int32))

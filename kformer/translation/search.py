@@ -49,19 +49,29 @@ class Searcher:
     cache: type[Cache] = Cache
     first_room: int | None = dataclasses.field(default_factory=first_room)
 
-    def find(self, source: Tensor, limits: Tensor, n_best: int = 1) -> SearchResult:
+    def find(
+        self,
+        source: Tensor,
+        limits: Tensor,
+        n_best: int = 1,
+        prefix: Tensor | None = None,
+        length_penalty: Tensor | None = None,
+    ) -> SearchResult:
         """Greedy search, or beam search where the beam is wider than 1.
 
         Args:
             source: (B, S) int32 ids.
             limits: (B,) int32, the largest number of tokens of each translation.
             n_best: Number of hypotheses to return for each sentence.
+            prefix: See `SearchConstraints`.
+            length_penalty: () float32 in place of the configuration's. Its value is not checked.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
-        search = self._search(self._constraints(source, limits), n_best)
+        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
+        search = self._search(self._constraints(source, limits, prefix), penalty, n_best)
         longest = self._buffer_length(source)
         stepwise = StepwiseTransformer(
             self.model, longest, self.config.pad_id, self.decoding.beam_size, self.cache, FIRST_ROOM
@@ -72,13 +82,20 @@ class Searcher:
         context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
         return run_in_stretches(search, stepwise, context, history)
 
-    def _search(self, constraints: SearchConstraints, n_best: int) -> Search:
+    def _search(self, constraints: SearchConstraints, length_penalty: float | Tensor, n_best: int) -> Search:
         if self.decoding.beam_size == 1:
             return GreedySearch(constraints)
-        return BeamSearch(constraints, self.decoding.beam_size, self.decoding.length_penalty, n_best, reorder_rows)
+        return BeamSearch(constraints, self.decoding.beam_size, length_penalty, n_best, reorder_rows)
 
     def sample(
-        self, source: Tensor, limits: Tensor, seed: int, temperature: float, top_k: int, top_p: float
+        self,
+        source: Tensor,
+        limits: Tensor,
+        seed: int | Tensor,
+        temperature: float | Tensor,
+        top_k: int | Tensor,
+        top_p: float | Tensor,
+        prefix: Tensor | None = None,
     ) -> SearchResult:
         """Draws a translation of each source at random; see `kformer.decoding.sample`.
 
@@ -89,10 +106,10 @@ class Searcher:
         next_logits, state = start_decoding(
             self.model, source, self._buffer_length(source), self.config.pad_id, cache=self.cache
         )
-        constraints = self._constraints(source, limits)
+        constraints = self._constraints(source, limits, prefix)
         return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    def _constraints(self, source: Tensor, limits: Tensor) -> SearchConstraints:
+    def _constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None) -> SearchConstraints:
         config = self.config
         return SearchConstraints(
             start_id=config.start_id,
@@ -101,6 +118,7 @@ class Searcher:
             max_lengths=limits,
             buffer_length=self._buffer_length(source),
             min_length=self.decoding.min_length,
+            prefix=prefix,
         )
 
     def _buffer_length(self, source: Tensor) -> int | Tensor:

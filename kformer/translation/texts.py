@@ -10,11 +10,12 @@ import tensorflow as tf
 from kformer.decoding import SearchResult
 from kformer.translation.batches import BATCH_SIZE
 from kformer.translation.codec import TextCodec
-from kformer.translation.parts import divide, join
+from kformer.translation.parts import Parts, divide, join
 
 BATCH_TOKENS = 4096  # of a batch, its padding counted: this bounds the memory that a search takes
 
 Find = Callable[[tf.Tensor, tf.Tensor], SearchResult]
+FindRows = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], SearchResult]
 Answer = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
@@ -32,16 +33,39 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
     """
     parts = divide(text, codec.source_tokenizer, codec.longest_part)
 
+    def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+        return find(source, limits)
+
+    return translate_parts(codec, parts, find_rows, tf.size(text), n_best, codec.score_penalty)
+
+
+def translate_parts(
+    codec: TextCodec, parts: Parts, find: FindRows, texts: tf.Tensor, n_best: int, score_penalty: float | tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Translates parts of texts in batches, and joins the translations.
+
+    Args:
+        codec: The tokenizers and the largest lengths.
+        parts: From `divide`.
+        find: From the numbers of some parts, their sources and limits (see `TextCodec.pad`) to N hypotheses of each.
+        texts: () int, B.
+        n_best: N.
+        score_penalty: The length penalty that the scores of `find` are divided by.
+
+    Returns:
+        As `translate_texts`.
+    """
+
     def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
         source, limits = codec.pad(tf.gather(parts.ids, rows))
-        result = find(source, limits)
+        result = find(rows, source, limits)
         decoded = codec.decode(result, limits)
         return decoded["translation"], decoded["score"], result.lengths
 
     nothing = [tf.zeros((0, n_best), dtype) for dtype in (tf.string, tf.float32, tf.int32)]
     lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1  # with the end id
     translation, score, tokens = in_batches(lengths, BATCH_TOKENS, batch, nothing)
-    return join(parts, tf.size(text), translation, score, tokens, codec.score_penalty)
+    return join(parts, texts, translation, score, tokens, score_penalty)
 
 
 def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -22,12 +22,24 @@ from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.translation.codec import TextCodec
 from kformer.translation.detailed import translate_detailed
+from kformer.translation.options import Options, translate_with_options
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
+OPTIONS = [
+    TEXT,
+    tf.TensorSpec([None], tf.string, name="target_prefix"),
+    tf.TensorSpec([], tf.float32, name="length_penalty"),
+    tf.TensorSpec([], tf.int32, name="max_length"),
+    tf.TensorSpec([], tf.float32, name="temperature"),
+    tf.TensorSpec([], tf.int32, name="top_k"),
+    tf.TensorSpec([], tf.float32, name="top_p"),
+    tf.TensorSpec([], tf.int64, name="seed"),
+]
+NO_PREFIX = tf.constant([""])
 
 
 class Translator(tf.Module):
@@ -187,6 +199,56 @@ class Translator(tf.Module):
             translation of a part was ended by its largest length.
         """
         return translate_detailed(self.codec, self.model, self.searcher.find, text)
+
+    def translate_with_options(
+        self,
+        text: tf.Tensor | Sequence[str],
+        target_prefix: str | Sequence[str] | tf.Tensor = "",
+        length_penalty: float | None = None,
+        max_length: int = 0,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> dict[str, tf.Tensor]:
+        """Translates texts with options of this call. Without any, the result is that of `translate`.
+
+        Args:
+            text: (B,) string, UTF-8.
+            target_prefix: What each translation begins with: one for all texts, or (B,) strings. The model goes on
+                behind it, so it should end with a whole word; its tokens count for length and score. A text of several
+                parts has it at its beginning, an empty text not at all.
+            length_penalty: Exponent of a beam search's length penalty, from 0 up; None: `decoding.length_penalty`.
+            max_length: Largest number of tokens of a part's translation, its end included; 0 for what `decoding`
+                allows, which is a limit in any case.
+            temperature: 0 for the search of `translate`. Above, each token is drawn at random, as `sample` does it:
+                `top_k`, `top_p` and `seed` are for this. A score is then the log probability of what was drawn.
+            top_k: Only the k most probable tokens are drawn; 0 for all.
+            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+            seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
+
+        Returns:
+            `translation` (B,) string and `score` (B,) float32 as in `translate`.
+
+        Raises:
+            tf.errors.InvalidArgumentError: An option is out of range.
+        """
+        prefix = tf.convert_to_tensor(target_prefix, tf.string)
+        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
+        return self._with_options(
+            tf.convert_to_tensor(text, tf.string),
+            tf.reshape(prefix, [-1]),
+            tf.constant(penalty, tf.float32),
+            tf.constant(max_length, tf.int32),
+            tf.constant(temperature, tf.float32),
+            tf.constant(top_k, tf.int32),
+            tf.constant(top_p, tf.float32),
+            tf.constant(seed, tf.int64),
+        )
+
+    @tf.function(input_signature=OPTIONS)
+    def _with_options(self, text: tf.Tensor, target_prefix: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
+        return translate_with_options(self.codec, self.searcher, text, target_prefix, Options(*options))
 
     def sample(
         self,

@@ -15,9 +15,15 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = ["", "", "<end>", *LETTERS]
 
 
-def search_constraints(max_lengths, buffer_length, min_length=0):
+def search_constraints(max_lengths, buffer_length, min_length=0, prefix=None):
     """What may be produced, with the ids of this file."""
-    return SearchConstraints(START, END, PAD, max_lengths, buffer_length, min_length)
+    return SearchConstraints(START, END, PAD, max_lengths, buffer_length, min_length, prefix)
+
+
+def ids(*words):
+    """Words as rows of ids, filled up with pad ids."""
+    longest = max(map(len, words))
+    return np.array([[*map(VOCABULARY.index, word), *[PAD] * (longest - len(word))] for word in words], "int32")
 
 
 def word(tokens):

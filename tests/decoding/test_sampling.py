@@ -59,6 +59,21 @@ def test_frequencies_follow_the_distribution(options, expected):
     assert_frequencies(first_tokens(20011, **options), expected)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"top_k": 2}, [0, 0, 0, 0.2, 0.4, 0, 0]),
+        ({"top_k": 0}, [0, 0, 0.1, 0.2, 0.4, 0.15, 0.05]),
+        ({"top_k": 100}, [0, 0, 0.1, 0.2, 0.4, 0.15, 0.05]),
+        ({"top_k": 2, "top_p": 0.66}, [0, 0, 0, 0, 1, 0, 0]),
+        ({"top_k": 0, "top_p": 1.0, "temperature": 0.5}, [0, 0, 0.01, 0.04, 0.16, 0.0225, 0.0025]),
+    ],
+)
+def test_options_may_be_tensors(options, expected):
+    tensors = {name: ops.convert_to_tensor(value) for name, value in options.items()}
+    assert_frequencies(first_tokens(20011, **tensors), expected)
+
+
 def test_tokens_stay_until_their_probability_reaches_top_p_exactly():
     # Four equal tokens have 1 / 4 each, without rounding: two of them reach 0.5, and three 0.75.
     log_probs = ops.convert_to_tensor([[-np.inf, -np.inf, 0.0, 0.0, 0.0, 0.0]], "float32")

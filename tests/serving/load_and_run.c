@@ -7,9 +7,10 @@
    writes it):
 
      signature NAME INPUTS OUTPUTS        then, for every input and output, the name and index of its tensor
-     case SIGNATURE ROWS                  then ROWS words for every input, and COUNT and COUNT words for every output
+     case SIGNATURE                       then every input, and COUNT and COUNT words for every output
 
-   A word for a string is its bytes in hexadecimal behind an "x"; a word for a number is the number.
+   An input is `string COUNT` and COUNT words, or a scalar: `float`, `int32` or `int64` and one word. A word for a string
+   is its bytes in hexadecimal behind an "x"; a word for a number is the number.
 
    The last line that is printed is JSON: how many requests were answered, how many wrongly, and the resident memory
    in KiB after a quarter of them and at the end. */
@@ -103,7 +104,8 @@ static void free_strings(void* data, size_t length, void* unused) {
   free(data);
 }
 
-static TF_Tensor* next_strings(FILE* file, long rows) {
+static TF_Tensor* next_strings(FILE* file) {
+  long rows = next_number(file);
   TF_TString* strings = calloc(rows ? rows : 1, sizeof *strings);
   for (long i = 0; i < rows; i++) {
     char* word = next_word(file);
@@ -116,6 +118,32 @@ static TF_Tensor* next_strings(FILE* file, long rows) {
   }
   int64_t shape[] = {rows};
   return TF_NewTensor(TF_STRING, shape, 1, strings, rows * sizeof *strings, free_strings, NULL);
+}
+
+static TF_Tensor* next_scalar(FILE* file, const char* type) {
+  char* word = next_word(file);
+  TF_Tensor* scalar;
+  if (!strcmp(type, "float")) {
+    scalar = TF_AllocateTensor(TF_FLOAT, NULL, 0, sizeof(float));
+    *(float*)TF_TensorData(scalar) = (float)atof(word);
+  } else if (!strcmp(type, "int32")) {
+    scalar = TF_AllocateTensor(TF_INT32, NULL, 0, sizeof(int32_t));
+    *(int32_t*)TF_TensorData(scalar) = (int32_t)atol(word);
+  } else if (!strcmp(type, "int64")) {
+    scalar = TF_AllocateTensor(TF_INT64, NULL, 0, sizeof(int64_t));
+    *(int64_t*)TF_TensorData(scalar) = (int64_t)atoll(word);
+  } else {
+    fail("cases: no such type", type);
+  }
+  free(word);
+  return scalar;
+}
+
+static TF_Tensor* next_input(FILE* file) {
+  char* type = next_word(file);
+  TF_Tensor* input = strcmp(type, "string") ? next_scalar(file, type) : next_strings(file);
+  free(type);
+  return input;
 }
 
 static void read_cases(const char* path, TF_Graph* graph) {
@@ -134,8 +162,7 @@ static void read_cases(const char* path, TF_Graph* graph) {
     cases = realloc(cases, (num_cases + 1) * sizeof *cases);
     Case* one = &cases[num_cases++];
     one->signature = &signatures[next_number(file)];
-    long rows = next_number(file);
-    for (int i = 0; i < one->signature->num_inputs; i++) one->inputs[i] = next_strings(file, rows);
+    for (int i = 0; i < one->signature->num_inputs; i++) one->inputs[i] = next_input(file);
     for (int i = 0; i < one->signature->num_outputs; i++) {
       one->counts[i] = next_number(file);
       one->expected[i] = calloc(one->counts[i] ? one->counts[i] : 1, sizeof(char*));

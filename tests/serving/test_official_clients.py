@@ -170,9 +170,10 @@ def test_the_official_stubs_work_unchanged(served):
         "signature serving_default: text DT_STRING (-1) -> score DT_FLOAT (-1), translation DT_STRING (-1)",
     ]
     assert lines[4].startswith("signature translate_detailed: text DT_STRING (-1) -> alignment DT_FLOAT (-1, -1, -1), ")
-    assert re.fullmatch(r"version 1 translates: one two three -> tres dos uno \(-\d\.\d{3}\)", lines[5])
-    assert re.fullmatch(r"version 1 translates: six one -> uno seis \(-\d\.\d{3}\)", lines[6])
-    assert lines[7:] == ["refused: NOT_FOUND Servable not found for request: Latest(no-such-model)"]
+    assert lines[5].startswith("signature translate_with_options: length_penalty DT_FLOAT (), max_length DT_INT32 (), ")
+    assert re.fullmatch(r"version 1 translates: one two three -> tres dos uno \(-\d\.\d{3}\)", lines[6])
+    assert re.fullmatch(r"version 1 translates: six one -> uno seis \(-\d\.\d{3}\)", lines[7])
+    assert lines[8:] == ["refused: NOT_FOUND Servable not found for request: Latest(no-such-model)"]
 
 
 def test_the_official_stubs_tell_a_server_that_is_not_there():

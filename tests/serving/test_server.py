@@ -51,6 +51,22 @@ def test_a_signature_is_chosen_by_its_name(served):
     assert found[0]["truncated"] is False
 
 
+def test_options_come_with_a_request_and_have_defaults(served):
+    def translated(**inputs):
+        return served.predict({"signature_name": "translate_with_options", "inputs": inputs})
+
+    rows = served.predict({"signature_name": "translate_with_options", "instances": ["one two", {"b64": "c2l4"}]})
+    assert [answer["translation"] for answer in rows.body["predictions"]] == ["dos uno", "seis"]
+    begun = translated(text=["one two"], target_prefix=["seis"], max_length=3)
+    assert begun.body["outputs"]["translation"][0].startswith("seis ")
+    refused = translated(text=["one two"], temperature=-1.0)
+    assert refused.status == 400
+    assert "temperature must be a number from 0 up; 0 is for a search. Received:" in refused.body["error"]
+    scalar = translated(text=["one two"], temperature=[0.5])
+    assert scalar.status == 400
+    assert "temperature must be float32 of shape ()" in scalar.body["error"]
+
+
 def test_a_version_is_chosen_by_its_number(served):
     assert served.ask("POST", f"{MODEL}/versions/1:predict", {"instances": ["one"]}).status == 200
     missing = served.ask("POST", f"{MODEL}/versions/7:predict", {"instances": ["one"]})

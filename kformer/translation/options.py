@@ -1,0 +1,97 @@
+"""Translations with options that come with the texts, as tensors: one function answers requests of every kind.
+
+Shape letters: B texts, R parts of a batch, F tokens of a prefix.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kformer.decoding import SearchResult
+from kformer.translation.codec import TextCodec
+from kformer.translation.parts import differs_from_last, divide
+from kformer.translation.search import Searcher
+from kformer.translation.texts import best, translate_parts
+
+
+class Options(NamedTuple):
+    """Options of one request, each a tensor of rank 0; see `Translator.translate_with_options`."""
+
+    length_penalty: tf.Tensor  # float32
+    max_length: tf.Tensor  # int32
+    temperature: tf.Tensor  # float32
+    top_k: tf.Tensor  # int32
+    top_p: tf.Tensor  # float32
+    seed: tf.Tensor  # int64
+
+
+def default_options(codec: TextCodec) -> Options:
+    """Those with which a text is translated as without options."""
+    return Options(
+        length_penalty=tf.constant(codec.decoding.length_penalty, tf.float32),
+        max_length=tf.constant(0, tf.int32),
+        temperature=tf.constant(0.0, tf.float32),
+        top_k=tf.constant(0, tf.int32),
+        top_p=tf.constant(1.0, tf.float32),
+        seed=tf.constant(0, tf.int64),
+    )
+
+
+def translate_with_options(
+    codec: TextCodec, searcher: Searcher, text: tf.Tensor, target_prefix: tf.Tensor, options: Options
+) -> dict[str, tf.Tensor]:
+    """Translates texts; the arguments and the result are those of `Translator.translate_with_options`."""
+    with tf.control_dependencies(_checks(text, target_prefix, options)):
+        text = tf.identity(text)
+    texts = tf.size(text)
+    parts = divide(text, codec.source_tokenizer, codec.longest_part)
+    # A prefix begins a text's translation, that of its first part.
+    of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
+    prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
+    draws = options.temperature > 0
+
+    def find(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+        limits = tf.where(options.max_length > 0, tf.minimum(limits, options.max_length), limits)
+        prefix = tf.gather(prefixes, rows).to_tensor(codec.config.pad_id)  # (R, F)
+
+        def search() -> SearchResult:
+            return searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty)
+
+        def sample() -> SearchResult:
+            # Every batch has a seed of its own; the one that holds the first part has the seed as it is given.
+            high = tf.bitwise.right_shift(options.seed, 32) + tf.cast(tf.reduce_min(rows), tf.int64)
+            seed = tf.stack([options.seed, high])
+            temperature = tf.where(draws, options.temperature, 1.0)
+            return searcher.sample(source, limits, seed, temperature, options.top_k, options.top_p, prefix)
+
+        return tf.cond(draws, sample, search)
+
+    is_penalized = tf.logical_and(searcher.decoding.beam_size > 1, tf.logical_not(draws))
+    penalty = tf.where(is_penalized, options.length_penalty, 0.0)
+    return best(translate_parts(codec, parts, find, texts, 1, penalty))
+
+
+def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list[tf.Operation]:
+    """What a request can get wrong; a server answers it with INVALID_ARGUMENT."""
+    penalty, temperature = options.length_penalty, options.temperature
+    prefixes = tf.size(target_prefix)
+    return [
+        _require((penalty >= 0) & tf.math.is_finite(penalty), "length_penalty must be a number from 0 up", penalty),
+        _require(options.max_length >= 0, "max_length must be at least 0, which is for no limit", options.max_length),
+        _require(
+            (temperature >= 0) & tf.math.is_finite(temperature),
+            "temperature must be a number from 0 up; 0 is for a search",
+            temperature,
+        ),
+        _require(options.top_k >= 0, "top_k must be at least 0, which keeps every token", options.top_k),
+        _require((options.top_p > 0) & (options.top_p <= 1), "top_p must be above 0 and at most 1", options.top_p),
+        _require(
+            tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text)),
+            "target_prefix must have one entry, or one for each text",
+            prefixes,
+        ),
+    ]
+
+
+def _require(condition: tf.Tensor, rule: str, value: tf.Tensor) -> tf.Operation:
+    return tf.debugging.Assert(condition, [f"{rule}. Received:", value])

@@ -1,0 +1,157 @@
+"""Translations with options that come with each request, over a model that turns number words around."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+
+from kformer.config import DecodingConfig
+from kformer.export.operations import read
+from kformer.export.saved_model import export_saved_model
+from kformer.translation.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+TEXTS = [source for source, _ in toy.corpus().test[:23]]
+# Of the 8 tokens that a part may have here, its end included.
+DECODING = DecodingConfig(beam_size=3, length_penalty=0.6, max_length=8)
+
+
+@pytest.fixture(scope="module")
+def translator(numbers_translator):
+    return Translator(
+        numbers_translator.model,
+        numbers_translator.config,
+        numbers_translator.source_tokenizer,
+        numbers_translator.target_tokenizer,
+        DECODING,
+    )
+
+
+def translated(translator, texts, **options):
+    found = translator.translate_with_options(tf.constant(texts, tf.string, shape=[len(texts)]), **options)
+    return [text.decode() for text in found["translation"].numpy()], found["score"].numpy()
+
+
+def test_without_options_it_is_translate(translator):
+    texts = [*TEXTS, "", "one two\n\nthree"]
+    texts, scores = translated(translator, texts), translator.translate(tf.constant(texts))
+    assert texts[0] == [text.decode() for text in scores["translation"].numpy()]
+    np.testing.assert_allclose(texts[1], scores["score"], rtol=1e-5)
+
+
+def test_an_empty_batch_gives_an_empty_one(translator):
+    assert translated(translator, [])[0] == []
+
+
+def test_translations_begin_with_the_prefix(translator):
+    found, _ = translated(translator, ["one two three", "two", ""], target_prefix="seis tres")
+    assert [text.startswith("seis tres") for text in found] == [True, True, False]
+    assert found[2] == ""
+
+
+def test_each_text_has_its_own_prefix(translator):
+    found, scores = translated(translator, ["one two three"] * 3, target_prefix=["tres", "", "dos"])
+    assert found[:2] == ["tres dos uno"] * 2
+    assert found[2].startswith("dos")
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)  # the model would have begun like this
+    assert scores[2] < scores[1] - 0.5
+
+
+def test_of_several_parts_the_first_one_has_the_prefix(translator):
+    found, _ = translated(translator, ["one two\ntwo one", "five"], target_prefix="tres")
+    lines = found[0].split("\n")
+    assert lines[0].startswith("tres")
+    assert lines[1] == "uno dos"
+
+
+def test_the_largest_length_counts_tokens_of_each_part(translator):
+    text = "one two three four\n\nfive"
+    found, _ = translated(translator, [text], max_length=2)
+    assert found == ["cuatro tres\n\ncinco"]
+    longest, _ = translated(translator, [text], max_length=100)
+    assert longest == ["cuatro tres dos uno\n\ncinco"]
+
+
+def test_the_length_penalty_divides_the_score(translator):
+    text = ["one two three four", "one"]
+    plain, log_probabilities = translated(translator, text, length_penalty=0.0)
+    penalized, scores = translated(translator, text, length_penalty=2.0)
+    assert plain == penalized
+    tokens = np.array([5, 2])
+    np.testing.assert_allclose(scores, log_probabilities / ((5 + tokens) / 6) ** 2, rtol=1e-5)
+
+
+def test_the_seed_decides_what_is_drawn(translator):
+    drawn = [translated(translator, TEXTS, seed=seed, temperature=1.5)[0] for seed in (3, 3, 2**40 + 3, -(2**40) + 3)]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(texts) for texts in drawn}) == 3
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": 1e-3}, {"temperature": 1.5, "top_k": 1}, {"temperature": 1.5, "top_p": 1e-6}]
+)
+def test_what_cuts_all_tokens_off_but_one_leaves_the_most_probable(translator, options):
+    assert translated(translator, TEXTS, **options)[0] == translated(translator, TEXTS)[0]
+
+
+def test_batches_of_one_request_draw_unlike_each_other(translator):
+    found, _ = translated(translator, ["one two three"] * 128, temperature=3.0)  # two batches of 64
+    assert found[:64] != found[64:]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length_penalty": -1.0}, "length_penalty must be a number from 0 up. Received:"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a number from 0 up. Received:"),
+        ({"max_length": -1}, "max_length must be at least 0"),
+        ({"temperature": -0.5}, "temperature must be a number from 0 up"),
+        ({"temperature": float("inf")}, "temperature must be a number from 0 up"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),
+        ({"target_prefix": ["uno", "dos"]}, "target_prefix must have one entry, or one for each text"),
+    ],
+)
+def test_options_out_of_range_are_refused(translator, options, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        translated(translator, ["one"] * 3, **options)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_an_export_answers_as_the_translator(precision, numbers_translator, tmp_path):
+    translator = numbers_translator  # It has samples, to which int8 is fitted.
+    exported = export_saved_model(translator, tmp_path, precision=precision, signatures=["translate_with_options"])
+    loaded = tf.saved_model.load(str(exported))  # not its signatures alone: they do not keep the rest alive
+    signature = loaded.signatures["translate_with_options"]
+    definition = read(exported).meta_graphs[0].signature_def["translate_with_options"]
+    defaults = {name: tf.constant(tf.make_ndarray(value)) for name, value in definition.defaults.items()}
+    assert {name: value.numpy().tolist() for name, value in defaults.items()} == {
+        "target_prefix": [b""],
+        "length_penalty": pytest.approx(0.6),
+        "max_length": 0,
+        "temperature": 0.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "seed": 0,
+    }
+    text = tf.constant(TEXTS)
+    found = signature(text=text, **defaults)
+    assert [value.decode() for value in found["translation"].numpy()] == translated(translator, TEXTS)[0]
+    given = {
+        "target_prefix": tf.constant(["seis"]),
+        "length_penalty": tf.constant(1.2),
+        "max_length": tf.constant(3),
+    }
+    found = signature(text=text, **{**defaults, **given})
+    expected, _ = translated(translator, TEXTS, target_prefix="seis", length_penalty=1.2, max_length=3)
+    short = [value.decode() for value in found["translation"].numpy()]
+    if precision == "float32":
+        assert short == expected
+    # In int8, the model may be of another mind behind a beginning that it would not have chosen.
+    assert all(re.fullmatch("seis( [a-z]+){0,2}", text) for text in short)
+    drawn = signature(text=text, **{**defaults, "temperature": tf.constant(1.5), "seed": tf.constant(3, tf.int64)})
+    assert [value.decode() for value in drawn["translation"].numpy()] != expected
