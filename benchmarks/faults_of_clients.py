@@ -40,7 +40,7 @@ def _half(
         ends = _ends(connections, began + timeout + 5)
         given_up = len(ends)
         fault.recovery = max(ends, default=began) - began
-        fault.expect(given_up == number, f"{number - given_up} are still open after {timeout + 5:.0f} s")
+        fault.expect(given_up == number, f"{number - given_up} are not given up after {timeout + 5:.0f} s")
     return fault
 
 
@@ -179,13 +179,18 @@ class _Flood:
 
 
 def _ends(connections: Sequence[socket.socket], until: float) -> list[float]:
-    """When the server closed each of the connections that it closed in time."""
-    open_ones, ends = {*connections}, []
-    while open_ones and time.monotonic() < until:
-        for connection in select.select([*open_ones], [], [], 0.2)[0]:
+    """When the server gave up each of those that it gave up in time.
+
+    It closes the connection. Of HTTP/2 it may keep it for other calls, but end the call.
+    """
+    received, ends = dict.fromkeys(connections, b""), []
+    while received and time.monotonic() < until:
+        for connection in select.select([*received], [], [], 0.2)[0]:
             with contextlib.suppress(ConnectionError):
-                if connection.recv(65536):
-                    continue
-            open_ones.discard(connection)
+                if data := connection.recv(65536):
+                    received[connection] += data
+                    if not http2.ends_a_call(received[connection]):
+                        continue
+            del received[connection]
             ends.append(time.monotonic())
     return ends

@@ -3,8 +3,8 @@
 import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _SETTINGS = 0, 1, 4
-_END_HEADERS = 4
+_DATA, _HEADERS, _RESET, _SETTINGS = 0, 1, 3, 4
+_END_STREAM, _END_HEADERS = 1, 4
 SETTINGS = struct.pack(">I", 0)[1:] + bytes([_SETTINGS, 0]) + struct.pack(">I", 0)
 
 
@@ -22,6 +22,16 @@ def predict_call(model: str) -> bytes:
     message = b"\x0a" + _string(b"\x0a" + _string(model.encode()))  # PredictRequest.model_spec.name
     message = b"\0" + struct.pack(">I", len(message)) + message
     return PREFACE + SETTINGS + _frame(_HEADERS, _END_HEADERS, headers) + _frame(_DATA, 0, message)
+
+
+def ends_a_call(received: bytes) -> bool:
+    """Whether a server has ended a call: by its status, or by a reset."""
+    while len(received) >= 9:
+        length, kind, flags = struct.unpack(">I", b"\0" + received[:3])[0], received[3], received[4]
+        if kind == _RESET or (kind == _HEADERS and flags & _END_STREAM):
+            return True
+        received = received[9 + length :]
+    return False
 
 
 def _frame(kind: int, flags: int, content: bytes) -> bytes:

@@ -6,6 +6,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # XLA's optimisations take longer than these small models run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
+import filelock
 import keras
 import pytest
 
@@ -34,15 +35,35 @@ def _fresh_keras():
 
 
 @pytest.fixture(scope="session")
-def numbers_run(tmp_path_factory):
+def made_once(tmp_path_factory, worker_id):
+    """`made_once(name, make)` is a folder that `make` has filled, once for all processes that run tests at the same time.
+
+    Tests read it only.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = (own if worker_id == "master" else own.parent) / "made-once"
+    shared.mkdir(exist_ok=True)
+
+    def made(name, make):
+        folder = shared / name
+        with filelock.FileLock(shared / f"{name}.lock"):
+            if not (shared / f"{name}.made").exists():
+                make(folder)
+                (shared / f"{name}.made").touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def numbers_run(made_once):
     """A run folder whose model has learned the language pair of tests/toy.py, judged by its translations."""
     import toy
 
     from kformer.training.train import train
 
-    folder = tmp_path_factory.mktemp("numbers") / "run"
-    train(toy.corpus(), folder, toy.TRANSFORMER, toy.TRAINING.replace(monitor="bleu", scored_sources=40))
-    return folder
+    training = toy.TRAINING.replace(monitor="bleu", scored_sources=40)
+    return made_once("run", lambda folder: train(toy.corpus(), folder, toy.TRANSFORMER, training))
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +72,14 @@ def numbers_translator(numbers_run):
     from kformer.translation.translator import Translator
 
     return Translator.from_run(numbers_run)
+
+
+@pytest.fixture(scope="session")
+def numbers_export(made_once, numbers_translator):
+    """The base folder `numbers` of an export of that model, with all signatures: version 1."""
+    from kformer.export.saved_model import export_saved_model
+    from kformer.export.versions import MORE_SIGNATURES
+
+    return made_once(
+        "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=MORE_SIGNATURES)
+    )

@@ -12,8 +12,6 @@ import tensorflow_text
 import toy
 
 from kformer.export.operations import read
-from kformer.export.saved_model import export_saved_model
-from kformer.export.versions import MORE_SIGNATURES
 
 SOURCE = pathlib.Path(__file__).parent / "serving" / "load_and_run.c"
 TENSORFLOW = pathlib.Path(tf.__file__).parent
@@ -48,8 +46,8 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def exported(numbers_translator, tmp_path_factory):
-    return export_saved_model(numbers_translator, tmp_path_factory.mktemp("export"), signatures=MORE_SIGNATURES)
+def exported(numbers_export):
+    return numbers_export / "1"
 
 
 def word(value) -> str:

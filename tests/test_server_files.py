@@ -1,5 +1,6 @@
 """What an export brings for TensorFlow Serving: warm-up requests, and the configuration of a server."""
 
+import collections
 import pathlib
 
 import pytest
@@ -8,7 +9,6 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.warmup import WARMUP_FILE, try_requests
 from kformer.serving.config_files import DEFAULT_METRICS_PATH, read_batching, read_metrics_path
@@ -17,10 +17,8 @@ pytestmark = pytest.mark.tensorflow_only
 
 
 @pytest.fixture(scope="module")
-def exported(numbers_translator, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export") / "numbers"
-    # The second signature has scalars, which a server that batches refuses: no request of it may be there.
-    return export_saved_model(numbers_translator, folder, signatures=["translate_with_options"])
+def exported(numbers_export):
+    return numbers_export / "1"
 
 
 def logs(version: pathlib.Path) -> list[prediction_log_pb2.PredictionLog]:
@@ -29,17 +27,19 @@ def logs(version: pathlib.Path) -> list[prediction_log_pb2.PredictionLog]:
 
 
 def test_a_server_can_run_every_warm_up_request(exported, numbers_translator):
-    signatures = tf.saved_model.load(str(exported)).signatures
-    sizes = []
+    loaded = tf.saved_model.load(str(exported))
+    sizes = collections.defaultdict(list)
     for log in logs(exported):
         assert log.WhichOneof("log_type") == "predict_log"  # a server runs no other kind of the ones that are batched
         request = log.predict_log.request
-        text = tf.constant(tf.make_ndarray(request.inputs["text"]))
-        found = signatures[request.model_spec.signature_name](text=text)
-        assert found["translation"].shape == text.shape
-        assert {*text.numpy()} <= {sample.encode() for sample in numbers_translator.samples}
-        sizes.append(len(text))
-    assert sizes == [*BATCH_SIZES["portable"]]
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        found = loaded.signatures[request.model_spec.signature_name](**inputs)
+        assert {len(values) for values in found.values()} == {len(inputs["text"])}
+        assert {*inputs["text"].numpy()} <= {sample.encode() for sample in numbers_translator.samples}
+        sizes[request.model_spec.signature_name].append(len(inputs["text"]))
+    # Scalars, which a server that batches refuses, are in one signature: no request of it may be there.
+    shared = {*loaded.signatures} - {"translate_with_options"}
+    assert sizes == {name: [*BATCH_SIZES["portable"]] for name in shared}
 
 
 def test_a_request_that_fails_ends_the_export():

@@ -9,17 +9,21 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
-from kformer.export.versions import MORE_SIGNATURES, PRECISIONS
+from kformer.export.versions import MORE_SIGNATURES
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 TEXTS = [source for source, _ in toy.corpus().test[:11]]
 
 
-@pytest.fixture(scope="module", params=PRECISIONS)
-def exported(request, numbers_translator, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
-    path = export_saved_model(numbers_translator, folder, precision=request.param, signatures=MORE_SIGNATURES)
+@pytest.fixture(scope="module", params=["float32", "int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def exported(request, tmp_path_factory):
+    if request.param == "float32":
+        path = request.getfixturevalue("numbers_export") / "1"
+    else:
+        translator = request.getfixturevalue("numbers_translator")
+        folder = tmp_path_factory.mktemp("export")
+        path = export_saved_model(translator, folder, precision=request.param, signatures=MORE_SIGNATURES)
     loaded = tf.saved_model.load(str(path))
     return request.param, dict(loaded.signatures), loaded
 

@@ -8,35 +8,24 @@ from servers import running
 
 
 @pytest.fixture(scope="session")
-def export_folder(numbers_translator, tmp_path_factory):
-    """The base folder `numbers` with version 1."""
-    from kformer.export.saved_model import export_saved_model
-    from kformer.export.versions import MORE_SIGNATURES
-
-    folder = tmp_path_factory.mktemp("served") / "numbers"
-    export_saved_model(numbers_translator, folder, signatures=MORE_SIGNATURES)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def cold_export_folder(export_folder, tmp_path_factory):
+def cold_export_folder(numbers_export, tmp_path_factory):
     """The same without a warm-up, which takes longer than most tests."""
     folder = tmp_path_factory.mktemp("cold") / "numbers"
-    shutil.copytree(export_folder, folder, ignore=shutil.ignore_patterns("assets.extra"))
+    shutil.copytree(numbers_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
     return folder
 
 
 @pytest.fixture(scope="session")
-def served(export_folder):
+def served(numbers_export):
     """A server with the defaults, but ports that are free."""
     from kformer.serving.config_files import ModelSettings, read_batching
     from kformer.serving.settings import ServerSettings
 
     settings = ServerSettings(
-        [ModelSettings("numbers", export_folder)],
+        [ModelSettings("numbers", numbers_export)],
         rest_port=0,
         grpc_port=0,
-        batching=read_batching(export_folder / "batching.config"),
+        batching=read_batching(numbers_export / "batching.config"),
     )
     with running(settings) as server:
         yield server

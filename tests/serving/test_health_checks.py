@@ -47,10 +47,10 @@ def test_the_probes_of_kubernetes_tell_whether_the_model_answers(served):
         assert served.ask("GET", path).status == 404  # this server has no model of that name
 
 
-def test_a_server_under_another_user_can_read_an_export(export_folder):
+def test_a_server_under_another_user_can_read_an_export(numbers_export):
     """The containers run as user 1000, which need not be who made the export."""
     umask = os.umask(0o022)
     os.umask(umask)
-    for path in (export_folder, *export_folder.rglob("*")):
+    for path in (numbers_export, *numbers_export.rglob("*")):
         wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
         assert path.stat().st_mode & wanted == wanted & ~umask, path

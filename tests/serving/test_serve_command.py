@@ -175,32 +175,36 @@ def refused(*arguments):
     return str(result.exception)
 
 
-def test_what_cannot_be_served_is_refused_before_anything_starts(export_folder, tmp_path):
+def test_what_cannot_be_served_is_refused_before_anything_starts(numbers_export, tmp_path):
     assert "Name what to serve" in refused()
     assert "is no folder" in refused(tmp_path / "nothing")
-    assert f"is a version. Name the folder above it, {export_folder}" in refused(export_folder / "1")
+    assert f"is a version. Name the folder above it, {numbers_export}" in refused(numbers_export / "1")
     assert "holds no version of an export. Make one: kformer export" in refused(tmp_path)
-    assert "--log-level must be one of debug" in refused(export_folder, "--log-level", "loud")
-    assert "needs both --tls-certificate and --tls-key" in refused(export_folder, "--tls-key", "key.pem")
+    assert "--log-level must be one of debug" in refused(numbers_export, "--log-level", "loud")
+    assert "needs both --tls-certificate and --tls-key" in refused(numbers_export, "--tls-key", "key.pem")
     (tmp_path / "token").write_text("\n")
-    assert "token is empty" in refused(export_folder, "--token-file", tmp_path / "token")
+    assert "token is empty" in refused(numbers_export, "--token-file", tmp_path / "token")
 
 
-def test_a_port_that_is_taken_is_told(export_folder, served):
+def test_a_port_that_is_taken_is_told(numbers_export, served):
     port = str(served.server.rest_port)
-    assert f"cannot listen on 127.0.0.1, port {port}" in refused(export_folder, "--rest-port", port, "--grpc-port", "0")
+    assert f"cannot listen on 127.0.0.1, port {port}" in refused(
+        numbers_export, "--rest-port", port, "--grpc-port", "0"
+    )
     port = str(served.server.grpc_port)
-    assert f"cannot listen on 127.0.0.1, port {port}" in refused(export_folder, "--grpc-port", port, "--rest-port", "0")
-
-
-def test_a_wrong_configuration_file_is_told(export_folder, tmp_path):
-    (tmp_path / "batching.config").write_text("max_batch { value: 3 }")
-    assert 'no field named "max_batch"' in refused(
-        export_folder, "--batching-parameters-file", tmp_path / "batching.config"
+    assert f"cannot listen on 127.0.0.1, port {port}" in refused(
+        numbers_export, "--grpc-port", port, "--rest-port", "0"
     )
 
 
-def test_options_arrive_at_the_server(export_folder, tmp_path, monkeypatch):
+def test_a_wrong_configuration_file_is_told(numbers_export, tmp_path):
+    (tmp_path / "batching.config").write_text("max_batch { value: 3 }")
+    assert 'no field named "max_batch"' in refused(
+        numbers_export, "--batching-parameters-file", tmp_path / "batching.config"
+    )
+
+
+def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     """Every option, through to the settings."""
     made = []
 
@@ -227,14 +231,14 @@ def test_options_arrive_at_the_server(export_folder, tmp_path, monkeypatch):
         "--timeout": 6.5,
     }
     written = [str(part) for option in options.items() for part in option]
-    assert CliRunner().invoke(app, ["serve", str(export_folder), *written]).exit_code == 0
+    assert CliRunner().invoke(app, ["serve", str(numbers_export), *written]).exit_code == 0
     (settings,) = made
-    assert (settings.models[0].name, settings.models[0].base_path) == ("other", export_folder)
+    assert (settings.models[0].name, settings.models[0].base_path) == ("other", numbers_export)
     assert (settings.host, settings.rest_port, settings.grpc_port) == ("0.0.0.0", 1, 2)
     limits = settings.limits
     assert (limits.request_bytes, limits.text_bytes, limits.texts, limits.seconds) == (3, 4, 5, 6.5)
     assert (settings.batching.max_batch_size, settings.metrics_path) == (7, "/m")
-    config = f'model_config_list {{ config {{ name: "a" base_path: "{export_folder}" }} }}'
+    config = f'model_config_list {{ config {{ name: "a" base_path: "{numbers_export}" }} }}'
     (tmp_path / "models").write_text(config)
     arguments = ["serve", "--model-config-file", str(tmp_path / "models"), "--log-level", "error"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
