@@ -31,7 +31,7 @@ test: $(VENV)/.kformer-test
 	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) $(EVERY_BACKEND)
 
 test-slow: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow
 
 # The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them.
 test-oldest: $(OLDEST_VENV)/.kformer-test

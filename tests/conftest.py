@@ -36,7 +36,7 @@ def _fresh_keras():
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory, worker_id):
-    """`made_once(name, make)` is a folder that `make` has filled, once for all processes that run tests at the same time.
+    """`made_once(name, make)` is a folder that `make` has filled, once for all processes that run these tests.
 
     Tests read it only.
     """
