@@ -158,6 +158,26 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
     assert list((tmp_path / "model").iterdir()) == []
 
 
+HALF = tf.constant(0.5)
+
+
+def test_a_signature_that_does_not_answer_ends_the_export(numbers_translator, tmp_path, monkeypatch):
+    from kformer.export.graph import served_functions
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([], tf.float32, "number")])
+    def refusing(text, number=HALF):
+        with tf.control_dependencies([tf.debugging.Assert(number > 0.5, ["Received:", number])]):
+            return {"text": tf.identity(text)}
+
+    def with_another(*arguments):
+        return {**served_functions(*arguments), "refusing": refusing}
+
+    monkeypatch.setattr("kformer.export.saved_model.served_functions", with_another)
+    with pytest.raises(ValueError, match=r"The export does not run outside Python: .*0\.5"):
+        export_saved_model(numbers_translator, tmp_path / "model")
+    assert list((tmp_path / "model").iterdir()) == []
+
+
 @pytest.fixture
 def tried(monkeypatch):
     """Leaves out what takes time in an export; gives the texts that each export is tried on."""

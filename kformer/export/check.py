@@ -5,14 +5,15 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kformer.export.lint import is_refused
-from kformer.export.operations import operations
+from kformer.export.operations import operations, read
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.translation.translator import Translator
 
 # How far scores may be apart, as a share of their mean.
@@ -71,7 +72,7 @@ def check_without_python(
 ) -> dict[str, float]:
     """Loads the export through TensorFlow's C API, as a server does, in a process of its own.
 
-    There, the texts are translated in one batch and one by one.
+    There, the texts are translated in one batch and one by one, and every other signature answers a request.
 
     Args:
         saved_model: The export.
@@ -83,9 +84,12 @@ def check_without_python(
         The share of texts that are translated alike alone and in the batch.
 
     Raises:
-        ValueError: The C API does not load it, or gives other results.
+        ValueError: The C API does not load it, a signature does not answer, or the results are others.
     """
-    together, *alone = _run([list(texts), *([text] for text in texts)], saved_model)
+    texts = list(texts)
+    batches = [_encoded(batch) for batch in (texts, *([text] for text in texts))]
+    together, *alone = _run([*batches, *_requests(saved_model, texts[0])], saved_model)
+    alone = alone[: len(texts)]
     expected = answer(text=tf.constant(list(texts)))
     for found in (together["score"], [one["score"][0] for one in alone]):
         share = _distance(expected["score"].numpy(), np.array(found))
@@ -98,10 +102,26 @@ def check_without_python(
     return {"identical_alone": float(np.mean(same))}
 
 
-def _run(batches: list[list[str]], saved_model: pathlib.Path) -> list[dict[str, Any]]:
-    encoded = [[{"b64": base64.b64encode(text.encode()).decode()} for text in batch] for batch in batches]
+def _encoded(texts: Sequence[str]) -> list[dict[str, str]]:
+    return [{"b64": base64.b64encode(text.encode()).decode()} for text in texts]
+
+
+def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
+    """A request of every signature but the default one. Inputs with a default have it, the others are the text."""
+    for name, definition in sorted(read(saved_model).meta_graphs[0].signature_def.items()):
+        if name == DEFAULT_SIGNATURE or name.startswith("__"):
+            continue
+        inputs: dict[str, Any] = {key: _encoded([text]) for key in definition.inputs}
+        for key, value in definition.defaults.items():
+            default = tf.make_ndarray(value)
+            if default.ndim == 0:
+                inputs[key] = {default.dtype.name: default.item()}
+        yield {"signature": name, "inputs": inputs}
+
+
+def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", _C_API_PROGRAM, str(saved_model)]
-    done = subprocess.run(command, input=json.dumps(encoded), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ValueError(f"The export does not run outside Python: {reason}. Nothing of it is left.")

@@ -6,7 +6,8 @@ a model is ready in about a second, and a call's operations run on the thread th
     echo '[["a text", {"b64": "/w=="}], ["a second batch"]]' | python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY
 
 reads a JSON list of batches of texts from standard input ({"b64": ...} for bytes that are not UTF-8) and prints the
-list of their outputs.
+list of their outputs. In place of a batch, {"signature": NAME, "inputs": {NAME: texts, or {"float32": 0.5}}} asks
+another signature, and the shapes of its outputs are printed.
 """
 
 import base64
@@ -194,16 +195,33 @@ def _signatures(meta_graph: bytes) -> dict[str, Signature]:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("Usage: python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY < batches.json")
-    batches = json.load(sys.stdin)
-    model = SavedModel(sys.argv[1])
-    json.dump([_answer(model, batch) for batch in batches], sys.stdout)
+    requests = json.load(sys.stdin)
+    try:
+        model = SavedModel(sys.argv[1])
+        answers = [_answer(model, request) for request in requests]
+    except SavedModelError as error:
+        sys.exit(str(error).splitlines()[0])  # without the operations that TensorFlow adds
+    json.dump(answers, sys.stdout)
 
 
-def _answer(model: SavedModel, batch: list[Any]) -> dict[str, list[Any]]:
-    """A batch and its outputs as they stand in JSON."""
-    found = model([base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in batch])
+def _answer(model: SavedModel, request: list[Any] | dict[str, Any]) -> dict[str, list[Any]]:
+    """The outputs of a batch as they stand in JSON, or the shapes of a signature's outputs."""
+    if isinstance(request, dict):
+        inputs = {name: _array(value) for name, value in request["inputs"].items()}
+        return {name: [*value.shape] for name, value in model.run(request["signature"], inputs).items()}
+    found = model([*_array(request)])
     strings = [text.decode("utf-8") for text in found["translation"]]
     return {"translation": strings, "score": [float(score) for score in found["score"]]}
+
+
+def _array(value: list[Any] | dict[str, float]) -> np.ndarray:
+    """A list of texts, or a scalar with its type."""
+    if isinstance(value, dict):
+        ((dtype, number),) = value.items()
+        return np.array(number, dtype)
+    array = np.empty(len(value), object)
+    array[:] = [base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in value]
+    return array
 
 
 if __name__ == "__main__":
