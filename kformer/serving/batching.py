@@ -5,11 +5,13 @@ As in TensorFlow Serving, a request waits for company until the batch is full or
 
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 import numpy as np
@@ -98,16 +100,24 @@ class Batcher:
         self._threads: list[threading.Thread] = []
         self._long_running = 0  # batches
 
-    def start(self, prepare: Callable[[], None]) -> None:
-        """Starts the threads. Each first calls `prepare`, because TensorFlow prepares products for every thread anew.
+    def start(self, requests: Sequence[tuple[str, Arrays]] = ()) -> None:
+        """Starts the threads. They share these requests among them, and then answer those of clients.
+
+        Each should have some of them, because TensorFlow prepares a part of its work for every thread anew.
+
+        Args:
+            requests: Signatures and inputs.
 
         Raises:
-            Exception: What `prepare` raised.
+            Exception: What a request has raised.
         """
+        warmup: SimpleQueue[tuple[str, Arrays]] = SimpleQueue()
+        for request in requests:
+            warmup.put(request)
         ready: list[concurrent.futures.Future[None]] = []
         for number in range(self._batching.num_batch_threads):
             done: concurrent.futures.Future[None] = concurrent.futures.Future()
-            thread = threading.Thread(target=self._work, args=(prepare, done), name=f"batch-{number}", daemon=True)
+            thread = threading.Thread(target=self._work, args=(warmup, done), name=f"batch-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
             ready.append(done)
@@ -168,9 +178,11 @@ class Batcher:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, prepare: Callable[[], None], done: "concurrent.futures.Future[None]") -> None:
+    def _work(self, warmup: "SimpleQueue[tuple[str, Arrays]]", done: "concurrent.futures.Future[None]") -> None:
         try:
-            prepare()
+            with contextlib.suppress(Empty):
+                while True:
+                    self._run(*warmup.get_nowait())
         except BaseException as error:  # handed to `start`
             done.set_exception(error)
             return

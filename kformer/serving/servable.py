@@ -48,7 +48,7 @@ class Servable:
             # One thread for an operation: as many batches are computed at once as there are cores.
             self._model = SavedModel(path, threads_per_operation=1)
             self._batcher = Batcher(self._model.run, batching, on_batch)
-            self._batcher.start(lambda: self._warm_up(requests))
+            self._batcher.start(requests)
         except SavedModelError as error:
             raise ValueError(f"{path} cannot be served: {str(error).splitlines()[0]}") from error
 
@@ -77,10 +77,6 @@ class Servable:
     def close(self) -> None:
         """Answers the requests that wait, and takes no more. The memory is freed with this object."""
         self._batcher.close()
-
-    def _warm_up(self, requests: list[tuple[str, dict[str, np.ndarray]]]) -> None:
-        for signature, inputs in requests:
-            self._model.run(signature, inputs)
 
 
 def _warmup_requests(path: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:

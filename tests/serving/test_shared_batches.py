@@ -35,7 +35,7 @@ class Doubling:
 def batcher(run, **options):
     options = {"max_batch_size": 5, "batch_timeout_micros": 50_000, "num_batch_threads": 1, **options}
     made = Batcher(run, Batching(**options), on_batch=lambda *_: None)
-    made.start(lambda: None)
+    made.start()
     return made
 
 
@@ -79,7 +79,7 @@ def test_a_long_text_has_its_batch_for_itself():
         return {"length": np.array(batches[-1])}
 
     target = Batcher(run, Batching(batch_timeout_micros=50_000, num_batch_threads=1), on_batch=lambda *_: None)
-    target.start(lambda: None)
+    target.start()
     sizes = [10, BATCH_BYTES, 20, 30]
     answers = [target.submit("s", {"text": np.array([b"x" * size], object)}, True) for size in sizes]
     assert [answer.result(5)["length"].tolist() for answer in answers] == [[size] for size in sizes]
@@ -205,23 +205,27 @@ def test_closing_answers_what_waits_and_takes_no_more():
         submit(target, 3)
 
 
-def test_every_thread_is_prepared_before_the_start_is_over_and_a_failure_is_told():
-    prepared = []
-    target = Batcher(Doubling(), Batching(num_batch_threads=3), on_batch=lambda *_: None)
-    target.start(lambda: prepared.append(threading.get_ident()))
-    assert len({*prepared}) == 3
-    with pytest.raises(RuntimeError, match="a warm-up that fails"):
-        Batcher(Doubling(), Batching(), on_batch=lambda *_: None).start(_fail)
+def test_threads_share_the_warm_up_before_the_start_is_over_and_a_failure_is_told():
+    class Meeting(Doubling):
+        """Two requests are under way at once, or none ends."""
 
+        def __call__(self, signature, inputs):
+            both.wait(10)
+            return super().__call__(signature, inputs)
 
-def _fail():
-    raise RuntimeError("a warm-up that fails")
+    both = threading.Barrier(2)
+    run = Meeting()
+    warmup = [("double", {"x": np.array([number])}) for number in range(4)]
+    Batcher(run, Batching(num_batch_threads=2), on_batch=lambda *_: None).start(warmup)
+    assert sorted(run.batches) == [[0], [1], [2], [3]]
+    with pytest.raises(ValueError, match="13 brings bad luck"):
+        Batcher(Doubling(), Batching(), on_batch=lambda *_: None).start([*warmup, ("double", {"x": np.array([13])})])
 
 
 def test_batches_are_told_with_their_size():
     told = []
     target = Batcher(Doubling(), Batching(num_batch_threads=1), on_batch=lambda *batch: told.append(batch))
-    target.start(lambda: None)
+    target.start()
     submit(target, 1, 2, 3).result(5)
     target.close()
     ((signature, rows, seconds),) = told
