@@ -12,7 +12,7 @@ INSTALL = $(QUIETLY) $(BIN)/pip install --quiet -e
 OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 
 # The tests of what runs on every Keras backend; the rest is TensorFlow's.
-EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/test_config.py
+EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/visualization tests/test_config.py
 # What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone.
 VERSION_DEPENDENT = tests/layers tests/models tests/training tests/decoding tests/tokenizers tests/test_export.py \
   tests/test_trainer.py::test_a_tiny_model_learns_the_toy_language

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         schedules,
         tokenizers,
         training,
+        visualization,
     )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export.saved_model import export_saved_model
@@ -34,7 +35,7 @@ quiet_tensorflow()
 
 _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
-    *("presets", "schedules", "tokenizers", "training"),
+    *("presets", "schedules", "tokenizers", "training", "visualization"),
 )
 # Name of an object: the module it lives in.
 _OBJECTS = {
@@ -66,6 +67,7 @@ __all__ = [
     "tokenizers",
     "train",
     "training",
+    "visualization",
 ]
 
 

@@ -39,7 +39,6 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     Raises:
         ValueError: `epsilon` or `form` is out of range, or the shapes do not fit each other.
     """
-    _check_smoothing(epsilon, form)
     labels, logits = ops.cast(labels, "int32"), ops.convert_to_tensor(logits)
     if len(logits.shape) != len(labels.shape) + 1:
         raise ValueError(
@@ -47,9 +46,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
             f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}. "
             "Pass ids, not one-hot vectors."
         )
-    num_classes = logits.shape[-1]
-    q_wrong = epsilon / (num_classes if form == "all" else max(num_classes - 1, 1))
-    q_label = 1 - epsilon + (q_wrong if form == "all" else 0.0)
+    q_label, q_wrong = smoothed(logits.shape[-1], epsilon, form)
 
     kept_dtype = "float32" if keras.backend.standardize_dtype(logits.dtype) == "float16" else logits.dtype
 
@@ -77,6 +74,17 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
         return loss, gradient
 
     return cross_entropy(logits)
+
+
+def smoothed(num_classes: int, epsilon: float = 0.1, form: str = "all") -> tuple[float, float]:
+    """The probabilities q of the label and of each wrong class, see `label_smoothed_cross_entropy`.
+
+    Raises:
+        ValueError: `epsilon` or `form` is out of range.
+    """
+    _check_smoothing(epsilon, form)
+    q_wrong = epsilon / (num_classes if form == "all" else max(num_classes - 1, 1))
+    return 1 - epsilon + (q_wrong if form == "all" else 0.0), q_wrong
 
 
 def _with_values_at(tensor: Any, labels: Any, values: Any) -> Any:

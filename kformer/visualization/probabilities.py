@@ -1,0 +1,73 @@
+"""What label smoothing and the temperature do to probabilities, as pictures. Letter: V classes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from kformer.config import LABEL_SMOOTHING_FORMS
+from kformer.losses import smoothed
+from kformer.visualization.figures import LINES, new_figure
+
+
+def plot_smoothed_labels(num_classes: int = 8, label: int = 2, epsilon: float = 0.1) -> Figure:
+    """The probabilities that a model is to give, with and without label smoothing (section 5.4).
+
+    Both forms in use are shown: the paper's reference smooths over all classes, Tensor2Tensor over the others only.
+
+    Args:
+        num_classes: V.
+        label: The right class, from 0 to V - 1.
+        epsilon: The probability that is taken from it, from 0 up and below 1.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    if not 0 <= label < num_classes:
+        raise ValueError(f"label must be from 0 to {num_classes - 1}. Received: label={label}.")
+    is_label = np.arange(num_classes) == label
+    rows = {"without": is_label.astype(float)}
+    for form in LABEL_SMOOTHING_FORMS:
+        rows[f"epsilon {epsilon:g}, over {form}"] = np.where(is_label, *smoothed(num_classes, epsilon, form))
+    return _bars(rows, "Smoothed labels")
+
+
+def plot_temperatures(
+    logits: Sequence[float] = (2.0, 1.5, 1.0, 0.0, -1.0), temperatures: Sequence[float] = (0.5, 1.0, 2.0)
+) -> Figure:
+    """The softmax of logits divided by several temperatures: low ones sharpen it, high ones flatten it.
+
+    Args:
+        logits: V numbers.
+        temperatures: Numbers above 0.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: A temperature is not above 0.
+    """
+    if not all(temperature > 0 for temperature in temperatures):
+        raise ValueError(f"Every temperature must be above 0. Received: {[*temperatures]}.")
+    rows = {}
+    for temperature in temperatures:
+        scaled = np.asarray(logits, "float64") / temperature
+        weights = np.exp(scaled - scaled.max())
+        rows[f"temperature {temperature:g}"] = weights / weights.sum()
+    return _bars(rows, "Softmax at several temperatures")
+
+
+def _bars(rows: dict[str, np.ndarray], title: str) -> Figure:
+    """A group of bars for each class, a colour for each row."""
+    figure, (axes,) = new_figure(8, 4)
+    width = 0.8 / len(rows)
+    for number, (name, values) in enumerate(rows.items()):
+        places = np.arange(len(values)) + (number - (len(rows) - 1) / 2) * width
+        axes.bar(places, values, width, color=LINES[number % len(LINES)], label=name)
+    axes.set(title=title, xlabel="class", ylabel="probability", xticks=range(len(next(iter(rows.values())))))
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend()
+    return figure
