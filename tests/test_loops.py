@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.export.loops import run_loops_as_functions
-from kformer.inference.c_api import SavedModel
+from kformer.inference.c_api import SavedModel, SavedModelError
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -29,11 +29,27 @@ class Repeater(tf.Module):
         return {"translation": marked, "score": tf.zeros_like(text, tf.float32)}
 
 
+class Checker(tf.Module):
+    """Appends "!" to each text, in a loop with an assertion, once for each text."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def repeat(self, text):
+        def append(number, text):
+            with tf.control_dependencies([tf.debugging.Assert(number < 5, ["too many"])]):
+                return number + 1, text + "!"
+
+        _, marked = tf.while_loop(lambda number, _: number < tf.size(text), append, (0, text))
+        return {"translation": marked, "score": tf.zeros_like(text, tf.float32)}
+
+
+def save(module, path):
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.repeat})
+    return path
+
+
 @pytest.fixture
 def saved(tmp_path):
-    module = Repeater()
-    tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": module.repeat})
-    return tmp_path / "model"
+    return save(Repeater(), tmp_path / "model")
 
 
 def loops_of(path):
@@ -47,6 +63,14 @@ def test_the_results_stay_in_the_c_api_and_in_python(saved):
     assert list(SavedModel(saved)([b"a", b"b"])["translation"]) == [b"a!!!!", b"b!!!!"]
     found = tf.saved_model.load(str(saved)).signatures["serving_default"](text=tf.constant(["a"]))
     assert found["translation"].numpy().tolist() == [b"a!!"]
+
+
+def test_a_loop_with_an_assertion_runs_too(tmp_path):
+    saved = save(Checker(), tmp_path / "model")
+    run_loops_as_functions(saved)
+    assert list(SavedModel(saved)([b"a", b"b"])["translation"]) == [b"a!!", b"b!!"]
+    with pytest.raises(SavedModelError, match="too many"):
+        SavedModel(saved)([b"a"] * 6)
 
 
 def test_the_innermost_loop_has_the_simple_executor_and_onednn(saved):

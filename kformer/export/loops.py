@@ -13,6 +13,8 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from kformer.export.operations import read
 
 LOOPS = ("While", "StatelessWhile")
+# What the simple executor cannot run. Assertions are made of conditions.
+BRANCHES = (*LOOPS, "If", "StatelessIf", "Case", "StatelessCase")
 # TensorFlow makes these operations of oneDNN in a graph, but not in the functions that such loops repeat.
 OF_ONEDNN = {"BatchMatMulV2": "_MklBatchMatMulV2", "Softmax": "_MklSoftmax"}
 
@@ -25,7 +27,7 @@ def run_loops_as_functions(saved_model: pathlib.Path) -> None:
         for loop in (node for function in functions.values() for node in _loops(function)):
             loop.attr["_lower_using_switch_merge"].b = False
             body = functions[loop.attr["body"].func.name]
-            if not _loops(body):  # The simple executor runs no loops.
+            if not any(node.op in BRANCHES for node in body.node_def):
                 _run_simply(loop, body)
     (saved_model / "saved_model.pb").write_bytes(model.SerializeToString(deterministic=True))
 
