@@ -165,3 +165,15 @@ def test_what_loads_at_once_loads_nothing_heavy(program, heavy):
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"
+
+
+def test_importing_every_module_does_not_start_tensorflow():
+    """Settings such as the number of threads can be made until then: no module may hold a tensor."""
+    modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
+    program = "\n".join(f"import {name}" for name in modules if not name.endswith(("__init__", "__main__")))
+    program += "\nimport tensorflow as tf\ntf.config.threading.set_intra_op_parallelism_threads(1)"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "KERAS_BACKEND": "tensorflow"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr[-500:]

@@ -19,7 +19,7 @@ from kformer.translation.options import Options, default_options, translate_with
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
-from kformer.translation.translator import NO_PREFIX, OPTIONS, TEXT, TRANSLATION
+from kformer.translation.translator import OPTIONS, TEXT, TRANSLATION
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
 
@@ -90,11 +90,12 @@ def with_options(served: Served) -> Function:
     `serving_default`.
     """
     default = default_options(served.codec)
+    no_prefix = tf.constant([""])  # not in the module: a tensor would start TensorFlow before its settings are made
 
     @tf.function(input_signature=OPTIONS)
     def function(
         text: tf.Tensor,
-        target_prefix: tf.Tensor = NO_PREFIX,
+        target_prefix: tf.Tensor = no_prefix,
         length_penalty: tf.Tensor = default.length_penalty,
         max_length: tf.Tensor = default.max_length,
         temperature: tf.Tensor = default.temperature,

@@ -39,7 +39,6 @@ OPTIONS = [
     tf.TensorSpec([], tf.float32, name="top_p"),
     tf.TensorSpec([], tf.int64, name="seed"),
 ]
-NO_PREFIX = tf.constant([""])
 
 
 class Translator(tf.Module):
