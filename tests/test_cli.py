@@ -125,6 +125,7 @@ def test_evaluate_prints_one_line_of_json(exported, pairs_file):
     assert answer.stdout.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file):
     train, valid = toy.corpus().train[:300], toy.corpus().valid[:20]
     for name, pairs in (("train", train), ("valid", valid)):
@@ -778,6 +779,7 @@ def test_many_lines_come_back_in_order(tmp_path):
     assert (tmp_path / "out").read_bytes().splitlines() == lines
 
 
+@pytest.mark.slow
 def test_a_run_on_jax_translates_on_tensorflow(tmp_path, config_file, pairs_file):
     run = tmp_path / "run"
     answer = kformer(

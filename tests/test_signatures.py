@@ -16,7 +16,10 @@ pytestmark = pytest.mark.tensorflow_only
 TEXTS = [source for source, _ in toy.corpus().test[:11]]
 
 
-@pytest.fixture(scope="module", params=["float32", "int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
+SMALLER = [pytest.param(precision, marks=pytest.mark.slow) for precision in ("bfloat16", "int8")]
+
+
+@pytest.fixture(scope="module", params=["float32", *SMALLER])
 def exported(request, tmp_path_factory):
     if request.param == "float32":
         path = request.getfixturevalue("numbers_export") / "1"

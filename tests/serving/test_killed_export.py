@@ -22,6 +22,7 @@ def seen_by_a_server(base: pathlib.Path) -> set[str]:
     return {entry.name for entry in base.iterdir() if re.fullmatch(r"\s*[+-]?[0-9]+\s*", entry.name)}
 
 
+@pytest.mark.slow
 def test_a_server_sees_nothing_of_an_export_that_is_killed_and_the_next_one_removes_it(
     numbers_run, numbers_translator, tmp_path
 ):
