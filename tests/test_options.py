@@ -105,8 +105,9 @@ def test_batches_of_one_request_draw_unlike_each_other(translator):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length_penalty": -1.0}, "length_penalty must be a number from 0 up. Received:"),
-        ({"length_penalty": float("nan")}, "length_penalty must be a number from 0 up. Received:"),
+        ({"length_penalty": -1.0}, "length_penalty must be a number from 0 to 10. Received:"),
+        ({"length_penalty": 11.0}, "length_penalty must be a number from 0 to 10. Received:"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a number from 0 to 10. Received:"),
         ({"max_length": -1}, "max_length must be at least 0"),
         ({"temperature": -0.5}, "temperature must be a number from 0 up"),
         ({"temperature": float("inf")}, "temperature must be a number from 0 up"),

@@ -36,7 +36,8 @@ class SearchConstraints:
         prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
 
     Raises:
-        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), or a length is negative.
+        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), `prefix` is not (B, F),
+            or a length is negative.
     """
 
     start_id: int
@@ -76,6 +77,12 @@ class SearchConstraints:
         object.__setattr__(self, "limits", limits)
         if self.prefix is not None:
             prefix = ops.cast(self.prefix, "int32")
+            known_rows = {*prefix.shape[:1], *limits.shape[:1]} - {None}
+            if len(prefix.shape) != 2 or len(known_rows) > 1:
+                raise ValueError(
+                    "prefix must have shape (sentences, tokens): a row for each of max_lengths. "
+                    f"Received: shape {tuple(prefix.shape)}. Fill up shorter prefixes with the pad id."
+                )
             object.__setattr__(self, "prefixes", ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.pad_id))
 
     def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
@@ -129,7 +136,7 @@ class SearchConstraints:
         return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
 
     def with_prefixes(self, prefixes: Any, logits: Any, length: Any, log_probs: Any, ids: Any) -> tuple[Any, Any]:
-        """Leaves those rows that are still within their prefix its next token alone.
+        """Gives each row that is still within its prefix one candidate: the prefix's next token.
 
         Args:
             prefixes: of the state, see `SearchConstraints`. N is a multiple of its rows.

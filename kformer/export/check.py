@@ -18,7 +18,7 @@ from kformer.translation.translator import Translator
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
-# Reads batches of texts from standard input. A name, not an import: what runs exports stands above what makes them.
+# Reads requests from standard input. A name, not an import: what runs exports stands above what makes them.
 _C_API_PROGRAM = "kformer.inference.c_api"
 
 
@@ -107,7 +107,7 @@ def _encoded(texts: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
-    """A request of every signature but the default one. Inputs with a default have it, the others are the text."""
+    """A request of every signature but the default one. Scalars have their default, all other inputs are the text."""
     for name, definition in sorted(read(saved_model).meta_graphs[0].signature_def.items()):
         if name == DEFAULT_SIGNATURE or name.startswith("__"):
             continue

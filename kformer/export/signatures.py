@@ -1,8 +1,8 @@
 """The signatures of an export: each is one function of the served model, which all share.
 
-All inputs and outputs have the batch as their first dimension, so that a server can put requests together. Only the
-options of `translate_with_options` are scalars: each counts for all texts of a request. No name ends in `_bytes`, which
-REST would encode. Shape letters: B texts, N beams.
+All inputs and outputs have the batch as their first dimension, so that a server can put requests together. Only
+`translate_with_options` has scalars, and a prefix that may be one for all texts: options of a whole request. No name
+ends in `_bytes`, which REST would encode. Shape letters: B texts, N beams.
 """
 
 import functools

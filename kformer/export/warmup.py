@@ -19,10 +19,9 @@ WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 def try_requests(
     answers: dict[str, Any], texts: Sequence[str], batch_sizes: Sequence[int]
 ) -> tuple[list[bytes], float]:
-    """Runs a request of every signature and every batch size.
+    """Runs a request of every batch size, for every signature without scalars.
 
-    Signatures with scalars have none: a server that batches refuses them, and a request that fails keeps the whole
-    version from being served.
+    A server that batches refuses scalars, and a request that fails keeps the whole version from being served.
 
     Args:
         answers: The export's signatures, loaded again, by their names. Their inputs are `text`, or `text` and

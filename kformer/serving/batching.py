@@ -37,7 +37,8 @@ class ClosedError(Exception):
 class _Request:
     signature: str
     inputs: Arrays
-    rows: int
+    rows: int  # of a batch; 1 where it has a batch for itself
+    texts: int
     size: int  # bytes of its texts
     shared: bool
     answer: Answer = dataclasses.field(default_factory=concurrent.futures.Future)
@@ -103,7 +104,7 @@ class Batcher:
     def start(self, requests: Sequence[tuple[str, Arrays]] = ()) -> None:
         """Starts the threads. They share these requests among them, and then answer those of clients.
 
-        Each should have some of them, because TensorFlow prepares a part of its work for every thread anew.
+        TensorFlow prepares a part of its work for every thread anew, so it is well that each thread may have some.
 
         Args:
             requests: Signatures and inputs.
@@ -142,8 +143,9 @@ class Batcher:
         """
         size = sum(len(text) for array in inputs.values() if array.dtype == object for text in array.flat)
         shared = shared and size <= LONG_BYTES
-        rows = len(next(iter(inputs.values()))) if shared and inputs else 1
-        request = _Request(signature, inputs, rows, size, shared)
+        texts = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        rows = texts if shared else 1
+        request = _Request(signature, inputs, rows, texts, size, shared)
         # Requests without company wait in two queues, the short ones and the long ones.
         shapes = ((name, array.shape[1:]) for name, array in sorted(inputs.items()))
         key = (signature, *shapes) if shared else (request.is_long,)
@@ -156,19 +158,20 @@ class Batcher:
             if queue.rows + rows > most:
                 queue.drop_cancelled()
             if queue.rows + rows > most:
+                texts = sum(request.texts for request in queue.requests)
                 raise ServingError(
                     Code.RESOURCE_EXHAUSTED,
-                    f"The server is busy: {queue.rows} texts wait already. Send the request again later.",
+                    f"The server is busy: {texts} texts wait already. Send the request again later.",
                 )
             queue.put(request)
             self._changed.notify()
         return request.answer
 
     def waiting(self) -> int:
-        """How many rows wait, those aside whose clients have gone."""
+        """How many texts wait, without those whose clients have gone."""
         with self._changed:
             waiting = [request for queue in self._queues.values() for request in queue.requests]
-        return sum(request.rows for request in waiting if not request.answer.cancelled())
+        return sum(request.texts for request in waiting if not request.answer.cancelled())
 
     def close(self) -> None:
         """Takes no more requests, answers those that wait, and ends the threads."""
@@ -204,17 +207,25 @@ class Batcher:
                         return None
                     self._changed.wait()
                     continue
-                key, queue = min(waiting, key=lambda item: item[1].requests[0].entered)
-                patience = self._batching.batch_timeout_micros / 1e6
-                left = queue.requests[0].entered + patience - time.monotonic()
-                if left <= 0 or queue.rows >= queue.max_rows or self._closed:
-                    batch = queue.take()
-                    self._long_running += bool(batch) and batch[0].is_long
-                    if not queue.requests:
-                        del self._queues[key]
-                    self._changed.notify()  # what is left may be for another thread
-                    return batch
-                self._changed.wait(left)
+                # Those whose time is over or whose batch is full; of these, the one whose request came first.
+                left = {key: self._seconds_left(queue) for key, queue in waiting}
+                ready = [item for item in waiting if left[item[0]] <= 0]
+                if not ready:
+                    self._changed.wait(min(left.values()))
+                    continue
+                key, queue = min(ready, key=lambda item: item[1].requests[0].entered)
+                batch = queue.take()
+                self._long_running += bool(batch) and batch[0].is_long
+                if not queue.requests:
+                    del self._queues[key]
+                self._changed.notify()  # what is left may be for another thread
+                return batch
+
+    def _seconds_left(self, queue: _Queue) -> float:
+        """How long the oldest request of a queue may still wait for company."""
+        if queue.rows >= queue.max_rows or self._closed:
+            return 0.0
+        return queue.requests[0].entered + self._batching.batch_timeout_micros / 1e6 - time.monotonic()
 
     def _may_begin(self, queue: _Queue) -> bool:
         """Whether a thread may take a batch from this queue."""
@@ -246,7 +257,7 @@ class Batcher:
         else:
             joined = {name: _joined([request.inputs[name] for request in batch], missing) for name in batch[0].inputs}
             outputs = _split(self._run(signature, joined), [request.rows for request in batch])
-        self._on_batch(signature, rows, time.perf_counter() - began)
+        self._on_batch(signature, sum(request.texts for request in batch), time.perf_counter() - began)
         return outputs
 
     def _filling(self, rows: int) -> int:
@@ -256,8 +267,8 @@ class Batcher:
 
 def _joined(arrays: Sequence[np.ndarray], missing: int) -> np.ndarray:
     """All rows, and the first one once more for each that is missing."""
-    filling = np.repeat(arrays[0][:1], missing, axis=0)
-    return np.concatenate([*arrays, filling])
+    rows = np.concatenate(arrays)
+    return np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]) if missing else rows
 
 
 def _split(outputs: Arrays, sizes: Sequence[int]) -> list[dict[str, np.ndarray]]:

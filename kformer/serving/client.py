@@ -48,7 +48,7 @@ class Client:
         timeout: Seconds that one try may take.
         tries: How often a request is sent, at most.
         backoff_factor: Seconds by which the waits between tries are multiplied: 0, 2, 4, 8, ... A server's
-            `Retry-After` goes before.
+            `Retry-After` is added to them.
         batch_size: Texts in a request, at most; servers of kformer's exports take 32. More are sent in several
             requests.
         ca_file: Certificates (PEM) of the authorities that are trusted in place of the usual ones.
@@ -106,6 +106,8 @@ class Client:
     def predict(self, signature: str, inputs: Mapping[str, np.ndarray | Sequence[Any]]) -> dict[str, np.ndarray]:
         """The outputs of a signature. Inputs of more than `batch_size` entries are sent in several requests.
 
+        Scalars, and inputs of one entry beside longer ones, go with each of these requests.
+
         Args:
             signature: Such as "serving_default", "n_best" or "score".
             inputs: A tensor for each input of the signature; in kformer's exports the first dimension is the batch.
@@ -120,13 +122,14 @@ class Client:
             ValueError: An input is no tensor, or the model's outputs cannot be put together from several requests.
         """
         tensors = {name: _tensor(values) for name, values in inputs.items()}
-        lengths = {len(tensor) if tensor.ndim else 0 for tensor in tensors.values()}
+        lengths = {len(tensor) for tensor in tensors.values() if tensor.ndim}
         length = max(lengths, default=0)
-        if length <= self.batch_size or len(lengths) > 1:  # inputs of several lengths are no batch
+        if length <= self.batch_size or lengths - {1, length}:  # inputs of other lengths are no batch
             return self._transport.predict(signature, tensors)
+        batched = [name for name, tensor in tensors.items() if tensor.ndim and len(tensor) == length]
         answers = []
         for start in range(0, length, self.batch_size):
-            part = {name: tensor[start : start + self.batch_size] for name, tensor in tensors.items()}
+            part = tensors | {name: tensors[name][start : start + self.batch_size] for name in batched}
             answers.append(self._transport.predict(signature, part))
             self._check_part(signature, answers[-1], min(self.batch_size, length - start))
         return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}

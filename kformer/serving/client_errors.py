@@ -6,8 +6,9 @@ class ServerError(OSError):
 
     Args:
         message: Says which server, and holds its own words.
-        code: HTTP's status. For gRPC it is the one that REST gives in the same case, such as 404 for NOT_FOUND. A
-            server that cannot be reached has 503, one that takes too long 504.
+        code: HTTP's status. For gRPC it is the one that belongs to gRPC's code, such as 404 for NOT_FOUND; where REST
+            has a more exact one (413 for what is too large), it is the general one (400). A server that cannot be
+            reached has 503, one that takes too long 504.
     """
 
     def __init__(self, message: str, code: int) -> None:

@@ -11,9 +11,18 @@ LONGEST_WAIT = 60.0  # seconds, whatever a server asks for
 
 
 class _Retries(Retry):
-    """urllib3's, but a request that is too large (413) is not sent again, and no wait is longer than `LONGEST_WAIT`."""
+    """urllib3's, but a request that is too large (413) is not sent again, and no wait is longer than `LONGEST_WAIT`.
+
+    After a server's `Retry-After` follows the usual wait. Otherwise all clients of a busy server would come back
+    together, again and again.
+    """
 
     RETRY_AFTER_STATUS_CODES = frozenset(BUSY)
+
+    def sleep(self, response: BaseHTTPResponse | None = None) -> None:
+        if response is not None and self.respect_retry_after_header:
+            self.sleep_for_retry(response)
+        super().sleep()
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
         seconds = super().get_retry_after(response)
@@ -25,7 +34,7 @@ def retries(tries: int, backoff_factor: float) -> Retry:
 
     The second try follows at once, since a connection that was kept open may have been closed meanwhile. The waits
     before the further ones are 2, 4, 8, ... times `backoff_factor` seconds, and up to `backoff_factor` seconds more,
-    so that clients that failed together do not come back together; or as long as the server's `Retry-After` says.
+    so that clients that failed together do not come back together. A server's `Retry-After` is waited for before.
     """
     return _Retries(
         total=tries - 1,

@@ -48,8 +48,8 @@ class Servable:
             # One thread for an operation: as many batches are computed at once as there are cores.
             self._model = SavedModel(path, threads_per_operation=1)
             self._batcher = Batcher(self._model.run, batching, on_batch)
-            self._batcher.start(requests)
-        except SavedModelError as error:
+            self._batcher.start([(name, self.signature(name).complete(inputs)) for name, inputs in requests])
+        except (SavedModelError, ServingError) as error:
             raise ValueError(f"{path} cannot be served: {str(error).splitlines()[0]}") from error
 
     def signature(self, name: str) -> Signature:

@@ -149,9 +149,10 @@ class Server:
             ("grpc.so_reuseport", 0),  # or a second server would share the port unnoticed
             ("grpc.server_handshake_timeout_ms", max(1000, round(self.settings.limits.seconds * 1000))),
         ]
+        # The first one is the outermost: requests without the token must arrive in time, too.
         interceptors: list[Any] = [RequestsInTime(self.settings.limits.seconds)]
         if self.settings.token is not None:
-            interceptors.insert(0, TokenForGrpc(self.settings.token))
+            interceptors.append(TokenForGrpc(self.settings.token))
         server = grpc.aio.server(options=options, interceptors=interceptors)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(predictor), server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(Model(self._manager), server)

@@ -76,7 +76,8 @@ def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list
     penalty, temperature = options.length_penalty, options.temperature
     prefixes = tf.size(target_prefix)
     return [
-        _require((penalty >= 0) & tf.math.is_finite(penalty), "length_penalty must be a number from 0 up", penalty),
+        # Beyond that, the penalty of a long text is no float32 number any more.
+        _require((penalty >= 0) & (penalty <= 10), "length_penalty must be a number from 0 to 10", penalty),
         _require(options.max_length >= 0, "max_length must be at least 0, which is for no limit", options.max_length),
         _require(
             (temperature >= 0) & tf.math.is_finite(temperature),

@@ -217,11 +217,12 @@ class Translator(tf.Module):
             target_prefix: What each translation begins with: one for all texts, or (B,) strings. The model goes on
                 behind it, so it should end with a whole word; its tokens count for length and score. A text of several
                 parts has it at its beginning, an empty text not at all.
-            length_penalty: Exponent of a beam search's length penalty, from 0 up; None: `decoding.length_penalty`.
+            length_penalty: Exponent of a beam search's length penalty, from 0 to 10; None: `decoding.length_penalty`.
             max_length: Largest number of tokens of a part's translation, its end included; 0 for what `decoding`
                 allows, which is a limit in any case.
-            temperature: 0 for the search of `translate`. Above, each token is drawn at random, as `sample` does it:
-                `top_k`, `top_p` and `seed` are for this. A score is then the log probability of what was drawn.
+            temperature: 0 for the search of `translate`. Above, each token is drawn at random, from the same
+                probabilities as in `sample`, but not with the same result for the same seed: `top_k`, `top_p` and
+                `seed` are for this. A score is then the log probability of what was drawn.
             top_k: Only the k most probable tokens are drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.

@@ -98,3 +98,9 @@ def test_a_compiled_search_takes_the_prefix_as_an_input(compiled, beam_size):
         return spelled(prefix, beam_search, beam_size, beam_size=beam_size).tokens
 
     assert ops.convert_to_numpy(compiled(spell)(ids("ba")))[0, 0].tolist()[:3] == [*ids("ba")[0], END]
+
+
+@pytest.mark.parametrize("prefix", [np.zeros(3, "int32"), np.zeros((2, 3), "int32")])
+def test_a_prefix_of_another_shape_is_refused(prefix):
+    with pytest.raises(ValueError, match=r"prefix must have shape \(sentences, tokens\)"):
+        search_constraints([5] * 3, 5, prefix=prefix)

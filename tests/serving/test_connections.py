@@ -88,6 +88,16 @@ def test_half_a_message_over_grpc_is_given_up_in_time(impatient):
     assert b"The request did not arrive in time." in answer
 
 
+def test_without_the_token_half_a_message_is_given_up_too(cold_export_folder):
+    settings = small(cold_export_folder, limits=Limits(seconds=1), token="secret")
+    with running(settings) as server, server.connect(server.server.grpc_port) as connection:
+        connection.sendall(http2.predict_call("numbers")[:-5])
+        answer = b""
+        while b"grpc-message" not in answer:
+            answer += connection.recv(65536)
+    assert b"The request did not arrive in time." in answer
+
+
 def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
     with impatient.connect(impatient.server.grpc_port) as connection:
         connection.sendall(http2.PREFACE[:10])

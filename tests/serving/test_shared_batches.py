@@ -205,6 +205,29 @@ def test_closing_answers_what_waits_and_takes_no_more():
         submit(target, 3)
 
 
+def test_a_full_batch_does_not_wait_behind_an_older_request_that_waits_for_company():
+    run = Doubling()
+    target = batcher(run, max_batch_size=2, batch_timeout_micros=10_000_000)
+    other = target.submit("other", {"x": np.array([5])}, shared=True)
+    assert submit(target, 1, 2).result(5)["twice"].tolist() == [2, 4]
+    assert not other.done()
+
+
+def test_requests_without_company_count_all_their_texts():
+    run, sizes = Doubling(), []
+    target = Batcher(run, Batching(num_batch_threads=1), on_batch=lambda signature, texts, seconds: sizes.append(texts))
+    target.start()
+    run.gate.clear()
+    first = target.submit("double", {"x": np.array([1, 2, 3]), "scalar": np.array(0.5)}, shared=False)
+    run.begun.wait(5)
+    second = target.submit("double", {"x": np.array([4, 5]), "scalar": np.array(0.5)}, shared=False)
+    assert target.waiting() == 2
+    run.gate.set()
+    assert [first.result(5)["twice"].tolist(), second.result(5)["twice"].tolist()] == [[2, 4, 6], [8, 10]]
+    target.close()
+    assert sizes == [3, 2]
+
+
 def test_threads_share_the_warm_up_before_the_start_is_over_and_a_failure_is_told():
     class Meeting(Doubling):
         """Two requests are under way at once, or none ends."""
