@@ -15,8 +15,16 @@ def read_token(file: Path | None) -> str | None:
         ValueError: It is empty, or no text.
     """
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
-    token = file.read_text(encoding="utf-8").strip()
+        given, place = os.environ.get(TOKEN_VARIABLE), f"The variable {TOKEN_VARIABLE}"
+    elif file.is_file():
+        given, place = file.read_text(encoding="utf-8", errors="replace"), str(file)
+    else:
+        raise FileNotFoundError(f"{file} is no file. Name the file that holds the token.")
+    if not given and file is None:
+        return None
+    token = (given or "").strip()
     if not token:
-        raise ValueError(f"{file} is empty. Write the token into it.")
+        raise ValueError(f"{place} is empty. Write the token into it.")
+    if not token.isprintable() or not token.isascii() or " " in token:
+        raise ValueError(f"{place} must hold one token: printable ASCII characters without blanks, in one line.")
     return token

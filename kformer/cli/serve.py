@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import ssl
 import sys
 from typing import Annotated
 
@@ -34,12 +35,15 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
     rest_port: Annotated[int, typer.Option(min=0, max=65535, help="Of REST and the page; 0 for any.")] = 8501,
     grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Of gRPC; 0 for any.")] = 8500,
-    max_request_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a request.")] = 64 * 1024,
+    max_request_bytes: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Largest size of a request.")] = 64
+    * 1024,
     max_text_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a text.")] = 16 * 1024,
     max_texts: Annotated[
         int | None, typer.Option(min=1, help="Largest number of texts of a request; by default as many as of a batch.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds until a request must be answered.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86400, help="Seconds until a request must be answered.")
+    ] = 30.0,
     token_file: Annotated[
         Path | None,
         typer.Option(help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}."),
@@ -83,6 +87,8 @@ def serve(
     else:
         assert model_config_file is not None
         models = read_models(model_config_file)
+        if not models:
+            raise ValueError(f"{model_config_file} names no model. Add a `config` with a name and a base_path.")
     settings = ServerSettings(
         models=models,
         host=host,
@@ -140,6 +146,15 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
     for file in (certificate, key):
         if file is not None and not file.is_file():
             raise FileNotFoundError(f"{file} is no file. Name a file in PEM form.")
+    if certificate is not None and key is not None:
+        try:
+            # Without a password: a server that is started by no person can ask for none.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise ValueError(
+                f"{certificate} and {key} are no certificate and its key: {error}. Give both in PEM form, the key "
+                "without a password."
+            ) from error
 
 
 def _check_server() -> None:

@@ -12,6 +12,7 @@ from kformer.wording import did_you_mean
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
+LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
 # An export has those of them that are asked for.
 MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options")
@@ -97,4 +98,5 @@ def versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
     """The entries of a base folder whose name is a number, which TensorFlow Serving takes for versions."""
     if not directory.is_dir():
         return {}
-    return {int(entry.name): entry for entry in directory.iterdir() if entry.name.isdecimal()}
+    entries = (entry for entry in directory.iterdir() if entry.name.isdecimal())
+    return {int(entry.name): entry for entry in entries if int(entry.name) <= LARGEST_VERSION}

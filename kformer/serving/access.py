@@ -59,4 +59,5 @@ async def _refuse(request: Any, context: Any) -> None:
 
 
 def _is_right(given: bytes, token: str) -> bool:
-    return hmac.compare_digest(given, f"Bearer {token}".encode())
+    scheme, _, value = given.partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(value.strip(), token.encode())

@@ -7,6 +7,7 @@ package has them: field names and numbers are those of `session_bundle_config.pr
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,8 +102,11 @@ def read_metrics_path(path: pathlib.Path) -> str | None:
     if not prometheus.enable:
         return None
     metrics_path = prometheus.path or DEFAULT_METRICS_PATH
-    if not metrics_path.startswith("/"):
-        raise ConfigError(f"{path}: the path of the metrics must begin with /. Received: {metrics_path!r}.")
+    if not re.fullmatch(r"(/[\w.~-]+)+", metrics_path, re.ASCII) or metrics_path.startswith("/v1/"):
+        raise ConfigError(
+            f"{path}: the path of the metrics must begin with / and hold names of letters, digits, and . _ ~ -, with / "
+            f"between them; /v1/ is for models. Received: {metrics_path!r}."
+        )
     return metrics_path
 
 
@@ -137,6 +141,8 @@ def model_settings(message: Any) -> list[ModelSettings]:
 def _model(config: Any) -> ModelSettings:
     if not config.name or not config.base_path:
         raise ValueError(f"A model needs name and base_path. Received: {config.name!r}, {config.base_path!r}.")
+    if {*"/:"} & {*config.name}:
+        raise ValueError(f"A model's name stands in URLs, so it holds neither / nor :. Received: {config.name!r}.")
     if config.model_platform not in ("", "tensorflow"):
         raise ValueError(f"model_platform must be tensorflow. Received: {config.model_platform!r}.")
     policy = config.model_version_policy

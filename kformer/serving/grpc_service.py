@@ -41,14 +41,15 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         async def answer() -> predict_pb2.PredictResponse:
             began = time.monotonic()
             spec = request.model_spec
-            servable, signature, outputs = await self._predictor.predict(
-                spec.name,
-                functools.partial(inputs_of, request),
-                *_version(spec),
-                spec.signature_name,
-                context.time_remaining(),
-            )
-            chosen = signature.chosen(outputs, request.output_filter)
+            with self._predictor.counted(spec.name):
+                servable, signature, outputs = await self._predictor.predict(
+                    spec.name,
+                    functools.partial(inputs_of, request),
+                    *_version(spec),
+                    spec.signature_name,
+                    context.time_remaining(),
+                )
+                chosen = signature.chosen(outputs, request.output_filter)
             fields = {"protocol": "grpc", "model": spec.name, "version": servable.version, "signature": signature.name}
             log.debug("predict", extra={"fields": {**fields, "seconds": round(time.monotonic() - began, 6)}})
             return predict_response(servable, signature, chosen)

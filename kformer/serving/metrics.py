@@ -45,11 +45,10 @@ class Metrics:
         prometheus_client.ProcessCollector(registry=registry)
 
     def count(self, model: str, code: str, seconds: float) -> None:
-        """Counts a request. A model that does not exist is not counted by its name: anybody could make up many."""
-        name = "" if code == "NOT_FOUND" else model
-        self._requests.labels(name, code).inc()
+        """Counts a request."""
+        self._requests.labels(model, code).inc()
         if code == "OK":
-            self._seconds.labels(name).observe(seconds)
+            self._seconds.labels(model).observe(seconds)
 
     def batch(self, model: str, signature: str, texts: int, seconds: float) -> None:
         """Counts a batch that was computed."""

@@ -65,6 +65,7 @@ class ModelManager:
         self._settings = {model.name: model for model in models}
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self._settings}
         self._lock = threading.Lock()  # of the two above
+        self._unread: dict[str, str] = {}  # why the folders of models could not be looked at the last time
         self._updating = threading.Lock()
         self._stop = threading.Event()
         self._looked = threading.Event()  # set after the first look into the folders
@@ -88,8 +89,23 @@ class ModelManager:
         """Loads and unloads what has changed in the folders since the last time."""
         with self._updating:
             for name in list(self._versions):
-                self._update(name, self._settings.get(name))
+                with self._lock:
+                    settings = self._settings.get(name)
+                try:
+                    if settings is not None and not settings.base_path.is_dir():
+                        raise FileNotFoundError(f"{settings.base_path} is no folder.")
+                    self._update(name, settings)
+                    self._unread.pop(name, None)
+                except Exception as error:  # such as a folder that cannot be read for a while; others do not wait
+                    self._tell_unread(name, error)
             self._looked.set()
+
+    def _tell_unread(self, name: str, error: Exception) -> None:
+        """Logs why the folder of a model cannot be looked at, once while the reason stays the same."""
+        reason = str(error) or type(error).__name__
+        if self._unread.get(name) != reason:
+            self._unread[name] = reason
+            log.error("unreadable", extra={"fields": {"model": name, "error": reason}})
 
     def reload(self, models: Sequence[ModelSettings]) -> None:
         """Serves other models, or the same ones with another policy, from now on.
@@ -97,12 +113,14 @@ class ModelManager:
         Raises:
             ServingError: A model has no version that can be loaded.
         """
+        names = [model.name for model in models]
         with self._lock:
             self._settings = {model.name: model for model in models}
-            for name in self._settings:
+            for name in names:
                 self._versions.setdefault(name, {})
+        log.info("reload", extra={"fields": {"models": names}})
         self.update()
-        lacking = [name for name in self._settings if not self._available(name)]
+        lacking = [name for name in names if not self._available(name)]
         if lacking:
             raise ServingError(Code.FAILED_PRECONDITION, f"No version could be loaded of: {', '.join(lacking)}.")
 
@@ -159,10 +177,7 @@ class ModelManager:
 
     def _watch(self, poll_seconds: float) -> None:
         while not self._stop.is_set():
-            try:
-                self.update()
-            except Exception:  # such as a folder that cannot be read for a while
-                log.exception("update failed")
+            self.update()
             self._stop.wait(poll_seconds)
 
     def _available(self, name: str) -> list[Version]:
@@ -172,7 +187,7 @@ class ModelManager:
     def _is_loading(self, name: str, version: int | None) -> bool:
         """Whether a version (any where None) may soon be available."""
         with self._lock:
-            entries = list(self._versions[name].values())
+            entries = list(self._versions.get(name, {}).values())
         if not entries:
             return not self._looked.is_set()
         return any(entry.state in (State.START, State.LOADING) and version in (None, entry.number) for entry in entries)
@@ -193,7 +208,7 @@ class ModelManager:
             for entry in list(known.values()):
                 if entry.state == State.END and entry.error and entry.number not in found:
                     del known[entry.number]  # a broken version that somebody has removed
-            if settings is None:
+            if settings is None and name not in self._settings:  # and it has not been asked for again meanwhile
                 del self._versions[name]
 
     def _load_if_new(self, name: str, number: int, path: pathlib.Path) -> None:
@@ -240,7 +255,7 @@ def _wanted(settings: ModelSettings, found: dict[int, pathlib.Path]) -> set[int]
 def _mark(path: pathlib.Path) -> object:
     """Changes when the files of a version do."""
     try:
-        return sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in path.rglob("*"))
+        return sorted((file.name, file.lstat().st_size, file.lstat().st_mtime_ns) for file in path.rglob("*"))
     except OSError:  # a folder that is being removed
         return time.monotonic()
 

@@ -1,10 +1,12 @@
 """How a request is answered, whichever way it came."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from starlette.requests import ClientDisconnect
 
 from kformer.inference.c_api import DEFAULT_SIGNATURE, SavedModelError
 from kformer.serving.batching import Answer, ClosedError
@@ -34,13 +36,32 @@ class Predictor:
         self.limits = limits
         self._metrics = metrics
 
+    @contextlib.contextmanager
+    def counted(self, model: str) -> Iterator[None]:
+        """Counts a request by how the block ends.
+
+        A model that is not served is not counted by its name: anybody could make up many.
+        """
+        began, code = time.monotonic(), "INTERNAL"
+        try:
+            yield
+            code = "OK"
+        except ServingError as error:
+            code = error.code.name
+            raise
+        except (asyncio.CancelledError, ClientDisconnect):  # the client has gone
+            code = "CANCELLED"
+            raise
+        finally:
+            self._metrics.count(model if model in self.manager.names() else "", code, time.monotonic() - began)
+
     async def predict(
         self,
         model: str,
         read_inputs: ReadInputs,
         version: int | None = None,
         label: str | None = None,
-        signature: str = "",
+        signature_name: str = "",
         seconds: float | None = None,
     ) -> tuple[Servable, Signature, Outputs]:
         """Computes the outputs of a signature.
@@ -50,36 +71,15 @@ class Predictor:
             read_inputs: Gives the inputs, when it is known which types they must have.
             version: The version's number; by default the newest.
             label: The version's label, in place of its number.
-            signature: The signature's name; by default `serving_default`.
+            signature_name: By default `serving_default`.
             seconds: What is left until the deadline of the client, where that is shorter than the limit.
 
         Raises:
             ServingError: The request is wrong or too large, the server is busy, or the time is over.
         """
-        began = time.monotonic()
-        try:
-            found = await self._predict(model, read_inputs, version, label, signature or DEFAULT_SIGNATURE, seconds)
-        except ServingError as error:
-            self._metrics.count(model, error.code.name, time.monotonic() - began)
-            raise
-        except asyncio.CancelledError:  # the client has gone
-            self._metrics.count(model, "CANCELLED", time.monotonic() - began)
-            raise
-        self._metrics.count(model, "OK", time.monotonic() - began)
-        return found
-
-    async def _predict(
-        self,
-        model: str,
-        read_inputs: ReadInputs,
-        version: int | None,
-        label: str | None,
-        name: str,
-        seconds: float | None,
-    ) -> tuple[Servable, Signature, Outputs]:
         for _ in range(_TRIES):
             servable = self.manager.servable(model, version, label)
-            signature = servable.signature(name)
+            signature = servable.signature(signature_name or DEFAULT_SIGNATURE)
             inputs = signature.complete(read_inputs(signature))
             check_sizes(inputs, self.limits.texts, self.limits.text_bytes)
             try:

@@ -98,11 +98,12 @@ class Rest:
     async def _predict(self, request: Request) -> Response:
         began = time.monotonic()
         name, version, label = _spec(request)
-        body = read_body(await self._body(request))
-        left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
-        predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left)
-        servable, signature, outputs = await _while_connected(request, predicting)
-        written = write_body(outputs, body.by_row)
+        with self._predictor.counted(name):
+            body = read_body(await self._body(request))
+            left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
+            predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left)
+            servable, signature, outputs = await _while_connected(request, predicting)
+            written = write_body(outputs, body.by_row)
         log.debug(
             "predict",
             extra={

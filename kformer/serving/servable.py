@@ -1,7 +1,9 @@
 """One version of a model that is loaded and answers requests."""
 
+import itertools
 import pathlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +41,9 @@ class Servable:
         check_export(path)
         self.name = name
         self.version = version
-        definitions = read(path).meta_graphs[0].signature_def
+        meta_graph = read(path).meta_graphs[0]
+        _check_variables(path, meta_graph)
+        definitions = meta_graph.signature_def
         self.signatures = {
             key: Signature(key, value) for key, value in sorted(definitions.items()) if not key.startswith("__")
         }
@@ -77,6 +81,21 @@ class Servable:
     def close(self) -> None:
         """Answers the requests that wait, and takes no more. The memory is freed with this object."""
         self._batcher.close()
+
+
+def _check_variables(path: pathlib.Path, meta_graph: Any) -> None:
+    """Refuses a version that is still being copied: TensorFlow loads a graph without its variables as if it had none.
+
+    Raises:
+        ValueError: The graph has variables, and their file is missing.
+    """
+    functions = (node for function in meta_graph.graph_def.library.function for node in function.node_def)
+    nodes = itertools.chain(meta_graph.graph_def.node, functions)
+    index = path / "variables" / "variables.index"
+    if any(node.op == "VarHandleOp" for node in nodes) and not index.is_file():
+        raise ValueError(
+            f"{index} is missing. If the version is being copied, it is tried again when its files change."
+        )
 
 
 def _warmup_requests(path: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:

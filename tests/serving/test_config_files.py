@@ -65,7 +65,11 @@ def test_metrics_can_be_switched_off(tmp_path):
         (read_batching, "batch_timeout_micros { value: -1 }", "batch_timeout_micros must be at least 0"),
         (read_batching, "allowed_batch_sizes: 8 allowed_batch_sizes: 4", "must rise, and end with max_batch_size, 32"),
         (read_batching, "pad_variable_length_inputs: true", "is not supported"),
-        (read_metrics_path, 'prometheus_config { enable: true path: "m" }', "must begin with /"),
+        *(
+            (read_metrics_path, f'prometheus_config {{ enable: true path: "{wrong}" }}', "must begin with /")
+            for wrong in ("m", "/", "/{x:foo}", "/v1/models/m")
+        ),
+        (read_models, 'model_config_list { config { name: "a/b" base_path: "/a" } }', "neither / nor :"),
         (read_models, "", "There is no model_config_list"),
         (read_models, 'model_config_list { config { name: "a" } }', "A model needs name and base_path"),
         (

@@ -189,6 +189,47 @@ def test_other_models_can_be_asked_for_while_it_runs(world, tmp_path):
         world.manager.servable("m")
 
 
+def test_a_model_that_is_asked_for_again_while_it_is_let_go_stays(world):
+    other = ModelSettings("other", world.folder)
+    world.add(1)
+    world.manager.update()
+    load = world.load
+
+    def load_meanwhile(name, version, path):
+        """While the second model is loaded, the first one, which was to go, is asked for again."""
+        world.manager._load = load
+        world.manager._settings = {"m": world.settings, "other": other}
+        return load(name, version, path)
+
+    world.manager._load = load_meanwhile
+    world.manager.reload([other])
+    world.manager.reload([world.settings, other])
+    assert world.manager.servable("m").version == world.manager.servable("other").version == 1
+
+
+def test_a_folder_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(tmp_path, caplog):
+    world = World(tmp_path / "m")
+    world.folder.mkdir()
+    world.add(1)
+    missing = ModelSettings("a", tmp_path / "nothing")
+    manager = ModelManager([missing, world.settings], world.load, lambda *change: None)
+    manager.update()
+    manager.update()
+    assert manager.servable("m").version == 1
+    assert not manager.is_ready()
+    with pytest.raises(ServingError, match="Servable not found"):
+        manager.servable("a")
+    assert [record.fields["error"] for record in caplog.records] == [f"{tmp_path / 'nothing'} is no folder."]
+
+
+def test_a_number_that_is_no_version_is_left_alone(world):
+    world.add(1)
+    world.add(2**63)
+    world.manager.update()
+    assert world.manager.servable("m").version == 1
+    assert world.states() == {1: "AVAILABLE"}
+
+
 def test_closing_lets_all_versions_go(world):
     world.add(1)
     world.manager.start(poll_seconds=0.01)

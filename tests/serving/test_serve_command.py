@@ -175,6 +175,22 @@ def refused(*arguments):
     return str(result.exception)
 
 
+def test_a_key_of_another_certificate_is_told(numbers_export, tmp_path):
+    import trustme
+
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    authority.issue_cert("127.0.0.1").private_key_pem.write_to_path(tmp_path / "key.pem")
+    told = refused(numbers_export, "--tls-certificate", tmp_path / "certificate.pem", "--tls-key", tmp_path / "key.pem")
+    assert "are no certificate and its key" in told
+
+
+@pytest.mark.parametrize(("token", "told"), [(" ", "is empty"), ("a\nb", "must hold one token")])
+def test_a_token_that_nobody_can_send_is_refused(numbers_export, monkeypatch, token, told):
+    monkeypatch.setenv("KFORMER_TOKEN", token)
+    assert told in refused(numbers_export)
+
+
 def test_what_cannot_be_served_is_refused_before_anything_starts(numbers_export, tmp_path):
     assert "Name what to serve" in refused()
     assert "is no folder" in refused(tmp_path / "nothing")

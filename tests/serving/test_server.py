@@ -146,6 +146,35 @@ def test_health_readiness_and_metrics(served):
 # Requests that share batches
 
 
+def test_every_predict_request_is_counted_by_its_code(cold_export_folder):
+    with running(small(cold_export_folder, limits=Limits(request_bytes=100))) as server:
+        for body in (b"{", {"instances": []}, {"instances": ["one" * 50]}, {"instances": ["one"]}):
+            server.predict(body)
+        server.predict({"instances": ["one"]}, model="no-such-model")
+        page = server.metrics()
+    assert 'kformer_requests_total{code="INVALID_ARGUMENT",model="numbers"} 3.0' in page
+    assert 'kformer_requests_total{code="OK",model="numbers"} 1.0' in page
+    assert 'kformer_requests_total{code="NOT_FOUND",model=""} 1.0' in page
+    assert "no-such-model" not in page
+
+
+def test_a_version_without_its_variables_is_not_served(cold_export_folder, tmp_path):
+    """It is being copied: TensorFlow would load it, and every request would fail."""
+    base = tmp_path / "numbers"
+    shutil.copytree(cold_export_folder, base)
+    with running(small(base, poll_seconds=0.1)) as server:
+        shutil.copytree(base / "1", base / "2", ignore=shutil.ignore_patterns("variables.*"))
+
+        def state():
+            return server.ask("GET", f"{MODEL}/versions/2").body.get("model_version_status", [{}])[0]
+
+        wait(lambda: state().get("state") == "END")
+        assert "variables.index is missing" in state()["status"]["error_message"]
+        assert server.predict({"instances": ["one two"]}).body["predictions"][0]["translation"] == "dos uno"
+        shutil.copytree(base / "1" / "variables", base / "2" / "variables", dirs_exist_ok=True)
+        wait(lambda: state().get("state") == "AVAILABLE")
+
+
 def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
     sources, expected = zip(*pairs, strict=True)
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
@@ -214,7 +243,7 @@ def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
 
 def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
     with running(small(cold_export_folder, token="open sesame")) as server:
-        right, wrong = {"Authorization": "Bearer open sesame"}, {"Authorization": "Bearer open"}
+        right, wrong = {"Authorization": "bearer open sesame"}, {"Authorization": "Bearer open"}
         assert server.predict({"instances": ["one"]}, headers=right).status == 200
         for path in (MODEL, f"{MODEL}/metadata", "/v1/models", "/monitoring/prometheus/metrics"):
             assert server.ask("GET", path, headers=wrong).status == server.ask("GET", path).status == 401
