@@ -106,7 +106,8 @@ class TestScaledDotProductAttention:
         assert np.abs(seen - before).max() > 1
 
     @pytest.mark.parametrize("mask_shape", [None, (B, 1, 1, S), (1, 1, T, S), (B, 1, T, S)])
-    @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.02)])
+    # Between 4 and 8, where some of the summed values are, a step of bfloat16 is 0.03125.
+    @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.04)])
     def test_the_fused_path_equals_the_plain_path(self, mask_shape, dtype, tolerance, monkeypatch):
         query, key, value = query_key_value(dtype)
         mask = None if mask_shape is None else random_mask(*mask_shape)
