@@ -6,8 +6,8 @@ with, and `figure.savefig("name.svg")` writes it. Colours follow Matplotlib's st
 
 try:
     import matplotlib  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("kformer.visualization needs Matplotlib: pip install 'kformer[plots]'.") from error
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("kformer.visualization needs Matplotlib: pip install 'kformer[plots]'.") from None
 
 from kformer.visualization.masks import plot_masks
 from kformer.visualization.positions import plot_position_products, plot_positions, plot_wavelengths
