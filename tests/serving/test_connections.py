@@ -80,22 +80,21 @@ def test_the_time_that_a_body_takes_to_arrive_counts(cold_export_folder):
 
 
 def test_half_a_message_over_grpc_is_given_up_in_time(impatient):
-    with impatient.connect(impatient.server.grpc_port) as connection:
-        connection.sendall(http2.predict_call("numbers")[:-5])
-        answer = b""
-        while b"grpc-message" not in answer:
-            answer += connection.recv(65536)
-    assert b"The request did not arrive in time." in answer
+    assert b"The request did not arrive in time." in _told_for_half_a_message(impatient)
 
 
 def test_without_the_token_half_a_message_is_given_up_too(cold_export_folder):
-    settings = small(cold_export_folder, limits=Limits(seconds=1), token="secret")
-    with running(settings) as server, server.connect(server.server.grpc_port) as connection:
+    with running(small(cold_export_folder, limits=Limits(seconds=1), token="secret")) as server:
+        assert b"The request did not arrive in time." in _told_for_half_a_message(server)
+
+
+def _told_for_half_a_message(server):
+    with server.connect(server.server.grpc_port) as connection:
         connection.sendall(http2.predict_call("numbers")[:-5])
         answer = b""
         while b"grpc-message" not in answer:
             answer += connection.recv(65536)
-    assert b"The request did not arrive in time." in answer
+    return answer
 
 
 def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
