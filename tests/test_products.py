@@ -91,7 +91,7 @@ def test_two_products_in_turn_are_those_of_two_dense_layers(kind, activation):
     first = kind(normal(M, K), Weights(), (-np.abs(inputs).max(), np.abs(inputs).max()))
     second = kind(normal(K, M, seed=5), Weights(), (inner.min(), inner.max()))
     found = in_a_graph(lambda rows: first.multiply_twice(rows, biases[0], activate, second, biases[1]), inputs)
-    tolerance = 0.03 if kind is Int8Matrix else 0.02
+    tolerance = 0.022 if kind is Int8Matrix else 0.02  # its weights have 7 bits
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
 
 
@@ -149,7 +149,7 @@ def test_zeros_add_nothing(lowest):
     inputs[0, 0] = 1
     found = int8_product(np.full((2, 1000), 0.5, "float32"), inputs, (lowest, 1.0))
     # A thousand errors of half a step would be 2. Sums of millions of steps round a little in float32.
-    np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-3)
+    np.testing.assert_allclose(found, [[0.5, 0.5]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("lowest", [0.0, -1.0])

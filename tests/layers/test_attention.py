@@ -11,6 +11,7 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_attention
 
+from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention
 
 B, T, S, H, K = 2, 5, 7, 3, 11
@@ -106,8 +107,10 @@ class TestScaledDotProductAttention:
         assert np.abs(seen - before).max() > 1
 
     @pytest.mark.parametrize("mask_shape", [None, (B, 1, 1, S), (1, 1, T, S), (B, 1, T, S)])
-    # Between 4 and 8, where some of the summed values are, a step of bfloat16 is 0.03125.
-    @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.04)])
+    # A processor without arithmetic in bfloat16 may round to the next step, which is 0.03125 between 4 and 8.
+    @pytest.mark.parametrize(
+        ("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.02 if cpu_multiplies_bfloat16() else 0.032)]
+    )
     def test_the_fused_path_equals_the_plain_path(self, mask_shape, dtype, tolerance, monkeypatch):
         query, key, value = query_key_value(dtype)
         mask = None if mask_shape is None else random_mask(*mask_shape)

@@ -19,6 +19,7 @@ from small_models import (
 )
 
 from kformer.config import TransformerConfig
+from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.layers import TokenEmbedding
 from kformer.models import build_transformer
 
@@ -196,5 +197,6 @@ class TestTraining:
         half.set_weights(model.get_weights())
         expected = logits_of(model, SOURCE, TARGET_IN)
         difference = np.abs(logits_of(half, SOURCE, TARGET_IN) - expected)
-        # 0.022 where the processor has no arithmetic in bfloat16 and rounds between its steps, too.
-        assert 0 < difference.mean() < 0.03 * expected.std()
+        # A processor without arithmetic in bfloat16 rounds between its steps, too: 0.022.
+        bound = 0.02 if cpu_multiplies_bfloat16() else 0.025
+        assert 0 < difference.mean() < bound * expected.std()
