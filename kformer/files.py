@@ -171,7 +171,10 @@ def _locked_folder(parent: pathlib.Path, prefix: str) -> tuple[pathlib.Path, int
     """A new folder and its lock, which ends when the number is closed, or with the process."""
     while True:
         folder = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # another process took it for abandoned before it was opened
         with contextlib.suppress(OSError):  # no locks here
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_same_file(folder, descriptor):

@@ -100,16 +100,19 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "partial-a"]
 
 
-def test_a_folder_that_looks_abandoned_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
-    flock = files.fcntl.flock
+@pytest.mark.parametrize(("module", "function"), [("os", "open"), ("fcntl", "flock")])
+def test_a_folder_that_another_process_takes_for_abandoned_before_it_is_locked_is_made_anew(
+    module, function, tmp_path, monkeypatch
+):
+    called = getattr(getattr(files, module), function)
 
-    def removed_first(descriptor, operation):
-        monkeypatch.setattr(files.fcntl, "flock", flock)
+    def removed_first(*arguments):
+        monkeypatch.undo()
         for folder in tmp_path.iterdir():
             folder.rmdir()
-        flock(descriptor, operation)
+        return called(*arguments)
 
-    monkeypatch.setattr(files.fcntl, "flock", removed_first)
+    monkeypatch.setattr(f"kformer.files.{module}.{function}", removed_first)
     write_text(tmp_path / "a", "text")
     assert (tmp_path / "a").read_text() == "text"
 
