@@ -88,6 +88,14 @@ def messages(draw: Any) -> bytes:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = draw(st.sampled_from(["cmudict", "cmudict", "x"]))
     request.model_spec.signature_name = draw(st.sampled_from(["", "n_best", "score", "x"]))
+    if draw(st.integers(0, 3)) == 0:  # a request that is right, but for what its texts are
+        texts = draw(st.lists(st.binary(max_size=40), max_size=4))
+        for name in ("text", "translation")[: 2 if request.model_spec.signature_name == "score" else 1]:
+            tensor = request.inputs[name]
+            tensor.dtype = types_pb2.DT_STRING
+            tensor.tensor_shape.dim.add(size=len(texts))
+            tensor.string_val.extend(texts)
+        return request.SerializeToString()
     for name in draw(st.sets(st.sampled_from(["text", "translation", "x"]), max_size=2)):
         tensor = request.inputs[name]
         tensor.dtype = draw(st.sampled_from([types_pb2.DT_STRING] * 3 + [*types_pb2.DataType.values()]))

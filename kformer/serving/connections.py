@@ -1,10 +1,11 @@
-"""Clients that begin a request and do not go on: they are given up in time, over REST and gRPC."""
+"""Clients that begin a request and do not go on, over REST and gRPC, or send over gRPC what is no request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _MOST_BYTES = 64 * 1024  # of a request's headers
@@ -54,7 +55,7 @@ class Connection(HttpToolsProtocol):
 
 
 class RequestsInTime(grpc.aio.ServerInterceptor):
-    """Refuses a call over gRPC whose request does not arrive in time.
+    """Refuses a call over gRPC whose request does not arrive in time, or cannot be read.
 
     grpc reads the request of a unary call before any Python code runs, and waits for it without end. That of a
     streaming call is read by the code that answers, and looks the same to a client.
@@ -76,6 +77,12 @@ class RequestsInTime(grpc.aio.ServerInterceptor):
                 request = await asyncio.wait_for(anext(requests), self._seconds)
             except (TimeoutError, StopAsyncIteration):
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The request did not arrive in time.")
+            except DecodeError:
+                await context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    f"The bytes of the request are no message that {details.method} takes. Make them with the classes "
+                    "of the package tensorflow-serving-api.",
+                )
             return await handler.unary_unary(request, context)
 
         return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)

@@ -97,6 +97,17 @@ def _told_for_half_a_message(server):
     return answer
 
 
+@pytest.mark.parametrize("method", ["PredictionService/Predict", "ModelService/GetModelStatus"])
+def test_bytes_that_are_no_message_are_refused_and_make_no_noise(impatient, method, caplog):
+    with grpc.insecure_channel(impatient.grpc_address) as channel:
+        call = channel.unary_unary(f"/tensorflow.serving.{method}")  # which sends bytes as they are
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"\xff\xff", timeout=30)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert f"no message that /tensorflow.serving.{method} takes" in refused.value.details()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
     with impatient.connect(impatient.server.grpc_port) as connection:
         connection.sendall(http2.PREFACE[:10])
