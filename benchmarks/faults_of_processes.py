@@ -11,6 +11,8 @@ from asking import Request, RestClient, timed
 from faults import Fault, observed
 from served import Served, wait_until
 
+SECONDS_OF_A_BATCH = 5.0  # TensorFlow cannot be stopped in a batch: the last one is computed to its end
+
 
 def killed(server: Served, answers: Mapping[str, str]) -> Fault:
     """SIGKILL, then a new start on the same ports."""
@@ -55,7 +57,8 @@ def stopped_at_length(server: Served, answers: Mapping[str, str], timeout: float
         status = server.end()
         fault.recovery = time.monotonic() - moment
         requests = [long.result(), largest.result()]
-    _expect_drained(fault, status, moment, [*fault.clients.requests, requests[0]], timeout)
+    seconds = timeout + SECONDS_OF_A_BATCH
+    _expect_drained(fault, status, moment, [*fault.clients.requests, requests[0]], seconds)
     fault.expect(requests[0].is_right, f"the long request: {requests[0].failed or requests[0].refused or 'wrong'}")
     fault.expect(requests[1].refused == "504", f"the largest: {requests[1].failed or requests[1].refused}, not 504")
     fault.note(f"the long one was answered after {requests[0].ended - requests[0].began:.1f} s")

@@ -40,6 +40,7 @@ class Served:
         ports = ["--rest-port", str(self.rest_port), "--grpc-port", str(self.grpc_port)]
         self.command = [sys.executable, "-m", "kformer", "serve", str(folder), "--name", name, *ports, *options]
         self.process: subprocess.Popen[bytes]
+        self.at_first: Usage  # when it had just become ready
 
     def start(self) -> "Served":
         """Starts the process, also once more after its end, and returns when it answers."""
@@ -48,6 +49,7 @@ class Served:
         wait_until(lambda: self.process.poll() is not None or self.is_ready(), SECONDS_TO_START)
         if self.process.poll() is not None:
             raise RuntimeError(f"{' '.join(self.command)} ended with status {self.process.poll()}: see {self.output}.")
+        self.at_first = self.usage()
         return self
 
     def end(self, number: int = signal.SIGTERM, seconds: float = 120.0) -> int:
