@@ -16,7 +16,7 @@ from keras import ops
 from kformer.indexing import take_rows
 from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
 from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
-from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.stack import Stack, TransformerLayer, recording
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 
@@ -44,7 +44,7 @@ class DecoderLayer(TransformerLayer):
         cross_attend: Callable[[Tensor], Tensor],
         training: bool | None,
     ) -> Tensor:
-        """The layer of Figure 1. `call` and `step` hand in how its two attentions attend."""
+        """The layer of Figure 1. `call`, `step` and `call_with_scores` hand in how its two attentions attend."""
         outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
         outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
         return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
@@ -135,25 +135,19 @@ class DecoderLayer(TransformerLayer):
         cross_mask: Tensor | None = None,
         score_bias: Tensor | None = None,
         rotation: Rotation | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The output of `call` without dropout, and cross-attention weights (B, H, T, S); arguments as in `call`.
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The output of `call` without dropout, and the weights of both attentions; arguments as in `call`.
 
-        The weights are those after the softmax.
+        Returns:
+            (B, T, D) floats, and a list of the weights after the softmax: (B, H, T, T) of the self-attention and
+            (B, H, T, S) of the cross-attention.
         """
-        scores = None
-
-        def self_attend(x: Tensor) -> Tensor:
-            return self.self_attention(
-                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=False
-            )
-
-        def cross_attend(x: Tensor) -> Tensor:
-            nonlocal scores
-            scores = self.cross_attention.attention_scores(x, encoder_output, cross_mask)
-            return self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=False)
-
-        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
-        return outputs, scores
+        scores: list[Tensor] = []
+        self_attend = recording(
+            self.self_attention, scores, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
+        )
+        cross_attend = recording(self.cross_attention, scores, key=encoder_output, attention_mask=cross_mask)
+        return self._sublayers(inputs, self_attend, cross_attend, training=False), scores
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)
@@ -210,19 +204,24 @@ class Decoder(Stack):
         """The arguments that only layers with cross-attention take."""
         return {} if encoder_output is None else {"encoder_output": encoder_output, "cross_mask": cross_mask}
 
-    def cross_attention_scores(
-        self, inputs: Tensor, encoder_output: Tensor, cross_mask: Tensor | None = None
-    ) -> list[Tensor]:
-        """Which source positions each target position looks at: attention weights (B, H, T, S) of every layer.
+    def attention_scores(
+        self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """Which positions each target position looks at: for every layer the weights of its attentions.
 
         They are the weights after the softmax, without dropout. Arguments as in `call`.
+
+        Returns:
+            For every layer a list: (B, H, T, T) of its self-attention, and (B, H, T, S) of its cross-attention if it
+            has one.
         """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
+        source = self._source(encoder_output, cross_mask)
         outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
         scores = []
         for layer in self.layers:
             outputs, of_layer = layer.call_with_scores(
-                outputs, encoder_output, attention_mask, cross_mask, score_bias, rotation
+                outputs, **source, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
             )
             scores.append(of_layer)
         return scores

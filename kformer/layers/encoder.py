@@ -3,11 +3,13 @@
 Shape letters: B batch, H heads, S source length, D model size.
 """
 
+from collections.abc import Callable
+
 import keras
 
 from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.masks import explicit_or_implicit
-from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.stack import Stack, TransformerLayer, recording
 from kformer.layers.tensors import Rotation, Tensor
 
 
@@ -17,6 +19,11 @@ class EncoderLayer(TransformerLayer):
 
     With a causal mask it is the layer of a decoder-only model. Arguments: see `TransformerLayer`.
     """
+
+    def _sublayers(self, inputs: Tensor, self_attend: Callable[[Tensor], Tensor], training: bool | None) -> Tensor:
+        """The layer of Figure 1. `call`, `step` and `call_with_scores` hand in how its attention attends."""
+        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
+        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
 
     def call(
         self,
@@ -42,14 +49,13 @@ class EncoderLayer(TransformerLayer):
             (B, S, D) floats.
         """
         attention_mask = explicit_or_implicit(attention_mask, inputs_mask if mask is None else mask)
-        attended = self.self_attention_residual(
+        return self._sublayers(
             inputs,
-            sublayer=lambda x: self.self_attention(
+            lambda x: self.self_attention(
                 x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
             ),
-            training=training,
+            training,
         )
-        return self.feed_forward_residual(attended, sublayer=self.feed_forward, training=training)
 
     def step(
         self,
@@ -72,8 +78,26 @@ class EncoderLayer(TransformerLayer):
             )
             return attended
 
-        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=False)
-        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=False), cache
+        outputs = self._sublayers(inputs, self_attend, training=False)
+        return outputs, cache
+
+    def call_with_scores(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        score_bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The output of `call` without dropout, and the weights of the self-attention; arguments as in `call`.
+
+        Returns:
+            (B, S, D) floats, and a list of (B, H, S, S) floats, the weights after the softmax.
+        """
+        scores: list[Tensor] = []
+        self_attend = recording(
+            self.self_attention, scores, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
+        )
+        return self._sublayers(inputs, self_attend, training=False), scores
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -98,3 +122,19 @@ class Encoder(Stack):
                 outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
             )
         return self._finish(outputs)
+
+    def attention_scores(self, inputs: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Which positions each position looks at.
+
+        Arguments as in `call`.
+
+        Returns:
+            The output (B, S, D) of `call` without dropout, and for every layer the weights (B, H, S, S) of its
+            self-attention, after the softmax.
+        """
+        outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
+        scores = []
+        for layer in self.layers:
+            outputs, (of_layer,) = layer.call_with_scores(outputs, attention_mask, score_bias, rotation)
+            scores.append(of_layer)
+        return self._finish(outputs), scores

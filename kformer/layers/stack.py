@@ -1,6 +1,7 @@
 """What encoder and decoder have in common: the options and sublayers of a layer, and how layers make a stack."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, Self
 
 import keras
@@ -119,6 +120,22 @@ class TransformerLayer(keras.layers.Layer):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
         }
+
+
+def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: Any) -> Callable[[Tensor], Tensor]:
+    """How a layer attends without dropout, while it notes the weights of the attention in `scores`.
+
+    Args:
+        attention: The sublayer.
+        scores: Each call appends the weights (B, H, T, S) after the softmax.
+        arguments: Of the attention, all but its queries.
+    """
+
+    def attend(query: Tensor) -> Tensor:
+        scores.append(attention.attention_scores(query, **arguments))
+        return attention(query, **arguments, training=False)
+
+    return attend
 
 
 class Stack(keras.layers.Layer):

@@ -3,7 +3,7 @@
 Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -90,8 +90,16 @@ def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[
     return model.get_layer(ENCODER)(embedded, attention_mask=source_mask, training=False), source_mask
 
 
-def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> list[Tensor]:
-    """Which source positions the decoder looks at, as in the alignments of a translation.
+class AttentionScores(NamedTuple):
+    """The attention weights of every layer, after the softmax."""
+
+    encoder: list[Tensor]  # (B, H, S, S)
+    decoder: list[Tensor]  # (B, H, T, T)
+    cross: list[Tensor]  # (B, H, T, S)
+
+
+def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> AttentionScores:
+    """Which positions each position looks at, in the encoder, in the decoder, and from the decoder to the source.
 
     Args:
         model: From `build_transformer`.
@@ -100,12 +108,14 @@ def cross_attention_scores(model: keras.Model, source: Tensor, target_in: Tensor
         pad_id: Marks padding in `source`.
 
     Returns:
-        For every decoder layer the attention weights (B, H, T, S), after the softmax: row t belongs to the position
-        that predicts token t.
+        The weights, without dropout. Row t of the decoder's belongs to the position that predicts token t.
     """
-    encoder_output, source_mask = encode_source(model, source, pad_id)
+    source_mask = padding_mask(source, pad_id)
+    embedded = find_embedding(model, SOURCE_EMBEDDING)(source)
+    encoder_output, encoder = model.get_layer(ENCODER).attention_scores(embedded, source_mask)
     embedded = find_embedding(model, TARGET_EMBEDDING)(target_in)
-    return model.get_layer(DECODER).cross_attention_scores(embedded, encoder_output, cross_mask=source_mask)
+    decoder = model.get_layer(DECODER).attention_scores(embedded, encoder_output, source_mask)
+    return AttentionScores(encoder, *(list(of_kind) for of_kind in zip(*decoder, strict=True)))
 
 
 def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:

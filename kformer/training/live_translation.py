@@ -13,7 +13,7 @@ from kformer.data import Pair
 from kformer.decoding import SearchResult
 from kformer.evaluation.evaluate import score
 from kformer.export.saved_model import export_saved_model
-from kformer.models import cross_attention_scores
+from kformer.models import attention_scores
 from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
@@ -68,7 +68,7 @@ class LiveTranslator:
         source = source[:1, : int(np.sum(source[0] != self.config.pad_id))]
         variables = self.model.variables
         with keras.StatelessScope(state_mapping=list(zip(variables, own_values(variables), strict=True))):
-            scores = cross_attention_scores(self.model, source, target_in, self.config.pad_id)
+            scores = attention_scores(self.model, source, target_in, self.config.pad_id).cross
         return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
 
     def _encoded(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.models import cross_attention_scores
+from kformer.models import attention_scores
 from kformer.tokenizers.offsets import byte_lengths, in_rows, sums_before
 from kformer.translation.codec import TextCodec
 from kformer.translation.parts import Parts, divide, join
@@ -111,7 +111,7 @@ def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> 
         target_in, target_out = target_batch(codec, content)
         logits = model({"source": source, "target_in": target_in}, training=False)
         log_probability = -tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (R, T)
-        scores = cross_attention_scores(model, source, target_in, codec.config.pad_id)[layer]  # (R, H, T, S)
+        scores = attention_scores(model, source, target_in, codec.config.pad_id).cross[layer]  # (R, H, T, S)
         weights = tf.reduce_mean(tf.cast(scores, tf.float32), axis=1)
         is_token = tf.sequence_mask(ids.row_lengths(), tf.shape(target_in)[1])  # (R, T)
         is_source = tf.sequence_mask(lengths, tf.shape(source)[1])  # (R, S), without the end
