@@ -41,7 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"data", "translation"},
 }
 MAY_IMPORT["serving"] = {"export", "inference", "translation"}
-MAY_IMPORT["visualization"] = {"config", "layers", "losses", "schedules"}
+MAY_IMPORT["visualization"] = {
+    *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "translation", "wording"),
+}
 MAY_IMPORT["training"] = {*MAY_IMPORT} - {"recipes", "serving", "visualization"}
 ANYTHING = {"__init__", "__main__", "cli"}  # What a person starts or imports sees all rows.
 FOR_EVERYBODY = {"__version__"}

@@ -34,7 +34,7 @@ class BeamState(NamedTuple):
     prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
 
 
-class _Candidates(NamedTuple):
+class Candidates(NamedTuple):
     """The 2K best extensions of a sentence's live hypotheses, best first."""
 
     log_probs: Any  # (B, 2K) float32
@@ -175,7 +175,7 @@ class BeamSearch(Search):
         rows = ops.reshape(_flat_rows(parents, self.beam_size), (-1,))
         return new._replace(done=done), self.reorder(model_state, rows)
 
-    def _best_candidates(self, now: BeamState, logits: Any) -> _Candidates:
+    def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         beams = self.beam_size
         # At most 2K of the best extensions can come from one beam.
         each = min(2 * beams, logits.shape[-1])
@@ -187,9 +187,9 @@ class BeamSearch(Search):
         )  # (B, 2K); the lower index first where two are equal
         indices = ops.cast(indices, "int32")
         next_tokens = take_columns(ops.reshape(ids, (-1, beams * each)), indices)
-        return _Candidates(best, ops.floor_divide(indices, each), next_tokens)
+        return Candidates(best, ops.floor_divide(indices, each), next_tokens)
 
-    def _go_on(self, now: BeamState, candidates: _Candidates, ends: Any) -> tuple[BeamState, Any]:
+    def _go_on(self, now: BeamState, candidates: Candidates, ends: Any) -> tuple[BeamState, Any]:
         """The state with the K best extensions that go on, and the beams (B, K) that they extend.
 
         Empty beams come last, where they do no harm. Sentences that are done keep their hypotheses.
@@ -206,7 +206,7 @@ class BeamSearch(Search):
         )
         return new, parents
 
-    def _with_finished(self, now: BeamState, new: BeamState, candidates: _Candidates, ends: Any) -> BeamState:
+    def _with_finished(self, now: BeamState, new: BeamState, candidates: Candidates, ends: Any) -> BeamState:
         """`new` with the n best of the finished hypotheses so far and the candidates that end."""
         done = ops.expand_dims(now.done, 1)  # (B, 1)
         scores = candidates.log_probs / length_norm(new.step, self.length_penalty)  # (B, 2K)

@@ -93,14 +93,46 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """Levenshtein distance of two sequences of symbols: the fewest substitutions, insertions and deletions."""
-    above = list(range(len(second) + 1))  # Distances of the empty prefix of `first` to every prefix of `second`.
+    return _distances(first, second)[-1][-1]
+
+
+def edits(first: Sequence[str], second: Sequence[str]) -> list[tuple[str | None, str | None]]:
+    """The symbols of two sequences side by side, with the fewest edits that make the second of the first.
+
+    Where several ways are equally short, a substitution comes before a deletion, and that before an insertion, from
+    the end.
+
+    Returns:
+        Pairs: (a, a) for a symbol that stays, (a, b) for a substitution, (a, None) for a deletion, (None, b) for an
+        insertion.
+    """
+    distances = _distances(first, second)
+    row, column = len(first), len(second)
+    pairs: list[tuple[str | None, str | None]] = []
+    while row or column:
+        here = distances[row][column]
+        if row and column and here == distances[row - 1][column - 1] + (first[row - 1] != second[column - 1]):
+            row, column = row - 1, column - 1
+            pairs.append((first[row], second[column]))
+        elif row and here == distances[row - 1][column] + 1:
+            row -= 1
+            pairs.append((first[row], None))
+        else:
+            column -= 1
+            pairs.append((None, second[column]))
+    return pairs[::-1]
+
+
+def _distances(first: Sequence[str], second: Sequence[str]) -> list[list[int]]:
+    """[i][j]: the distance of the first i symbols of `first` from the first j of `second`."""
+    rows = [list(range(len(second) + 1))]
     for row, symbol in enumerate(first, start=1):
         current = [row]
         for column, other in enumerate(second, start=1):
-            substituted = above[column - 1] + (symbol != other)
-            current.append(min(substituted, above[column] + 1, current[-1] + 1))
-        above = current
-    return above[-1]
+            substituted = rows[-1][column - 1] + (symbol != other)
+            current.append(min(substituted, rows[-1][column] + 1, current[-1] + 1))
+        rows.append(current)
+    return rows
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

@@ -20,12 +20,16 @@ from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tokenizers import Tokenizer, load_tokenizers
+from kformer.translation.attention import read_attention
+from kformer.translation.attention_maps import Attention
+from kformer.translation.beam_tree import BeamTree
 from kformer.translation.codec import TextCodec
 from kformer.translation.detailed import translate_detailed
 from kformer.translation.options import Options, translate_with_options
 from kformer.translation.scoring import score_pairs
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
+from kformer.translation.tracing import trace_text
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
@@ -198,6 +202,41 @@ class Translator(tf.Module):
             translation of a part was ended by its largest length.
         """
         return translate_detailed(self.codec, self.model, self.searcher.find, text)
+
+    def attention(self, text: str, translation: str | None = None) -> Attention:
+        """The attention weights between the tokens of one text and those of its translation, of all layers and heads.
+
+        `kformer.visualization` draws them.
+
+        Args:
+            text: One sentence.
+            translation: What the decoder reads; by default the translation that the model gives. It is tokenized anew,
+                which may give other tokens than those that a search found.
+
+        Raises:
+            ValueError: A text has no token, or more than the model reads at once; or a tokenizer does not know where
+                its tokens stand.
+        """
+        if translation is None:
+            translation = self([text])[0]
+        return read_attention(self.codec, self.model, text, translation)
+
+    def beam_tree(self, text: str, beam_size: int | None = None, length_penalty: float | None = None) -> BeamTree:
+        """All hypotheses that a beam search looks at for one text, with what became of them.
+
+        `kformer.visualization.plot_beam` draws them. The search runs step by step in Python, which is slow.
+
+        Args:
+            text: One sentence.
+            beam_size: At least 2; by default `decoding.beam_size`.
+            length_penalty: At least 0; by default `decoding.length_penalty`.
+
+        Raises:
+            ValueError: An option is out of range, or the text has no token or more than the model reads at once.
+        """
+        beams = self.decoding.beam_size if beam_size is None else beam_size
+        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
+        return trace_text(self.codec, self.model, text, beams, penalty)
 
     def translate_with_options(
         self,

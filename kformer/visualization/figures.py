@@ -8,21 +8,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Colours that people with any colour vision tell apart (Okabe and Ito, 2008), without black, which a dark page hides.
-LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+# Colours that people with any colour vision tell apart (Okabe and Ito, 2008); grey for black, which a dark page hides.
+LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 # Of numbers from low to high: as light or dark in print as in colour. Of numbers around zero: white in the middle.
 LOW_TO_HIGH, AROUND_ZERO = "cividis", "PuOr"
 
 
-def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes from left to right. It belongs to no window, so that nobody has to close it.
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row. It belongs to no window, so that nobody has to close it.
 
     Args:
         width, height: In inches.
-        columns: How many axes.
+        columns, rows: How many axes.
     """
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, [*np.atleast_1d(figure.subplots(1, columns))]
+    return figure, [*figure.subplots(rows, columns, squeeze=False).flat]
 
 
 def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> None:

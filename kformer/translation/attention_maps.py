@@ -1,0 +1,118 @@
+"""The attention weights of a model between tokens, as values: what makes them is in `attention`, what draws them in
+`kformer.visualization`.
+
+Letters: L layers, H heads, S source tokens with the end, T target tokens with the end.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+START, END = "<s>", "</s>"
+NO_BYTES = "·"  # a token that has no bytes of its own, such as the second byte of a character
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMap:
+    """Attention weights and the tokens that they stand between.
+
+    Args:
+        weights: (L, H, queries, keys) floats; of one layer (H, queries, keys), or of one head (queries, keys).
+        queries: The tokens that look: a word for each row.
+        keys: The tokens that are looked at: a word for each column.
+        name: What the attention is called in titles.
+
+    Raises:
+        ValueError: The weights have fewer than two or more than four dimensions, or the tokens are not as many as the
+            rows and the columns.
+    """
+
+    weights: Any
+    queries: Sequence[str]
+    keys: Sequence[str]
+    name: str = "Attention"
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(ops.convert_to_numpy(self.weights), "float32")
+        if not 2 <= weights.ndim <= 4:
+            raise ValueError(
+                "Attention weights have the shape (layers, heads, queries, keys), or the last two or three of these. "
+                f"Received: shape {weights.shape}."
+            )
+        if weights.shape[-2:] != (len(self.queries), len(self.keys)):
+            raise ValueError(
+                f"Expected a token for each of the {weights.shape[-2]} rows and {weights.shape[-1]} columns of the "
+                f"weights. Received: {len(self.queries)} queries and {len(self.keys)} keys."
+            )
+        object.__setattr__(self, "weights", weights.reshape((1,) * (4 - weights.ndim) + weights.shape))
+        object.__setattr__(self, "queries", tuple(self.queries))
+        object.__setattr__(self, "keys", tuple(self.keys))
+
+    @property
+    def num_layers(self) -> int:
+        """L."""
+        return self.weights.shape[0]
+
+    @property
+    def num_heads(self) -> int:
+        """H."""
+        return self.weights.shape[1]
+
+    def of(self, layer: int = -1, head: int | None = None) -> np.ndarray:
+        """(queries, keys): the weights of one head, or the mean of a layer's heads.
+
+        Args:
+            layer: From 0 to L - 1; negative numbers count from the last.
+            head: From 0 to H - 1; None for the mean of all heads.
+
+        Raises:
+            ValueError: There is no such layer or head.
+        """
+        _check_index("layer", layer, self.num_layers)
+        if head is None:
+            return self.weights[layer].mean(axis=0)
+        _check_index("head", head, self.num_heads)
+        return self.weights[layer, head]
+
+
+class Attention(NamedTuple):
+    """All attention weights of a model that reads a text and its translation."""
+
+    encoder: AttentionMap  # between the source tokens
+    decoder: AttentionMap  # from each position of the translation to the tokens that it has read
+    cross: AttentionMap  # from each position of the translation to the source tokens
+
+
+def read_detailed(found: Mapping[str, Any], number: int = 0) -> AttentionMap:
+    """The alignment of one text in the result of the signature or method `translate_detailed`.
+
+    Args:
+        found: The result, of arrays, tensors, or lists as a server gives them.
+        number: Which text of the batch.
+
+    Returns:
+        One map (T, S) between the tokens of the translation and those of the text: the mean of a layer's heads.
+    """
+    one = {name: np.asarray(values)[number] for name, values in found.items()}
+    rows, columns = int(one["target_length"]), int(one["source_length"])
+    weights = np.zeros((rows, columns), "float32")
+    for row in range(rows):
+        first = int(one["alignment_start"][row])
+        width = min(columns - first, one["alignment"].shape[1])
+        weights[row, first : first + width] = one["alignment"][row, :width]
+    queries = [_text(token, END) for token in one["target_token"][:rows]]
+    keys = [_text(token, NO_BYTES) for token in one["source_token"][:columns]]
+    return AttentionMap(weights, queries, keys, "Alignment")
+
+
+def _text(token: str | bytes, empty: str) -> str:
+    text = token.decode("utf-8", "replace") if isinstance(token, bytes) else str(token)
+    return text.strip() or (empty if not text else NO_BYTES)
+
+
+def _check_index(name: str, index: int, number: int) -> None:
+    if not -number <= index < number:
+        raise ValueError(f"{name} must be from 0 to {number - 1}. Received: {name}={index}.")

@@ -1,0 +1,131 @@
+"""The course of training runs as a picture."""
+
+import csv
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from kformer.runs.folder import RunFolder
+from kformer.visualization.figures import LINES, new_figure
+from kformer.wording import did_you_mean
+
+Log = Mapping[str, Sequence[float]]
+# Columns of log.csv that are drawn if a run has them, and what they are called.
+_PANELS = {
+    "loss": "loss a token",
+    "perplexity": "perplexity",
+    "accuracy": "share of right tokens",
+    "bleu": "BLEU of translations",
+    "phoneme_error_rate": "phoneme error rate",
+    "learning_rate": "learning rate",
+}
+_AT_MOST = 5.0  # times the median; the perplexity of a run begins in the thousands
+_FEW = 20  # points, which are then marked
+
+
+def plot_runs(
+    runs: str | pathlib.Path | Sequence[str | pathlib.Path] | Mapping[str, Log], columns: Sequence[str] | None = None
+) -> Figure:
+    """Training curves of one or several runs over their updates: solid in validation, dashed in training.
+
+    Args:
+        runs: A run folder, several of them, or a mapping from names to logs: a mapping from the names of columns to
+            numbers, with the column "step" and columns as those of a run's log.csv ("loss", "val_loss").
+        columns: Which columns to draw, without "val_"; by default those of loss, perplexity, accuracy, BLEU, phoneme
+            error rate and learning rate that a run has.
+
+    Returns:
+        The figure, with axes for each column.
+
+    Raises:
+        FileNotFoundError: A folder is no run folder, or has no log yet.
+        ValueError: A log is damaged or empty, or no run has such a column.
+    """
+    logs = dict(runs) if isinstance(runs, Mapping) else _read(runs)
+    if not logs:
+        raise ValueError("Pass at least one run.")
+    for name, log in logs.items():
+        if not len(log.get("step", ())):
+            raise ValueError(f"The log of {name} has no updates yet: its column step is empty or missing.")
+    known = dict.fromkeys(column.removeprefix("val_") for log in logs.values() for column in log)
+    chosen = [column for column in _PANELS if column in known] if columns is None else list(columns)
+    unknown = [column for column in chosen if column not in known]
+    if unknown or not chosen:
+        raise ValueError(
+            f"No run has the column {', '.join(unknown)}. The columns are: {', '.join(known)}."
+            f"{did_you_mean(unknown, known)}"
+        )
+    across = min(3, len(chosen))
+    figure, cells = new_figure(4.2 * across, 3.4 * -(-len(chosen) // across), across, -(-len(chosen) // across))
+    for axes, column in zip(cells, chosen, strict=False):
+        _draw_column(axes, logs, column)
+    for axes in cells[len(chosen) :]:
+        axes.remove()
+    cells[0].legend(fontsize=9)
+    figure.suptitle("Training" if len(logs) > 1 else f"Training of {next(iter(logs))}")
+    return figure
+
+
+def _draw_column(axes: Axes, logs: Mapping[str, Log], column: str) -> None:
+    """The curves of all runs."""
+    drawn = []
+    for number, (name, log) in enumerate(logs.items()):
+        for key, dashes, part in ((column, "--", "training"), (f"val_{column}", "-", "validation")):
+            values = np.asarray(log.get(key, ()), "float64")
+            is_known = ~np.isnan(values)
+            if not is_known.any():
+                continue
+            drawn.append(values[is_known])
+            axes.plot(
+                np.asarray(log["step"])[is_known],
+                values[is_known],
+                dashes,
+                color=LINES[number % len(LINES)],
+                label=f"{name}, {part}" if len(logs) > 1 else part,
+                marker="." if is_known.sum() < _FEW else None,
+            )
+    title = _PANELS.get(column, column)
+    axes.set(title=title, xlabel="update", ylabel=title)
+    axes.grid(alpha=0.3)
+    _leave_out_the_first(axes, drawn)
+
+
+def _leave_out_the_first(axes: Axes, drawn: list[np.ndarray]) -> None:
+    """Ends an axis below first values that would press all others to its bottom."""
+    values = np.concatenate(drawn) if drawn else np.zeros(1)
+    most = _AT_MOST * np.median(values)
+    if 0 < most < values.max():
+        axes.set_ylim(0, most)
+
+
+def _read(runs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> dict[str, Log]:
+    paths = [runs] if isinstance(runs, str | pathlib.Path) else list(runs)
+    folders = [RunFolder(path).check_described() for path in map(pathlib.Path, paths)]
+    names = [folder.path.resolve().name for folder in folders]
+    if len(set(names)) < len(names):  # runs of the same name in several places
+        names = [str(path) for path in paths]
+    return {name: read_log(folder) for name, folder in zip(names, folders, strict=True)}
+
+
+def read_log(run: RunFolder) -> dict[str, list[float]]:
+    """The columns of a run's log.csv; what is missing in a row is NaN.
+
+    Raises:
+        FileNotFoundError: The run has no log.
+        ValueError: The log is damaged.
+    """
+    if not run.log_file.is_file():
+        raise FileNotFoundError(f"{run.path} has no log.csv: no epoch has ended yet, or the run was packed.")
+    try:
+        with run.log_file.open(newline="") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+        kept = [row for row in rows if len(row) == len(header)]  # the last one may be half written
+        return {
+            name: [float(row[number]) if row[number] else float("nan") for row in kept]
+            for number, name in enumerate(header)
+        }
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{run.log_file} is damaged: {error}. Restore it from a copy.") from error

@@ -1,0 +1,120 @@
+"""Beam search as pictures: its tree, and what the length penalty does. Letter: K beams."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from keras import ops
+from matplotlib.figure import Figure
+
+from kformer.decoding.beam_search import length_norm
+from kformer.translation.beam_tree import BeamTree
+from kformer.visualization.figures import LINES, draw_lines, new_figure
+from kformer.visualization.fonts import families_for
+
+_COLORS = {"kept": LINES[0], "finished": LINES[5], "pruned": "#999999"}
+_MEANING = {"kept": "goes on", "finished": "has ended", "pruned": "is dropped"}
+
+
+def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
+    """The hypotheses that a beam search looked at, as a tree that grows to the right: a column for each step.
+
+    The best candidate of a step stands at the top. Below each token is the score of the hypothesis that ends with it.
+    The way to the best finished hypothesis is drawn bold.
+
+    Args:
+        tree: From `Translator.beam_tree`.
+        max_steps: Later steps are not drawn.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: `max_steps` is not above 0, or the tree is empty.
+    """
+    if max_steps < 1 or not tree.extensions:
+        raise ValueError(f"Expected max_steps of at least 1 and a tree. Received: max_steps={max_steps}, {tree}.")
+    shown = [number for number, one in enumerate(tree.extensions) if one.length <= max_steps]
+    steps = tree.extensions[shown[-1]].length
+    places: dict[int, tuple[float, float]] = {}
+    ranks = [0] * (steps + 1)
+    for number in shown:
+        length = tree.extensions[number].length
+        places[number] = (length, ranks[length])
+        ranks[length] += 1
+    best = set() if tree.best is None else set(tree.path(tree.best))
+    start = (0.0, 0.0)
+    figure, (axes,) = new_figure(1.5 + 1.15 * steps, 1.6 + 0.55 * max(ranks))
+    fonts = families_for(tree.tokens)
+    for number in shown:
+        extension, (x, y) = tree.extensions[number], places[number]
+        parent_x, parent_y = places.get(extension.parent, start)
+        is_best = number in best
+        axes.plot(
+            (parent_x + 0.3, x - 0.32),
+            (parent_y, y),
+            color=_COLORS[extension.fate],
+            linewidth=2.5 if is_best else 0.8,
+            alpha=1 if is_best or extension.fate != "pruned" else 0.5,
+        )
+        weight = "bold" if is_best else "normal"
+        axes.text(
+            x, y, tree.tokens[number], ha="center", va="bottom", fontsize=9, fontfamily=fonts, fontweight=weight,
+            color=_COLORS[extension.fate], clip_on=True,
+        )  # fmt: skip
+        axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=7, clip_on=True)
+    axes.text(*start, "<s>", ha="center", va="center", fontsize=9)
+    for fate, color in _COLORS.items():
+        axes.plot([], [], color=color, label=_MEANING[fate])
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
+    axes.set(
+        title=f"Beam search: {tree.beam_size} beams, length penalty {tree.length_penalty:g}",
+        xlabel="token of the translation",
+        ylabel="candidates, best first",
+        xlim=(-0.4, steps + 0.6),
+        ylim=(max(ranks) - 0.4, -0.7),
+        xticks=range(1, steps + 1),
+        yticks=[],
+    )
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return figure
+
+
+def plot_length_penalties(
+    lengths: Sequence[int] | None = None,
+    log_probs: Sequence[float] | None = None,
+    penalties: Sequence[float] = (0.0, 0.6, 1.0),
+) -> Figure:
+    """Scores of hypotheses over their length, for several length penalties: log P(Y) / lp(Y), Wu et al. (2016).
+
+    Without a penalty (0) every further token makes the score worse, so that short hypotheses win.
+
+    Args:
+        lengths: Numbers of tokens, from 1 up.
+        log_probs: The log probability of each hypothesis; by default every token has the probability 0.8.
+        penalties: Exponents alpha of the length penalty, at least 0.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: The lengths are not as many as the log probabilities, or below 1, or a penalty is negative.
+    """
+    sizes = np.arange(1, 51) if lengths is None else np.asarray(lengths)
+    totals = sizes * np.log(0.8) if log_probs is None else np.asarray(log_probs, "float64")
+    if sizes.ndim != 1 or sizes.shape != totals.shape or not sizes.size or sizes.min() < 1:
+        raise ValueError(
+            "Expected lengths from 1 up, and a log probability for each. Received: "
+            f"lengths of shape {sizes.shape}, log_probs of shape {totals.shape}."
+        )
+    if not penalties or min(penalties) < 0:
+        raise ValueError(f"Length penalties must be at least 0. Received: {[*penalties]}.")
+    order = np.argsort(sizes, kind="stable")
+    rows = []
+    for penalty in penalties:
+        norms = np.asarray(ops.convert_to_numpy(length_norm(sizes.astype("int32"), penalty)))
+        name = f"length penalty {penalty:g}" if penalty else "without a length penalty"
+        rows.append((name, (totals / norms)[order]))
+    figure, (axes,) = new_figure(8, 4.5)
+    draw_lines(axes, sizes[order], rows)
+    axes.set(title="Score over length", xlabel="length in tokens, the end included", ylabel="score")
+    return figure

@@ -1,0 +1,63 @@
+"""An interactive view of attention: one HTML file, which loads nothing from anywhere."""
+
+import html
+import importlib.resources
+import json
+import pathlib
+import string
+from collections.abc import Sequence
+
+import numpy as np
+
+from kformer.files import write_text
+from kformer.translation.attention_maps import AttentionMap
+from kformer.visualization.figures import LINES
+
+_DIGITS = 3  # of a weight in the file
+
+
+class AttentionView:
+    """Lines between tokens for every layer and head, to choose from and to point at. A notebook shows it as it is.
+
+    Args:
+        maps: From `Translator.attention`, or any `AttentionMap`s.
+
+    Raises:
+        ValueError: There is no map.
+    """
+
+    def __init__(self, *maps: AttentionMap) -> None:
+        if not maps:
+            raise ValueError("Pass at least one AttentionMap, such as AttentionView(*translator.attention(text)).")
+        self.html = _page(maps)
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes the view as a file that any browser shows, without a network."""
+        write_text(path, self.html)
+
+    def _repr_html_(self) -> str:
+        """The view within a frame, so that styles of a notebook and of the view do not meet."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="Attention" '
+            'style="width: 100%; height: 40rem; border: 0"></iframe>'
+        )
+
+
+def _page(maps: Sequence[AttentionMap]) -> str:
+    data = {
+        "colors": LINES,
+        "maps": [
+            {
+                "name": one.name,
+                "queries": one.queries,
+                "keys": one.keys,
+                "weights": np.round(one.weights.astype("float64"), _DIGITS).tolist(),
+            }
+            for one in maps
+        ],
+    }
+    files = importlib.resources.files(__name__)
+    page, style, script = (files.joinpath(f"view.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    # "<" would end the element of the data where a token is "</script>".
+    written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    return string.Template(page).substitute(style=style, script=script, data=written)

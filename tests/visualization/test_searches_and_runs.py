@@ -1,0 +1,119 @@
+"""Beam trees, length penalties, training curves and confusions: what they show is read back from the figures."""
+
+import numpy as np
+import pytest
+from figures import image, lines, titles
+
+from kformer import visualization
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.decoding.tracing import START, Extension
+from kformer.runs.folder import RunFolder
+from kformer.translation.beam_tree import BeamTree
+
+TREE = BeamTree(
+    [
+        Extension(START, 5, 1, -0.5, -0.5, "kept"),
+        Extension(START, 6, 1, -0.9, -0.9, "kept"),
+        Extension(START, 7, 1, -2.0, -2.0, "pruned"),
+        Extension(1, 2, 2, -1.0, -0.75, "finished"),
+        Extension(0, 8, 2, -1.5, -1.25, "kept"),
+        Extension(4, 2, 3, -1.75, -1.5, "finished"),
+    ],
+    ["la", "una", "el", "</s>", "casa", "</s>"],
+    beam_size=2,
+    length_penalty=0.6,
+)
+
+
+def test_a_tree_knows_its_best_path():
+    assert TREE.best == 3
+    assert [TREE.tokens[number] for number in TREE.path(5)] == ["la", "casa", "</s>"]
+    assert TREE._replace(extensions=TREE.extensions[:3]).best is None
+
+
+def test_a_beam_is_drawn_with_tokens_scores_and_a_bold_best_path():
+    (axes,) = visualization.plot_beam(TREE).axes
+    texts = {text.get_text(): text for text in axes.texts}
+    assert {"la", "una", "el", "casa", "</s>", "-0.75", "-1.25"} <= {*texts}
+    assert texts["una"].get_fontweight() == "bold"
+    assert texts["casa"].get_fontweight() == "normal"
+    edges = [line for line in axes.lines if len(line.get_xdata())]
+    assert len(edges) == len(TREE.extensions)
+    assert [line.get_linewidth() > 2 for line in edges] == [False, True, False, True, False, False]
+    assert {*lines(axes)} >= {"goes on", "has ended", "is dropped"}
+    assert axes.get_title() == "Beam search: 2 beams, length penalty 0.6"
+    first_steps = visualization.plot_beam(TREE, max_steps=1).axes[0]
+    assert len([line for line in first_steps.lines if len(line.get_xdata())]) == 3
+
+
+def test_a_length_penalty_divides_the_log_probability():
+    (axes,) = visualization.plot_length_penalties([7, 1], [-4.0, -3.0], penalties=[0.0, 1.0]).axes
+    shown = lines(axes)
+    lengths, plain = shown["without a length penalty"]
+    assert lengths.tolist() == [1, 7]  # in order
+    assert plain.tolist() == [-3.0, -4.0]
+    np.testing.assert_allclose(shown["length penalty 1"][1], [-3.0, -4.0 / 2])  # (5 + 7) / 6 = 2
+
+
+def test_curves_of_runs_are_training_and_validation_over_updates():
+    logs = {
+        "a": {"step": [10, 20], "loss": [3.0, 2.0], "val_loss": [3.5, 2.5], "val_bleu": [float("nan"), 7.0]},
+        "b": {"step": [10, 20, 30], "loss": [4.0, 3.0, 1.0]},
+    }
+    figure = visualization.plot_runs(logs)
+    assert titles(figure) == ["loss a token", "BLEU of translations"]
+    loss, bleu = map(lines, figure.axes)
+    assert {*loss} == {"a, training", "a, validation", "b, training"}
+    assert [*loss["b, training"][0]] == [10, 20, 30]
+    assert [*loss["a, validation"][1]] == [3.5, 2.5]
+    assert ([*bleu["a, validation"][0]], [*bleu["a, validation"][1]]) == ([20], [7.0])
+
+
+def test_the_log_of_a_run_folder_is_read(tmp_path):
+    run, folder = tmp_path / "run", RunFolder(tmp_path / "run")
+    run.mkdir()
+    folder.write_config(folder.transformer_file, TransformerConfig())
+    folder.write_config(folder.training_file, TrainingConfig())
+    folder.note_files()
+    log = folder.log_file
+    with pytest.raises(FileNotFoundError, match=r"run has no log.csv: no epoch has ended yet"):
+        visualization.plot_runs(run)
+    log.write_text("epoch,step,loss,val_loss\n0,10,3.0,\n1,20,2.0,2.5\n2,3")  # the last row is half written
+    shown = lines(visualization.plot_runs(run).axes[0])
+    assert [*shown["training"][1]] == [3.0, 2.0]
+    assert ([*shown["validation"][0]], [*shown["validation"][1]]) == ([20], [2.5])
+    with pytest.raises(ValueError, match="No run has the column los. The columns are: epoch, step, loss"):
+        visualization.plot_runs([run], ["los"])
+    log.write_text("epoch,step,loss\n0,10,x\n")
+    with pytest.raises(ValueError, match=r"log.csv is damaged: could not convert"):
+        visualization.plot_runs(run)
+
+
+def test_a_confusion_counts_what_each_symbol_became():
+    references = ["K AE T", "K AE T", "D AO G", "K AE T"]
+    hypotheses = ["K AE T", "G AE T", "D AO", "K AE T S"]
+    (axes, _) = visualization.plot_confusion(references, hypotheses).axes
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    columns = [label.get_text() for label in axes.get_xticklabels()]
+    assert columns == ["G", "K", "S", "–"]
+    assert rows == ["G  0%", "K  67%", "S  0%", "–"]
+    shares = np.ma.filled(image(axes), np.nan)
+    expected = [[np.nan, 0, 0, 1], [1 / 3, np.nan, 0, 0], [0, 0, np.nan, 0], [0, 0, 1, np.nan]]
+    np.testing.assert_allclose(shares, expected)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: visualization.plot_beam(TREE, max_steps=0), "max_steps of at least 1"),
+        (lambda: visualization.plot_length_penalties([1, 2], [-1.0]), "a log probability for each"),
+        (lambda: visualization.plot_length_penalties([0], [-1.0]), "lengths from 1 up"),
+        (lambda: visualization.plot_length_penalties(penalties=[-1.0]), "must be at least 0"),
+        (lambda: visualization.plot_runs({}), "at least one run"),
+        (lambda: visualization.plot_runs({"a": {"step": [], "loss": []}}), "The log of a has no updates yet"),
+        (lambda: visualization.plot_confusion(["a"], []), "1 references, 0 hypotheses"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
