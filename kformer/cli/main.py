@@ -17,6 +17,7 @@ from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
 from kformer.cli.lint import lint
 from kformer.cli.pack import pack
+from kformer.cli.plot import plot
 from kformer.cli.serve import serve
 from kformer.cli.train import train
 from kformer.cli.translate import translate
@@ -43,6 +44,7 @@ def kformer(
 
 for command in (train, translate, evaluate, export, lint, serve, average, pack, demo):
     app.command()(command)
+app.add_typer(plot, name="plot")
 
 
 def main() -> None:

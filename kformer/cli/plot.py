@@ -1,0 +1,264 @@
+"""`kformer plot ...`: a picture in a file."""
+
+import html
+import importlib.util
+import io
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, PresetName, choose_model
+from kformer.cli.progress import status
+from kformer.cli.startup import start_tensorflow
+from kformer.files import check_file_path, replacing, write_text
+from kformer.inference.find import find_model
+from kformer.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from kformer.translation.attention_maps import AttentionMap
+
+plot = typer.Typer(no_args_is_help=True)
+SUFFIXES = (".png", ".svg", ".html")
+DOTS_PER_INCH = 150
+
+Output = Annotated[
+    Path | None,
+    typer.Option(help="The file to write; its end says the kind: .png, .svg or .html. By default NAME-OF-COMMAND.png."),
+]
+Text = Annotated[str, typer.Option(help="The sentence that the model reads.")]
+Length = Annotated[int, typer.Option(min=1, help="Number of positions.")]
+Width = Annotated[int, typer.Option("--d-model", min=2, help="Size of the model, an even number.")]
+
+
+@plot.callback()
+def pictures() -> None:
+    """Draw attention, searches, runs and the paper's formulas (needs the extra `plots`)."""
+
+
+@plot.command()
+def attention(
+    text: Text,
+    model: ModelArgument = None,
+    preset: PresetName = None,
+    translation: Annotated[
+        str | None, typer.Option(help="What the decoder reads; by default what the model translates.")
+    ] = None,
+    kind: Annotated[
+        Literal["encoder", "decoder", "cross"],
+        typer.Option(help="Self-attention of the encoder or the decoder, or attention from target to source."),
+    ] = "cross",
+    style: Annotated[
+        Literal["map", "heads", "links", "alignment"],
+        typer.Option(
+            help="One map; a map of every head; lines for every head; or the strongest links. An HTML file has all "
+            "kinds, layers and heads to choose from, unless a style is given."
+        ),
+    ]
+    | None = None,
+    layer: Annotated[int, typer.Option(help="From 0; negative numbers count from the last.")] = -1,
+    head: Annotated[int | None, typer.Option(min=0, help="Of a map; by default the mean of all heads.")] = None,
+    query: Annotated[str | None, typer.Option(help="Of lines: the only token whose lines are drawn.")] = None,
+    output: Output = None,
+) -> None:
+    """Which tokens look at which, while a model reads a sentence and its translation.
+
+    An export shows the alignment of its signature translate_detailed; a run folder or a preset shows everything.
+    """
+    path = _checked(output, "attention")
+    found = find_model(choose_model(model, preset))
+    if not isinstance(found, RunFolder) and translation is not None:
+        raise ValueError(f"{found} is an export: it reads its own translations. Leave out --translation.")
+    if not isinstance(found, RunFolder):
+        kind = "cross"
+    maps = _alignment_of(found, text) if not isinstance(found, RunFolder) else _attention_of(found, text, translation)
+
+    from kformer import visualization
+
+    if style is None and path.suffix == ".html":
+        visualization.AttentionView(*maps.values()).save(path)
+        print(path)
+        return
+    chosen = maps[kind]
+    if style == "heads":
+        figure = visualization.plot_attention_heads(chosen)
+    elif style == "links":
+        figure = visualization.plot_attention_links(chosen, query, layer)
+    elif style == "alignment":
+        figure = visualization.plot_alignment(chosen, layer)
+    else:
+        figure = visualization.plot_attention(chosen, layer, head)
+    _write(figure, path)
+
+
+@plot.command()
+def beam(
+    text: Text,
+    model: ModelArgument = None,
+    preset: PresetName = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    output: Output = None,
+) -> None:
+    """The tree of hypotheses that a beam search looks at."""
+    path = _checked(output, "beam")
+    found = find_model(choose_model(model, preset))
+    if not isinstance(found, RunFolder):
+        raise ValueError(f"{found} is an export, whose search cannot be watched. Name the run folder or a preset.")
+    start_tensorflow()
+    from kformer import Translator
+    from kformer.visualization import plot_beam
+
+    with status("searching"):
+        tree = Translator.from_run(found.path).beam_tree(text, beam_size, length_penalty)
+    _write(plot_beam(tree), path)
+
+
+@plot.command()
+def run(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A column of log.csv, without val_; may be given several times."),
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Training curves of one run or several."""
+    path = _checked(output, "run")
+    for folder in runs:
+        RunFolder(folder).check_described()
+    start_tensorflow()
+    from kformer.visualization import plot_runs
+
+    _write(plot_runs(runs, column), path)
+
+
+@plot.command()
+def positions(length: Length = 64, d_model: Width = 128, output: Output = None) -> None:
+    """The positional encoding as a heat map."""
+    _formula("plot_positions", output, length=length, d_model=d_model)
+
+
+@plot.command()
+def products(length: Length = 64, d_model: Width = 128, output: Output = None) -> None:
+    """The dot products of positions."""
+    _formula("plot_position_products", output, length=length, d_model=d_model)
+
+
+@plot.command()
+def wavelengths(d_model: Width = 512, output: Output = None) -> None:
+    """The wavelengths of the positional encoding."""
+    _formula("plot_wavelengths", output, d_model=d_model)
+
+
+@plot.command()
+def masks(
+    length: Length = 8,
+    padding: Annotated[int, typer.Option(min=0, help="How many of the positions are padding.")] = 2,
+    output: Output = None,
+) -> None:
+    """The masks of attention."""
+    _formula("plot_masks", output, length=length, padding=padding)
+
+
+@plot.command()
+def schedule(
+    steps: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 20000,
+    output: Output = None,
+) -> None:
+    """The learning rate for several widths and warm-ups."""
+    _formula("plot_schedules", output, steps=steps)
+
+
+@plot.command()
+def labels(
+    epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="What label smoothing takes from the label.")] = 0.1,
+    output: Output = None,
+) -> None:
+    """Labels with and without smoothing."""
+    _formula("plot_smoothed_labels", output, epsilon=epsilon)
+
+
+@plot.command()
+def temperatures(output: Output = None) -> None:
+    """The softmax at several temperatures."""
+    _formula("plot_temperatures", output)
+
+
+@plot.command()
+def penalties(output: Output = None) -> None:
+    """Scores over length for several length penalties."""
+    _formula("plot_length_penalties", output)
+
+
+def _formula(name: str, output: Path | None, **options: Any) -> None:
+    """Writes the picture of a function that needs no model."""
+    path = _checked(output, name.removeprefix("plot_"))
+    start_tensorflow()
+    from kformer import visualization
+
+    _write(getattr(visualization, name)(**options), path)
+
+
+def _checked(output: Path | None, name: str) -> Path:
+    """The file to write, by default one in this folder."""
+    output = Path(f"{name}.png") if output is None else output
+    if output.suffix not in SUFFIXES:
+        raise ValueError(f"--output must end with one of {', '.join(SUFFIXES)}. Received: {output}.")
+    check_file_path(output)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("kformer plot needs Matplotlib: pip install 'kformer[plots]'.")
+    return output
+
+
+def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[str, AttentionMap]":
+    start_tensorflow()
+    from kformer import Translator
+    from kformer.inference.load import load_model
+
+    with status("reading"):
+        if (
+            translation is None
+        ):  # The kept SavedModel translates sooner than a Translator, which first traces its graph.
+            translation = load_model(run.path)([text.encode()])[0][0].text
+        return Translator.from_run(run.path).attention(text, translation)._asdict()
+
+
+def _alignment_of(saved_model: Path, text: str) -> "dict[str, AttentionMap]":
+    import numpy as np
+
+    from kformer.inference.c_api import SavedModel
+    from kformer.translation.attention_maps import read_detailed
+
+    with status(f"loading {saved_model}"):
+        model = SavedModel(saved_model)
+        if "translate_detailed" not in model.signatures:
+            raise ValueError(
+                f"{saved_model} has no signature translate_detailed. Export it with --signature translate_detailed."
+            )
+        found = model.run("translate_detailed", {"text": np.array([text.encode()], object)})
+    return {"cross": read_detailed(found)}
+
+
+def _write(figure: "Figure", output: Path) -> None:
+    """Writes a figure, whole or not at all, and prints the path. Text in an SVG stays text, for the browser's fonts."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        if output.suffix == ".html":
+            drawn = io.StringIO()
+            figure.savefig(drawn, format="svg")
+            write_text(output, _page(drawn.getvalue(), output.stem))
+        else:
+            with replacing(output) as partial:
+                figure.savefig(partial, dpi=DOTS_PER_INCH)
+    print(output)
+
+
+def _page(svg: str, title: str) -> str:
+    drawing = svg[svg.index("<svg") :]
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f"<style>svg {{ max-width: 100%; height: auto }}</style>\n{drawing}</html>\n"
+    )
