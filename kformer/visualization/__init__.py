@@ -17,6 +17,7 @@ from kformer.visualization.attention import (
     plot_attention_links,
 )
 from kformer.visualization.confusion import plot_confusion
+from kformer.visualization.figures import show_in_notebooks
 from kformer.visualization.masks import plot_masks
 from kformer.visualization.positions import plot_position_products, plot_positions, plot_wavelengths
 from kformer.visualization.probabilities import plot_smoothed_labels, plot_temperatures
@@ -24,6 +25,8 @@ from kformer.visualization.runs import plot_runs
 from kformer.visualization.schedules import plot_schedules
 from kformer.visualization.search import plot_beam, plot_length_penalties
 from kformer.visualization.view import AttentionView
+
+show_in_notebooks()
 
 __all__ = [
     "Attention",

@@ -1,5 +1,6 @@
 """What all figures have in common: their size, their colours, their axes."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,18 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
     """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, [*figure.subplots(rows, columns, squeeze=False).flat]
+
+
+def show_in_notebooks() -> None:
+    """Lets a notebook show figures, as `matplotlib.pyplot` does where it is imported."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return
+    from IPython.core.pylabtools import select_figure_formats
+
+    if not any(Figure in formatter.type_printers for formatter in shell.display_formatter.formatters.values()):
+        select_figure_formats(shell, {"png"})
 
 
 def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> None:
