@@ -100,7 +100,7 @@ def export_saved_model(
         names = (DEFAULT_SIGNATURE, *dict.fromkeys(signatures))
         functions = served_functions(translator, weights, precision, variant, texts, names)
         with _told_where(directory):
-            tf.saved_model.save(_Served(translator, weights, functions), str(fresh), signatures=functions)
+            _save(translator, weights, functions, fresh)
             if precision == "int8":
                 run_loops_as_functions(fresh)
         used = check_operations(fresh)
@@ -165,8 +165,19 @@ def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> No
     """
     weights = Weights()
     functions = {DEFAULT_SIGNATURE: n_best_function(translator, weights, n_best)}
-    tf.saved_model.save(_Served(translator, weights, functions), str(folder), signatures=functions)
+    _save(translator, weights, functions, folder)
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
+
+
+def _save(translator: Translator, weights: Weights, functions: dict[str, Any], folder: pathlib.Path) -> None:
+    """Writes the SavedModel. In a notebook, TensorFlow would tell where: in a folder that soon has another name."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("WARNING")
+    try:
+        tf.saved_model.save(_Served(translator, weights, functions), str(folder), signatures=functions)
+    finally:
+        logger.setLevel(level)
 
 
 def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
