@@ -21,7 +21,7 @@ VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
 TWO_AT_ONCE = --numprocesses 2 --dist loadfile
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-oldest lint wheel clean
+.PHONY: demo test test-slow test-oldest lint notebooks docs wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
@@ -42,6 +42,15 @@ lint: $(VENV)/.kformer-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A notebook is written as a script, whose changes can be read; Colab opens the notebook that is made of it.
+notebooks: $(VENV)/.kformer-test
+	$(BIN)/jupytext --update --to ipynb notebooks/*.py
+
+# build/docs/site/index.html. The notebooks run as a person would run them, which takes an hour; KFORMER_NOTEBOOK_MINUTES and
+# its like make it minutes, see tests/test_notebooks.py.
+docs: $(VENV)/.kformer-test
+	$(BIN)/python docs/build.py
 
 # Builds the wheel and uses what it holds in an environment that holds nothing else.
 wheel: $(VENV)/.kformer
