@@ -1,0 +1,120 @@
+"""Builds the documentation: pages, gallery, executed notebooks, the reference, as a site that needs no network.
+
+python docs/build.py [--skip-notebooks]     # writes build/docs/site/index.html
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import jupytext
+import latex2mathml.converter
+import nbconvert
+from nbclient import NotebookClient
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCE = ROOT / "build" / "docs" / "source"
+# The pages of the reference: a title and the modules whose public names it lists.
+REFERENCE = {
+    "kformer": ("The front door", ["kformer.config", "kformer.translation.translator", "kformer.training.train"]),
+    "layers": ("Layers", ["kformer.layers"]),
+    "models": ("Models", ["kformer.models"]),
+    "training": (
+        "Losses, metrics, schedules, training",
+        [
+            *("kformer.losses", "kformer.metrics", "kformer.schedules", "kformer.training.optimizers"),
+            *("kformer.training.averaging", "kformer.training.callbacks"),
+        ],
+    ),
+    "data": ("Data", ["kformer.data.corpus", "kformer.data.files", "kformer.data.loading", "kformer.data.batching",
+                      "kformer.data.encoding", "kformer.data.dataset"]),
+    "tokenizers": ("Tokenizers", ["kformer.tokenizers"]),
+    "decoding": ("Decoding", ["kformer.decoding"]),
+    "presets": ("Presets and runs", ["kformer.presets", "kformer.runs.folder"]),
+    "export": ("Export", ["kformer.export.saved_model", "kformer.export.lint"]),
+    "inference": ("Inference", ["kformer.inference.load", "kformer.inference.c_api", "kformer.translation.batches"]),
+    "evaluation": ("Evaluation", ["kformer.evaluation.metrics", "kformer.evaluation.evaluate"]),
+    "serving": ("Serving", ["kformer.serving"]),
+    "visualization": ("Visualization", ["kformer.visualization"]),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--skip-notebooks", action="store_true", help="Leave the notebooks out: they take minutes.")
+    arguments = parser.parse_args()
+    shutil.rmtree(SOURCE.parent, ignore_errors=True)
+    SOURCE.mkdir(parents=True)
+    for path in ROOT.glob("docs/*"):
+        if path.suffix in (".md", ".png", ".js"):
+            shutil.copy(path, SOURCE)
+    write_reference()
+    subprocess.run([sys.executable, ROOT / "docs" / "gallery.py", SOURCE], check=True)
+    for script in sorted(ROOT.glob("notebooks/*.py")):
+        write_notebook(script, execute=not arguments.skip_notebooks)
+    # Warnings are errors: a link that leads nowhere, a name that the reference does not find.
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--config-file",
+        ROOT / "docs" / "mkdocs.yml",
+    ]
+    # The theme would print that its successor exists.
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    print(ROOT / "build" / "docs" / "site" / "index.html")
+
+
+def write_reference() -> None:
+    folder = SOURCE / "reference"
+    folder.mkdir()
+    for name, (title, modules) in REFERENCE.items():
+        entries = "\n\n".join(f"::: {module}" for module in modules)
+        (folder / f"{name}.md").write_text(f"# {title}\n\n{entries}\n", encoding="utf-8")
+
+
+def write_notebook(script: pathlib.Path, execute: bool) -> None:
+    """The notebook as a page, with its pictures as files beside it."""
+    folder = SOURCE / "notebooks"
+    folder.mkdir(exist_ok=True)
+    notebook = jupytext.read(script)
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    installs = [cell for cell in notebook.cells if "install" in cell.metadata.get("tags", ())]
+    if execute:
+        notebook.cells = [cell for cell in notebook.cells if cell not in installs]
+        output = ROOT / "build" / "docs" / "runs" / script.stem
+        output.mkdir(parents=True)
+        os.environ["KFORMER_NOTEBOOK_OUTPUT"] = str(output)
+        NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": str(output)}}).execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = with_formulas(cell.source)
+    exporter = nbconvert.MarkdownExporter()
+    text, resources = exporter.from_notebook_node(
+        notebook, {"unique_key": script.stem, "output_files_dir": script.stem}
+    )
+    for name, data in resources["outputs"].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / f"{script.stem}.md").write_text(text, encoding="utf-8")
+
+
+def with_formulas(text: str) -> str:
+    """LaTeX between dollar signs as MathML, which browsers show without a script."""
+
+    def converted(match: re.Match[str]) -> str:
+        block = match[1] is not None
+        return latex2mathml.converter.convert(match[1] or match[2], display="block" if block else "inline")
+
+    return re.sub(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", converted, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    main()
