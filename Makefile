@@ -37,6 +37,7 @@ test-slow: $(VENV)/.kformer-test
 test-oldest: $(OLDEST_VENV)/.kformer-test
 	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT)
 	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
+	$(OLDEST_BIN)/python -m pytest --numprocesses 2 --dist load -m slow tests/test_notebooks.py
 
 lint: $(VENV)/.kformer-test
 	$(BIN)/ruff check .
@@ -50,7 +51,7 @@ notebooks: $(VENV)/.kformer-test
 # build/docs/site/index.html. The notebooks run as a person would run them, which takes an hour; KFORMER_NOTEBOOK_MINUTES and
 # its like make it minutes, see tests/test_notebooks.py.
 docs: $(VENV)/.kformer-test
-	$(BIN)/python docs/build.py
+	$(BIN)/python docs/build.py $(DOCS_OPTIONS)
 
 # Builds the wheel and uses what it holds in an environment that holds nothing else.
 wheel: $(VENV)/.kformer
