@@ -90,6 +90,24 @@ def test_the_seed_decides_what_is_drawn(translator):
     assert len({tuple(texts) for texts in drawn}) == 3
 
 
+def test_what_is_drawn_goes_on_behind_the_prefix(translator):
+    found, _ = translated(translator, TEXTS, temperature=1.5, seed=3, target_prefix="seis tres")
+    assert all(text.startswith("seis tres") for text in found)
+
+
+def test_the_score_of_what_was_drawn_has_no_length_penalty(translator):
+    options = {"temperature": 1.5, "seed": 3}
+    plain, log_probabilities = translated(translator, TEXTS, length_penalty=0.0, **options)
+    penalized, scores = translated(translator, TEXTS, length_penalty=2.0, **options)
+    assert plain == penalized
+    np.testing.assert_array_equal(scores, log_probabilities)
+
+
+def test_the_ends_of_the_ranges_are_allowed(translator):
+    (found,), _ = translated(translator, ["one two"], length_penalty=10.0, top_p=1.0)
+    assert found.startswith("dos uno")  # so large a penalty makes it long
+
+
 @pytest.mark.parametrize(
     "options", [{"temperature": 1e-3}, {"temperature": 1.5, "top_k": 1}, {"temperature": 1.5, "top_p": 1e-6}]
 )

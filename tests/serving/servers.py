@@ -92,8 +92,8 @@ def wait(condition):
 
 
 @contextlib.contextmanager
-def running(settings):
-    """A server with these settings, once every model has a version that answers."""
+def running(settings, until_ready=True):
+    """A server with these settings, once every model has a version that answers, or at once."""
     from kformer.serving.server import Server
 
     server, started = Server(settings), threading.Event()
@@ -101,7 +101,7 @@ def running(settings):
     thread.start()
     try:
         assert started.wait(30)
-        for _ in range(1200):
+        for _ in range(1200 if until_ready else 0):
             if server.is_ready():
                 break
             threading.Event().wait(0.05)

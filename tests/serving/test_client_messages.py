@@ -1,5 +1,6 @@
 """What `kformer.serving.Client` sends, and what it makes of the answers."""
 
+import inspect
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ from scripted_grpc import ScriptedGrpc
 from scripted_rest import METADATA, ScriptedRest
 
 from kformer.serving import Client, ServerError
+from kformer.serving.client_retries import LONGEST_WAIT
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -121,3 +123,50 @@ def test_another_model_behind_the_url_is_told():
 def test_inputs_that_are_no_tensor_are_refused(wrong):
     with Client("http://127.0.0.1:1/v1/models/m") as client, pytest.raises(ValueError, match="same length|shape"):
         client.predict("serving_default", {"text": wrong})
+
+
+def test_what_is_for_all_texts_goes_with_every_request():
+    texts = [f"text {number}" for number in range(10)]
+    inputs = {"text": texts, "target_prefix": ["a"], "top_k": np.array(3, "int32")}
+    with ScriptedRest() as server, Client(server.url, batch_size=4) as client:
+        assert len(client.predict("serving_default", inputs)["translation"]) == 10
+    sent = [body["inputs"] for body in server.predictions]
+    assert [(len(one["text"]), one["target_prefix"], one["top_k"]) for one in sent] == [
+        (4, ["a"], 3),
+        (4, ["a"], 3),
+        (2, ["a"], 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("DT_DOUBLE", [0.1], np.array([0.1])),
+        ("DT_FLOAT", [0.1], np.array([0.1], "float32")),
+        ("DT_INT64", [2**40], np.array([2**40])),
+        ("DT_BOOL", [True], np.array([True])),
+        ("DT_STRING", [{"b64": "/w=="}], np.array([b"\xff"], object)),
+    ],
+)
+def test_outputs_have_the_type_of_the_metadata(dtype, values, expected):
+    signatures = {"odd": {"inputs": {}, "outputs": {"image_bytes": {"dtype": dtype}}}}
+    metadata = {"metadata": {"signature_def": {"signature_def": signatures}}}
+    answers = [(200, json.dumps({"outputs": values})), (200, json.dumps(metadata))]
+    with ScriptedRest(answers) as server, Client(server.url) as client:
+        (found,) = client.predict("odd", {"text": ["one"]}).values()
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_usual_patience_of_a_client():
+    """Up to a minute for an answer, six tries, and never a wait of more than a minute."""
+    chosen = {name: parameter.default for name, parameter in inspect.signature(Client).parameters.items()}
+    assert (chosen["timeout"], chosen["tries"], LONGEST_WAIT) == (60.0, 6, 60.0)
+    busy = [(503, json.dumps({"error": "busy"}))] * 10
+    with (
+        ScriptedRest(busy) as server,
+        Client(server.url, backoff_factor=0.0) as client,
+        pytest.raises(ServerError, match="busy"),
+    ):
+        client.translate("one")
+    assert len(server.predictions) == 6

@@ -41,6 +41,7 @@ def test_the_policies_and_labels_of_models_arrive(tmp_path):
       config { name: "c" base_path: "/c" model_version_policy { all {} } }
       config { name: "d" base_path: "/d" model_version_policy { specific { versions: 3 versions: 5 } }
                version_labels { key: "stable" value: 3 } }
+      config { name: "e" base_path: "/e" model_version_policy { latest {} } }
     }"""
     models = read_models(written(tmp_path, text))
     assert [(model.name, str(model.base_path), model.latest, model.specific) for model in models] == [
@@ -48,6 +49,7 @@ def test_the_policies_and_labels_of_models_arrive(tmp_path):
         ("b", "/b", 2, ()),
         ("c", "/c", None, ()),
         ("d", "/d", 1, (3, 5)),
+        ("e", "/e", 1, ()),
     ]
     assert models[3].labels == {"stable": 3}
 

@@ -51,6 +51,31 @@ def test_headers_that_arrive_in_parts_are_waited_for(impatient):
         assert everything(connection).count(b"HTTP/1.1 200") == 2
 
 
+def test_large_headers_are_read_also_in_parts(impatient):
+    cookie = b"Cookie: " + b"a" * 30_000
+    with impatient.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + cookie)
+        time.sleep(0.1)
+        connection.sendall(b"\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_bodies_do_not_count_as_headers_of_the_next_request(cold_export_folder):
+    head, body = request("one")
+    body = body.ljust(60_000)
+    head = head.replace(b"Content-Length: ", b"Content-Length: 60000\r\nX-Was: ")
+    with running(small(cold_export_folder)) as server, server.connect() as connection:
+        for _ in range(2):
+            connection.sendall(head + body)
+            answer = b""
+            while b'"uno"}]}' not in answer:
+                answer += connection.recv(65536)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost:")
+        time.sleep(0.1)
+        connection.sendall(b" x\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_headers_without_end_are_refused(impatient):
     with impatient.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nX-A: " + b"a" * 70_000)  # and there is more to come

@@ -197,6 +197,10 @@ def test_numbers_have_no_more_digits_than_they_hold_and_names_in_bytes_are_encod
     assert write_body({"image_bytes": np.array([b"\xff"], object)}, by_row=False) == b'{"outputs":[{"b64":"/w=="}]}'
 
 
+def test_bytes_of_an_output_that_are_not_utf8_leave_a_mark():
+    assert json.loads(write_body({"y": np.array([b"a\xffb"], object)}, by_row=False)) == {"outputs": ["a\ufffdb"]}
+
+
 def test_rows_need_outputs_of_the_same_length():
     with pytest.raises(ServingError, match="different numbers of rows"):
         write_body({"a": np.zeros(2), "b": np.zeros(3)}, by_row=True)

@@ -114,7 +114,7 @@ def test_a_broken_version_is_tried_again_when_its_files_change(world):
     world.add(1, "broken")
     world.manager.update()
     assert not world.manager.is_ready()
-    world.add(1, "it is mended")
+    world.add(1, "mended")  # as many bytes as before
     world.manager.update()
     assert world.manager.is_ready()
     assert world.states() == {1: "AVAILABLE"}
@@ -239,3 +239,11 @@ def test_closing_lets_all_versions_go(world):
         world.manager._stop.wait(0.01)
     world.manager.close()
     assert [model.closed for model in world.loaded] == [True]
+
+
+def test_as_many_of_the_newest_versions_are_served_as_are_asked_for(tmp_path):
+    world = World(tmp_path, latest=2)
+    for number in (1, 2, 3):
+        world.add(number)
+    world.manager.update()
+    assert world.states() == {3: "AVAILABLE", 2: "AVAILABLE"}

@@ -56,9 +56,9 @@ class Process:
             if json.loads(line).get("state") == "AVAILABLE":
                 return
 
-    def end(self):
-        """Exit status after a SIGTERM, and the events of the log."""
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, number=signal.SIGTERM):
+        """Exit status after a signal, and the events of the log."""
+        self.process.send_signal(number)
         _, log = self.process.communicate(timeout=30)
         return self.process.returncode, [json.loads(line) for line in log.splitlines()]
 
@@ -90,12 +90,13 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def test_it_serves_until_sigterm_and_ends_with_status_0(cold_export_folder):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, number):
     with Process(cold_export_folder) as server:
         assert f"REST http://{server.rest}/v1/models/numbers, gRPC grpc://{server.grpc}" in server.line
         server.wait_until_ready()
         assert translate(f"http://{server.rest}", "one two") == "dos uno"
-        status, log = server.end()
+        status, log = server.end(number)
     assert status == 0
     assert log[0]["event"] == "draining"
     assert log[-1]["event"] == "stopped"

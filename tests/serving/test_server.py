@@ -22,7 +22,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from kformer.serving.settings import Limits
+from kformer.serving.config_files import Batching, ModelSettings
+from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
 MODEL = "/v1/models/numbers"
@@ -143,6 +144,43 @@ def test_health_readiness_and_metrics(served):
     assert 'kformer_batch_texts_count{model="numbers",signature="serving_default"}' in page
 
 
+def test_a_server_without_a_version_lives_but_is_not_ready(tmp_path):
+    base = tmp_path / "numbers"
+    (base / "1").mkdir(parents=True)
+    (base / "1" / "saved_model.pb").write_bytes(b"broken")
+    with running(small(base), until_ready=False) as server:
+        assert server.ask("GET", "/healthz").status == 200
+        assert server.ask("GET", "/readyz").status == 503
+        assert server.predict({"instances": ["one"]}).status == 404
+
+
+def test_who_may_come_back_is_told_when(cold_export_folder):
+    crowded = Batching(max_batch_size=2, max_enqueued_batches=1, batch_timeout_micros=3_000_000)
+    with running(small(cold_export_folder, batching=crowded), until_ready=False) as server:
+        loading = server.predict({"instances": ["one"]})
+        assert (loading.status, loading.headers["retry-after"]) == (503, "1")
+        wait(server.server.is_ready)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            first = pool.submit(server.predict, {"instances": ["one"]})
+            wait(lambda: "kformer_waiting_texts 1.0" in server.metrics())
+            busy = server.predict({"instances": ["one", "two"]})
+            assert (busy.status, busy.headers["retry-after"]) == (429, "1")
+            assert first.result().status == 200
+
+
+def test_the_metrics_have_the_path_and_the_type_that_prometheus_asks_for(cold_export_folder):
+    with running(small(cold_export_folder, metrics_path="/m")) as server:
+        page = server.ask("GET", "/m")
+        assert page.status == 200
+        assert page.headers["content-type"].startswith("text/plain; version=")
+        assert server.ask("GET", "/monitoring/prometheus/metrics").status == 404
+
+
+def test_the_page_can_be_framed_by_nobody_and_asks_no_other_host(served):
+    headers = served.ask("GET", "/").headers
+    assert headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
+
+
 # Requests that share batches
 
 
@@ -193,6 +231,9 @@ def test_what_is_too_large_is_refused_at_once(cold_export_folder):
     limits = Limits(request_bytes=2000, text_bytes=50, texts=3)
     with running(small(cold_export_folder, limits=limits)) as server:
         assert server.predict({"instances": ["one"] * 3}).status == 200
+        assert server.predict({"instances": ["x" * 50]}).status == 200
+        assert server.predict(b'{"instances": ["one"]}'.ljust(2000)).status == 200
+        assert server.predict(b'{"instances": ["one"]}'.ljust(2001)).status == 413
         many = server.predict({"instances": ["one"] * 4})
         assert (many.status, many.body["error"]) == (
             413,
@@ -229,9 +270,16 @@ def test_a_body_whose_length_is_not_told_is_cut_off_at_the_limit(cold_export_fol
 
 
 def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
-    with running(small(cold_export_folder, limits=Limits(seconds=0.0001))) as server:
+    patient = Batching(batch_timeout_micros=20_000_000)  # it waits 20 seconds for company
+    with running(small(cold_export_folder, batching=patient, limits=Limits(seconds=0.5))) as server:
         late = server.predict({"instances": ["one"]})
-        assert (late.status, late.body["error"][:39]) == (504, "The answer took longer than 0.0001 seco")
+        assert (late.status, late.body["error"][:36]) == (504, "The answer took longer than 0.5 seco")
+        for seconds in (None, 60):  # a client's deadline does not extend the server's limit
+            began = time.monotonic()
+            with pytest.raises(grpc.RpcError) as late:
+                grpc_predict(server.grpc_address, text=["one"], timeout=seconds)
+            assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            assert time.monotonic() - began < 10
     with running(small(cold_export_folder)) as server:
         with pytest.raises(grpc.RpcError) as late:
             grpc_predict(server.grpc_address, text=["one"], timeout=0.0001)
@@ -251,7 +299,8 @@ def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
         refused = server.predict({"instances": ["one"]})
         assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert "Authorization: Bearer TOKEN" in refused.body["error"]
-        assert server.ask("GET", "/readyz").status == 200
+        for path in ("/readyz", "/healthz", "/"):  # nothing that must be hidden; the page asks for the token
+            assert server.ask("GET", path).status == 200
         grpc_predict(server.grpc_address, text=["one"], metadata=[("authorization", "Bearer open sesame")])
         for metadata in ([], [("authorization", "Bearer open")]):
             with pytest.raises(grpc.RpcError) as refusal:
@@ -259,7 +308,52 @@ def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
             assert refusal.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
+@pytest.fixture(scope="module")
+def two_versions(cold_export_folder, tmp_path_factory):
+    base = tmp_path_factory.mktemp("versions") / "numbers"
+    for number in ("1", "2"):
+        shutil.copytree(cold_export_folder / "1", base / number)
+    models = [ModelSettings("numbers", base, latest=2, labels={"stable": 1})]
+    with running(ServerSettings(models, rest_port=0, grpc_port=0)) as server:
+        wait(lambda: [*states(server).values()].count("AVAILABLE") == 2)
+        yield server
+
+
+@pytest.mark.parametrize("part", ["/versions/1", "/labels/stable"])
+def test_status_and_metadata_are_of_the_version_that_is_asked_for(two_versions, part):
+    assert [*states(two_versions)] == ["2", "1"]
+    assert [*states(two_versions, part)] == ["1"]
+    assert two_versions.ask("GET", f"{MODEL}{part}/metadata").body["model_spec"]["version"] == "1"
+    assert two_versions.ask("GET", f"{MODEL}/metadata").body["model_spec"]["version"] == "2"
+    assert two_versions.ask("GET", f"{MODEL}/versions/7/metadata").status == 404
+
+
+@pytest.mark.parametrize("chosen", [{"version": 1}, {"label": "stable"}], ids=["version", "label"])
+def test_status_and_metadata_over_grpc_are_of_the_version_that_is_asked_for(two_versions, chosen):
+    def choose(spec):
+        spec.name = "numbers"
+        if "label" in chosen:
+            spec.version_label = chosen["label"]
+        else:
+            spec.version.value = chosen["version"]
+
+    with grpc.insecure_channel(two_versions.grpc_address) as channel:
+        status = get_model_status_pb2.GetModelStatusRequest()
+        choose(status.model_spec)
+        found = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(status, timeout=10)
+        assert [version.version for version in found.model_version_status] == [1]
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        choose(request.model_spec)
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        assert stub.GetModelMetadata(request, timeout=10).model_spec.version.value == 1
+
+
 # gRPC
+
+
+def test_a_tensor_of_like_strings_may_have_one_value(served):
+    response = grpc_predict(served.grpc_address, text=shaped(3, values=[b"one"]))
+    assert tf.make_ndarray(response.outputs["translation"]).tolist() == [b"uno"] * 3
 
 
 def test_predict_over_grpc(served):
@@ -362,8 +456,9 @@ def test_a_new_version_is_taken_up_and_a_broken_one_is_not_while_requests_go_on(
         assert going_on.result() > 0
 
 
-def states(server):
-    return {entry["version"]: entry["state"] for entry in server.ask("GET", MODEL).body["model_version_status"]}
+def states(server, part=""):
+    entries = server.ask("GET", MODEL + part).body["model_version_status"]
+    return {entry["version"]: entry["state"] for entry in entries}
 
 
 def _ask_until(server, versions):
@@ -386,28 +481,29 @@ def test_models_can_be_reloaded_over_grpc(cold_export_folder):
         request.config.model_config_list.config.add(name="more", base_path=str(cold_export_folder / "nothing"))
         refused = stub.HandleReloadConfigRequest(request, timeout=60).status
         assert "No version could be loaded of: more" in refused.error_message
+        assert refused.error_code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
+        wrong = stub.HandleReloadConfigRequest(model_management_pb2.ReloadConfigRequest(), timeout=60).status
+        assert wrong.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
 
 
 # The end
 
 
 def test_stopping_answers_what_has_arrived(cold_export_folder):
-    with running(small(cold_export_folder)) as server, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(server.predict, {"instances": ["one two"] * 30}) for _ in range(8)]
-        time.sleep(0.02)
+    waiting = Batching(batch_timeout_micros=2_000_000)  # for company
+    texts, expected = ["one two"] * 3, ["dos uno"] * 3
+    with (
+        running(small(cold_export_folder, batching=waiting)) as server,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        asked = [pool.submit(server.predict, {"instances": texts}) for _ in range(4)]
+        called = [pool.submit(grpc_predict, server.grpc_address, text=texts) for _ in range(4)]
+        wait(lambda: "kformer_waiting_texts 24.0" in server.metrics())
         server.server.stop()
-        answers = [_result(future) for future in asked]
-    whole = [answer for answer in answers if answer is not None]
-    assert whole, "no request had arrived"
-    assert all([row["translation"] for row in answer.body["predictions"]] == ["dos uno"] * 30 for answer in whole)
-
-
-def _result(future):
-    """An answer; None for a connection that came after the end."""
-    try:
-        return future.result()
-    except ConnectionRefusedError:
-        return None
+        for answer in asked:
+            assert [row["translation"] for row in answer.result().body["predictions"]] == expected
+        for response in called:
+            assert tf.make_ndarray(response.result().outputs["translation"]).astype(str).tolist() == expected
 
 
 def test_the_log_has_no_texts_of_users(served, caplog):

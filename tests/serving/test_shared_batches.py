@@ -266,3 +266,32 @@ def test_under_load_from_many_threads_everybody_gets_the_right_answer():
     assert found == [[2 * number, -2 * number] for number in range(14, 700)]
     assert max(map(len, run.batches)) <= 5
     assert sum(map(len, run.batches)) == 2 * (700 - 14)
+
+
+def test_neighbours_in_a_batch_have_16_kilobytes_of_text_together():
+    batches = []
+
+    def run(signature, inputs):
+        batches.append(len(inputs["text"]))
+        return {"length": np.array([len(text) for text in inputs["text"]])}
+
+    target = batcher(run)
+    texts = [np.array([b"x" * 7000], object) for _ in range(3)]
+    answers = [target.submit("lengths", {"text": text}, True) for text in texts]
+    assert [answer.result(5)["length"].tolist() for answer in answers] == [[7000]] * 3
+    assert batches == [2, 1]
+
+
+def test_a_batch_of_an_allowed_size_is_not_made_larger():
+    run = Doubling()
+    target = batcher(run, allowed_batch_sizes=(3, 5))
+    assert submit(target, 1, 2, 3).result(5)["twice"].tolist() == [2, 4, 6]
+    assert run.batches == [[1, 2, 3]]
+
+
+def test_a_request_that_shares_no_batch_is_computed_as_it_is():
+    run = Doubling()
+    target = batcher(run, allowed_batch_sizes=(2, 5))
+    answer = target.submit("double", {"x": np.array([1]), "scalar": np.array(3)}, False)
+    assert answer.result(5)["twice"].tolist() == [2]
+    assert run.batches == [[1]]

@@ -1,0 +1,128 @@
+"""What a server counts and logs, without a server."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from kformer.serving.batching import ClosedError
+from kformer.serving.errors import Code, ServingError
+from kformer.serving.logs import JsonLines, start_logging
+from kformer.serving.metrics import Metrics
+from kformer.serving.predict import Predictor
+from kformer.serving.settings import Limits, ServerSettings
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+def samples(metrics):
+    lines = metrics.page().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def test_seconds_are_those_of_requests_that_were_answered():
+    metrics = Metrics()
+    metrics.count("m", "OK", 0.25)
+    metrics.count("m", "OK", 0.5)
+    metrics.count("m", "RESOURCE_EXHAUSTED", 8.0)
+    found = samples(metrics)
+    assert found['kformer_requests_total{code="OK",model="m"}'] == 2
+    assert found['kformer_requests_total{code="RESOURCE_EXHAUSTED",model="m"}'] == 1
+    assert found['kformer_request_seconds_sum{model="m"}'] == 0.75
+
+
+def test_texts_and_seconds_of_batches():
+    metrics = Metrics()
+    metrics.batch("m", "serving_default", 8, 0.25)
+    found = samples(metrics)
+    assert found['kformer_batch_texts_sum{model="m",signature="serving_default"}'] == 8
+    assert found['kformer_batch_seconds_sum{model="m",signature="serving_default"}'] == 0.25
+
+
+class Names:
+    """A manager that knows the name m."""
+
+    def names(self):
+        return ["m"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("a fault of ours"), "INTERNAL"),
+        (ServingError(Code.NOT_FOUND, "no such version"), "NOT_FOUND"),
+        (asyncio.CancelledError(), "CANCELLED"),
+    ],
+)
+def test_a_request_is_counted_by_how_it_ends(error, code):
+    metrics = Metrics()
+    predictor = Predictor(Names(), Limits(), metrics)
+    with pytest.raises(type(error)), predictor.counted("m"):
+        raise error
+    with predictor.counted("m"):
+        pass
+    found = samples(metrics)
+    assert found[f'kformer_requests_total{{code="{code}",model="m"}}'] == 1
+    assert found['kformer_requests_total{code="OK",model="m"}'] == 1
+
+
+def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
+    class Swapped(Names):
+        """Its first version is let go when it is asked."""
+
+        asked = 0
+
+        def servable(self, *_):
+            return self
+
+        def signature(self, _):
+            return self
+
+        def complete(self, inputs):
+            return inputs
+
+        def submit(self, signature, inputs):
+            self.asked += 1
+            if self.asked < 3:
+                raise ClosedError
+            import concurrent.futures
+
+            answer = concurrent.futures.Future()
+            answer.set_result({"translation": ["uno"]})
+            return answer
+
+    manager = Swapped()
+    _, _, outputs = asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
+    assert outputs == {"translation": ["uno"]}
+    manager.asked = -10
+    with pytest.raises(ServingError, match="is being let go"):
+        asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
+
+
+def test_times_in_the_log_are_utc_wherever_the_server_stands(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    record = logging.LogRecord("kformer.serving", logging.INFO, "", 0, "ready", (), None)
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    assert json.loads(JsonLines().format(record)) == {
+        "time": "2023-11-14T22:13:20.250Z", "level": "info", "event": "ready",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("level", "expected"), [("debug", logging.DEBUG), ("error", logging.ERROR)])
+def test_the_level_of_the_log_is_the_one_that_is_asked_for(level, expected, monkeypatch):
+    logger, libraries = logging.getLogger("kformer.serving"), logging.getLogger()
+    before = (logger.level, libraries.level, libraries.handlers)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    try:
+        start_logging(level)
+        assert logger.getEffectiveLevel() == expected
+    finally:
+        logging.captureWarnings(False)
+        logger.setLevel(before[0])
+        libraries.setLevel(before[1])
+        libraries.handlers = before[2]
+
+
+def test_folders_are_looked_at_every_second():
+    assert ServerSettings([]).poll_seconds == 1.0
