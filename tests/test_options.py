@@ -97,8 +97,9 @@ def test_what_is_drawn_goes_on_behind_the_prefix(translator):
 
 def test_the_score_of_what_was_drawn_has_no_length_penalty(translator):
     options = {"temperature": 1.5, "seed": 3}
-    plain, log_probabilities = translated(translator, TEXTS, length_penalty=0.0, **options)
-    penalized, scores = translated(translator, TEXTS, length_penalty=2.0, **options)
+    texts = ["one two three", "one two\ntwo one"]  # scores of several parts are put together
+    plain, log_probabilities = translated(translator, texts, length_penalty=0.0, **options)
+    penalized, scores = translated(translator, texts, length_penalty=2.0, **options)
     assert plain == penalized
     np.testing.assert_array_equal(scores, log_probabilities)
 

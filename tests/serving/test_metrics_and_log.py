@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 
 import pytest
 
@@ -100,8 +101,17 @@ def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
         asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
 
 
-def test_times_in_the_log_are_utc_wherever_the_server_stands(monkeypatch):
+@pytest.fixture
+def _in_tokyo(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_tokyo")
+def test_times_in_the_log_are_utc_wherever_the_server_stands():
     record = logging.LogRecord("kformer.serving", logging.INFO, "", 0, "ready", (), None)
     record.created, record.msecs = 1_700_000_000.25, 250.0
     assert json.loads(JsonLines().format(record)) == {
