@@ -158,12 +158,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if key is None:  # Keras fills `mask` where `query` is the only tensor, else the masks with a tensor's name.
             key_mask = query_mask if mask is None else mask
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
-        if key is None and value is None:
-            queries, keys, values = (self._split_heads(one) for one in self.project(query))
-            queries, keys = (one if rotation is None else rotation(one) for one in (queries, keys))
-        else:
-            queries = self._split_heads(self.query_projection(query), rotation)
-            keys, values = self.keys_values(query if key is None else key, value, rotation)
+        queries, keys, values = self._queries_keys_values(query, key, value, rotation)
         if training and self.dropout_rate:  # No fused kernel drops attention weights.
             weights = attention_weights(queries, keys, attention_mask, score_bias)
             heads = ops.matmul(self.dropout(weights, training=training), values)
@@ -192,9 +187,19 @@ class MultiHeadAttention(keras.layers.Layer):
         rotation: Rotation | None = None,
     ) -> Tensor:
         """The weights (B, H, T, S) of each head after the softmax, without dropout; arguments as in `call`."""
-        queries = self._split_heads(self.query_projection(query), rotation)
-        keys, _ = self.keys_values(query if key is None else key, rotation=rotation)
+        queries, keys, _ = self._queries_keys_values(query, key, None, rotation)
         return attention_weights(queries, keys, attention_mask, score_bias)
+
+    def _queries_keys_values(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, rotation: Rotation | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, H, T, K), (B, H, S, K) and (B, H, S, K); those of self-attention come from one product."""
+        if key is None and value is None:
+            queries, keys, values = (self._split_heads(one) for one in self.project(query))
+            queries, keys = (one if rotation is None else rotation(one) for one in (queries, keys))
+            return queries, keys, values
+        queries = self._split_heads(self.query_projection(query), rotation)
+        return queries, *self.keys_values(query if key is None else key, value, rotation)
 
     def _split_heads(self, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
         batch_size, length = ops.shape(tensor)[:2]
