@@ -57,6 +57,15 @@ class TokenLoss(_TokenMean):
         pad_id: Label of the positions that do not count.
         form: "all" or "others".
         name: Name of the metric.
+
+    Example:
+        One token costs log 4 = 1.386 and three cost nothing, so the mean over the tokens of both batches is a quarter:
+
+        >>> loss = TokenLoss(epsilon=0.0)
+        >>> loss.update_state(np.array([[2, 0, 0]]), np.zeros((1, 3, 4)))
+        >>> loss.update_state(np.array([[1, 1, 1]]), 100 * np.eye(4)[[[1, 1, 1]]])
+        >>> round(float(loss.result()), 3)
+        0.347
     """
 
     def __init__(self, epsilon: float = 0.1, pad_id: int = 0, form: str = "all", name: str = "token_loss") -> None:
@@ -78,6 +87,14 @@ class Perplexity(_TokenMean):
     Args:
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
+
+    Example:
+        A model without a clue hesitates between all four classes:
+
+        >>> perplexity = Perplexity()
+        >>> perplexity.update_state(np.array([[3, 0]]), np.zeros((1, 2, 4)))
+        >>> round(float(perplexity.result()), 3)
+        4.0
     """
 
     def __init__(self, pad_id: int = 0, name: str = "perplexity") -> None:
@@ -101,6 +118,14 @@ class TokenAccuracy(_TokenMean):
     Args:
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
+
+    Example:
+        The first token is hit, the second is not, and the third position is padding:
+
+        >>> accuracy = TokenAccuracy()
+        >>> accuracy.update_state(np.array([[1, 2, 0]]), np.eye(4)[[[1, 3, 0]]])
+        >>> float(accuracy.result())
+        0.5
     """
 
     def __init__(self, pad_id: int = 0, name: str = "accuracy") -> None:
@@ -120,6 +145,12 @@ class TokenCount(keras.Metric):
     Args:
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
+
+    Example:
+        >>> count = TokenCount()
+        >>> count.update_state(np.array([[7, 5, 0], [3, 0, 0]]), y_pred=None)
+        >>> int(count.result())
+        3
     """
 
     def __init__(self, pad_id: int = 0, name: str = "tokens") -> None:

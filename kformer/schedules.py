@@ -24,6 +24,13 @@ class WarmupInverseSqrt(keras.optimizers.schedules.LearningRateSchedule):
 
     Raises:
         ValueError: An argument is not greater than 0.
+
+    Example:
+        The rate rises to its peak at the fourth update and has half of it at the sixteenth:
+
+        >>> rate = WarmupInverseSqrt(d_model=100, warmup_steps=4)
+        >>> [round(float(rate(step)), 4) for step in (0, 1, 3, 15)]
+        [0.0125, 0.025, 0.05, 0.025]
     """
 
     def __init__(

@@ -96,6 +96,16 @@ def beam_search(
     Raises:
         ValueError: An argument is out of range, a leaf of the state does not have N rows (with the default `reorder`),
             or the logits do not hold the special ids.
+
+    Example:
+        After the start (1), token 3 is more probable than 4. But 3 ends (2) with probability 0.6 * 0.4, and 4 with
+        0.4 * 1. One beam misses that, two find it:
+
+        >>> chances = np.array([[0.2] * 5, [0, 0, 0, 0.6, 0.4], [0.2] * 5, [0, 0, 0.4, 0.3, 0.3], [0, 0, 1, 0, 0]])
+        >>> next_logits = lambda tokens, state: (np.log(chances[tokens] + 1e-9), state)
+        >>> constraints = SearchConstraints(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([2]), buffer_length=2)
+        >>> [np.asarray(beam_search(next_logits, (), constraints, beam_size=k).tokens).tolist() for k in (1, 2)]
+        [[[[3, 2]]], [[[4, 2]]]]
     """
     check_beam_options(beam_size, length_penalty, n_best)
     if beam_size == 1:

@@ -38,6 +38,15 @@ class SearchConstraints:
     Raises:
         ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), `prefix` is not (B, F),
             or a length is negative.
+
+    Example:
+        Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
+
+        >>> constraints = SearchConstraints(1, 2, 0, max_lengths=np.array([3, 99]), buffer_length=10, min_length=1)
+        >>> np.asarray(constraints.limits).tolist()
+        [3, 10]
+        >>> print(np.exp(constraints.log_probabilities(np.zeros((1, 4)), length=0)).round(2))
+        [[0.   0.   0.   0.25]]
     """
 
     start_id: int

@@ -30,5 +30,14 @@ def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstr
 
     Raises:
         ValueError: The logits do not hold the special ids.
+
+    Example:
+        A model that counts down: after token 5 comes 4, and 1 is the end.
+
+        >>> countdown = 9 * np.eye(6, k=-1)
+        >>> constraints = SearchConstraints(start_id=5, end_id=1, pad_id=0, max_lengths=np.array([6]), buffer_length=6)
+        >>> result = greedy_search(lambda tokens, state: (countdown[tokens], state), (), constraints)
+        >>> np.asarray(result.tokens)[0, 0].tolist(), int(result.lengths[0, 0])
+        ([4, 3, 2, 1, 0, 0], 4)
     """
     return run(GreedySearch(constraints), next_logits, state)

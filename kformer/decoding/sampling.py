@@ -61,6 +61,16 @@ def sample(
 
     Raises:
         ValueError: An argument is out of range, or the logits do not hold the special ids.
+
+    Example:
+        The same seed draws the same tokens, and `top_k=1` leaves nothing to chance:
+
+        >>> next_logits = lambda tokens, state: (np.log([[0.1, 0.1, 0.1, 0.4, 0.3]]), state)
+        >>> constraints = SearchConstraints(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([4]), buffer_length=4)
+        >>> np.array_equal(*(sample(next_logits, (), constraints, seed=7).tokens for _ in range(2)))
+        True
+        >>> np.asarray(sample(next_logits, (), constraints, seed=7, top_k=1).tokens).tolist()
+        [[[3, 3, 3, 3]]]
     """
     check_sampling_options(seed, temperature, top_k, top_p)
     return run(_Sampling(constraints, _first_key(seed), temperature, top_k, top_p), next_logits, state)

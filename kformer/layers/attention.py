@@ -64,6 +64,16 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
+
+    Example:
+        All scores are equal here, so the result is the mean of the values that the mask allows:
+
+        >>> query, key = np.zeros((1, 1, 1, 2)), np.ones((1, 1, 2, 2))
+        >>> value = np.array([[[[1.0, 10.0], [3.0, 30.0]]]])
+        >>> np.asarray(scaled_dot_product_attention(query, key, value)).tolist()
+        [[[[2.0, 20.0]]]]
+        >>> np.asarray(scaled_dot_product_attention(query, key, value, mask=np.array([[[[False, True]]]]))).tolist()
+        [[[[3.0, 30.0]]]]
     """
     check_mask(mask)
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
@@ -93,6 +103,12 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads`.
+
+    Example:
+        >>> attention = MultiHeadAttention(d_model=8, num_heads=2)
+        >>> target, source = np.zeros((1, 3, 8)), np.zeros((1, 5, 8))
+        >>> tuple(attention(target, source).shape), tuple(attention.attention_scores(target, source).shape)
+        ((1, 3, 8), (1, 2, 3, 5))
     """
 
     def __init__(

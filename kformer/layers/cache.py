@@ -19,6 +19,11 @@ class RowOrder(NamedTuple):
 
     The projections give the first order, attention needs the second, and caches are written from the first. Gathering
     whole vectors by an index that is made once is faster than transposing.
+
+    Example:
+        >>> order = row_order(batch_size=1, num_heads=2, rows=3)
+        >>> order.rows, np.asarray(order.row).tolist()
+        (3, [0, 0, 1, 1, 2, 2])
     """
 
     sentence_and_head: Tensor  # (N x H,) int32, in the first order: number of the sentence x H + number of the head
@@ -31,7 +36,15 @@ class RowOrder(NamedTuple):
 
 
 def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
-    """The order of the vectors of B sentences with R rows and H heads each. A search makes it once."""
+    """The order of the vectors of B sentences with R rows and H heads each. A search makes it once.
+
+    Example:
+        Rows 0 to 2 with the heads a and b, first by row and then by head:
+
+        >>> vectors = np.array(["0a", "0b", "1a", "1b", "2a", "2b"])
+        >>> vectors[np.asarray(row_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
+        ['0a', '1a', '2a', '0b', '1b', '2b']
+    """
     number = ops.arange(batch_size * rows * num_heads, dtype="int32")
     sentence = number // (rows * num_heads)
     row, head = number // num_heads % rows, number % num_heads
@@ -61,6 +74,12 @@ class Cache:
         value: As `key`.
         num_keys: S.
         order: The order of the rows and heads.
+
+    Example:
+        >>> cache = Cache.empty(room=3, head_dim=2, dtype="float32", order=row_order(batch_size=1, num_heads=1, rows=1))
+        >>> cache = cache.write(key=np.ones((1, 2)), value=np.array([[5.0, 7.0]]), place=cache.place(position=1))
+        >>> np.asarray(cache.value).tolist()
+        [[0.0, 0.0], [5.0, 7.0], [0.0, 0.0]]
     """
 
     key: Tensor

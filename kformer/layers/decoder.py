@@ -25,6 +25,13 @@ class DecoderLayer(TransformerLayer):
     """Causal self-attention, cross-attention and the feed-forward network, each in a residual connection.
 
     Arguments: see `TransformerLayer`.
+
+    Example:
+        >>> layer = DecoderLayer(d_model=8, num_heads=2, d_ff=16)
+        >>> layer.build((1, 3, 8))
+        >>> outputs, weights = layer.call_with_scores(np.zeros((1, 3, 8)), encoder_output=np.zeros((1, 5, 8)))
+        >>> tuple(outputs.shape), [tuple(of_attention.shape) for of_attention in weights]
+        ((1, 3, 8), [(1, 2, 3, 3), (1, 2, 3, 5)])
     """
 
     def _make_sublayers(self) -> None:
@@ -159,6 +166,14 @@ class Decoder(Stack):
 
     With `EncoderLayer`s it is a decoder-only model: leave out `encoder_output` in `call`, and `memory` in `step`.
     Arguments: see `Stack`.
+
+    Example:
+        The output at the first two positions does not depend on the third:
+
+        >>> decoder = Decoder([DecoderLayer(d_model=8, num_heads=2, d_ff=16)], PositionalEncoding(d_model=8))
+        >>> source, target = np.zeros((1, 5, 8)), np.linspace(0, 1, 24).reshape(1, 3, 8)
+        >>> np.allclose(decoder(target, source)[:, :2], decoder(target[:, :2], source), atol=1e-5)
+        True
     """
 
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:

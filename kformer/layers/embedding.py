@@ -45,6 +45,12 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         input_dim: V.
         output_dim: D.
         tie_weights: Whether the reverse projection shares the matrix.
+
+    Example:
+        >>> embedding = TokenEmbedding(input_dim=100, output_dim=8)
+        >>> vectors = embedding(np.array([[3, 5]]))
+        >>> tuple(vectors.shape), tuple(embedding(vectors, reverse=True).shape), len(embedding.weights)
+        ((1, 2, 8), (1, 2, 100), 1)
     """
 
     def __init__(self, input_dim: int, output_dim: int, tie_weights: bool = True, **kwargs: Any) -> None:

@@ -18,6 +18,17 @@ class EncoderLayer(TransformerLayer):
     """Self-attention, then the feed-forward network, each in a residual connection.
 
     With a causal mask it is the layer of a decoder-only model. Arguments: see `TransformerLayer`.
+
+    Example:
+        Where all inputs are equal, each query looks alike at all the keys that the mask allows:
+
+        >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16)
+        >>> layer.build((1, 3, 8))
+        >>> outputs, (weights,) = layer.call_with_scores(np.ones((1, 3, 8)), attention_mask=causal_mask(3))
+        >>> print(np.round(weights[0, 0], 2))
+        [[1.   0.   0.  ]
+         [0.5  0.5  0.  ]
+         [0.33 0.33 0.33]]
     """
 
     def _sublayers(self, inputs: Tensor, self_attend: Callable[[Tensor], Tensor], training: bool | None) -> Tensor:
@@ -105,6 +116,13 @@ class Encoder(Stack):
     """Encoder layers over embedded tokens: `Encoder([EncoderLayer(512, 8, 2048) for _ in range(6)])`.
 
     Arguments: see `Stack`.
+
+    Example:
+        >>> encoder = Encoder([EncoderLayer(d_model=8, num_heads=2, d_ff=16) for _ in range(2)], PositionalEncoding(8))
+        >>> encoder.build((1, 5, 8))
+        >>> outputs, weights = encoder.attention_scores(np.zeros((1, 5, 8)))
+        >>> tuple(outputs.shape), [tuple(of_layer.shape) for of_layer in weights]
+        ((1, 5, 8), [(1, 2, 5, 5), (1, 2, 5, 5)])
     """
 
     def call(

@@ -17,6 +17,13 @@ class FeedForward(keras.layers.Layer):
         d_ff: Size of the inner layer.
         activation: Name of a Keras activation, such as "relu" (the paper's), "gelu" or "silu".
         use_bias: Whether there are b1 and b2.
+
+    Example:
+        >>> feed_forward = FeedForward(d_model=8, d_ff=32)
+        >>> tuple(feed_forward(np.zeros((1, 3, 8))).shape)
+        (1, 3, 8)
+        >>> [tuple(weight.shape) for weight in feed_forward.weights]
+        [(8, 32), (32,), (32, 8), (8,)]
     """
 
     def __init__(self, d_model: int, d_ff: int, activation: str = "relu", use_bias: bool = True, **kwargs: Any) -> None:

@@ -19,6 +19,10 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
 
     Returns:
         Booleans of shape (B, 1, 1, S).
+
+    Example:
+        >>> np.asarray(padding_mask(np.array([[7, 5, 0]]), pad_id=0)).tolist()
+        [[[[True, True, False]]]]
     """
     return key_mask(ops.not_equal(ids, pad_id))
 
@@ -72,6 +76,10 @@ def causal_mask(length: int | Tensor) -> Tensor:
 
     Returns:
         Booleans of shape (1, 1, T, T).
+
+    Example:
+        >>> np.asarray(causal_mask(2))[0, 0].tolist()
+        [[True, False], [True, True]]
     """
     positions = ops.arange(length)
     return ops.expand_dims(ops.expand_dims(positions, 1) >= ops.expand_dims(positions, 0), (0, 1))
@@ -87,6 +95,13 @@ def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
 
     Returns:
         Booleans of shape (B, 1, R, T x R), for a cache with position t of row r at t x R + r.
+
+    Example:
+        Of three positions two are written. Row 1 goes on from what row 0 wrote first:
+
+        >>> mask = ancestry_mask(np.array([[0, 0, -1], [0, 1, -1]]), rows=2)
+        >>> np.asarray(mask)[0, 0].astype(int).tolist()
+        [[1, 0, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0]]
     """
     length = ops.shape(ancestors)[1]
     own = ops.expand_dims(ops.cast(ancestors, "int32"), -1) == ops.arange(rows, dtype="int32")  # (B x R, T, R)

@@ -27,6 +27,14 @@ class Positions(keras.layers.Layer, abc.ABC):
 
     To make a new class available in the configuration, add its name to `POSITIONS` and to
     `kformer.config.POSITIONAL_ENCODINGS`.
+
+    Example:
+        >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
+        >>> rows = positions.table(length=3)
+        >>> isinstance(positions, Positions), tuple(positions.add(np.zeros((1, 3, 8)), rows).shape)
+        (True, (1, 3, 8))
+        >>> positions.score_bias(rows, rows) is None
+        True
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -122,6 +130,11 @@ class PositionalEncoding(AddedPositions):
 
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
+
+    Example:
+        >>> print(np.round(PositionalEncoding(d_model=4)(np.zeros((1, 2, 4))), 2))
+        [[[0.   1.   0.   1.  ]
+          [0.84 0.54 0.01 1.  ]]]
     """
 
     def __init__(self, d_model: int, **kwargs: Any) -> None:
@@ -158,6 +171,11 @@ class LearnedPositionalEncoding(AddedPositions):
     Raises:
         ValueError: Inputs have another width; or their length exceeds `max_length`, if it is known when the graph is
             made. If it is known only later, all positions after the last one use the last one's vector.
+
+    Example:
+        >>> positions = LearnedPositionalEncoding(max_length=16, d_model=8)
+        >>> tuple(positions(np.zeros((1, 3, 8))).shape), tuple(positions.embeddings.shape)
+        ((1, 3, 8), (16, 8))
     """
 
     def __init__(self, max_length: int, d_model: int, **kwargs: Any) -> None:

@@ -18,6 +18,15 @@ class ResidualConnection(keras.layers.Layer):
         dropout_rate: P_drop, applied to the sublayer's output before it is added (section 5.4).
         norm_first: Whether the norm comes before the sublayer (the second form).
         layer_norm_epsilon: Added to the variance in the norm; the paper does not say.
+
+    Example:
+        The norm of (1, 3) is (-1, 1); the norm of (1, 3) + 10 * (1, 3) is the same:
+
+        >>> inputs = np.array([[[1.0, 3.0]]])
+        >>> print(np.round(ResidualConnection()(inputs, sublayer=lambda x: 10 * x), 2))
+        [[[-1.  1.]]]
+        >>> print(np.round(ResidualConnection(norm_first=True)(inputs, sublayer=lambda x: 10 * x), 2))
+        [[[-9. 13.]]]
     """
 
     def __init__(

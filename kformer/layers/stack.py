@@ -35,6 +35,11 @@ class TransformerLayer(keras.layers.Layer):
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads`, or inputs have another width than `d_model`.
+
+    Example:
+        >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16, activation="gelu")
+        >>> isinstance(layer, TransformerLayer), layer.self_attention.head_dim, layer.feed_forward.activation
+        (True, 4, 'gelu')
     """
 
     def __init__(
@@ -147,6 +152,11 @@ class Stack(keras.layers.Layer):
         layers: The layers, in order. All have the same `d_model` and `num_heads`.
         positions: The positional encoding, or None if the inputs contain their positions already.
         dropout_rate: P_drop on the embeddings.
+
+    Example:
+        >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
+        >>> [isinstance(stack, Stack) for stack in stacks], [stack.final_norm is not None for stack in stacks]
+        ([True, True], [False, True])
     """
 
     def __init__(

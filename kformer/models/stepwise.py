@@ -44,6 +44,15 @@ class StepwiseTransformer:
         rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
         cache: How keys and values are kept. An export has a class of its own.
         more_room: By how many positions the caches grow when they are full.
+
+    Example:
+        Vocabularies of nine tokens, and one layer each in encoder and decoder:
+
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> stepwise = StepwiseTransformer(model, max_length=4, rows_per_source=3)
+        >>> context, history = stepwise.start(source=np.array([[5, 6, 2]]), room=4)
+        >>> tuple(stepwise.begin(context)(np.array([1, 1, 1]), history)[0].shape)
+        (3, 9)
     """
 
     model: keras.Model
@@ -163,6 +172,15 @@ def start_decoding(
         `next_logits(tokens, state) -> (logits, state)` and the first state. `tokens` are the (N,) int32
         ids of one position, at first the start ids; `logits` are (N, V) float32 for the next position. A search that
         reorders the rows of a sentence must reorder the state by `reorder_rows`.
+
+    Example:
+        Vocabularies of nine tokens, and one layer each in encoder and decoder:
+
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> next_logits, state = start_decoding(model, source=np.array([[5, 6, 2]]), max_length=4)
+        >>> logits, state = next_logits(np.array([1]), state)
+        >>> tuple(logits.shape), int(state.position)
+        ((1, 9), 1)
     """
     stepwise = StepwiseTransformer(model, max_length, pad_id, rows_per_source, cache)
     context, history = stepwise.start(source, max_length)
@@ -174,5 +192,13 @@ def reorder_rows(history: History, rows: Tensor) -> History:
 
     The caches are not copied. Only `ancestors` is reordered, the record of which row wrote each position: copying the
     caches would cost more memory traffic than the rest of a beam search's step.
+
+    Example:
+        Each row wrote its first position itself. Then both go on from row 1:
+
+        >>> from kformer.models.stepwise import History
+        >>> history = History(caches=[], ancestors=np.array([[0, -1], [1, -1]]), position=1)
+        >>> np.asarray(reorder_rows(history, np.array([1, 1])).ancestors).tolist()
+        [[1, -1], [1, -1]]
     """
     return history._replace(ancestors=take_rows(history.ancestors, rows))

@@ -49,6 +49,13 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         A functional `keras.Model` with inputs `{"source": (B, S) int32, "target_in": (B, T) int32}` and
         output logits (B, T, V) of the target vocabulary. `target_in` is the start id, followed by the target.
         The model's `name` is "transformer" and its layers keep the names in this module.
+
+    Example:
+        Vocabularies of nine tokens, and one layer each in encoder and decoder:
+
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> tuple(model({"source": np.array([[5, 6, 2]]), "target_in": np.array([[1, 7]])}).shape)
+        (1, 2, 9)
     """
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
@@ -91,7 +98,16 @@ def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[
 
 
 class AttentionScores(NamedTuple):
-    """The attention weights of every layer, after the softmax."""
+    """The attention weights of every layer, after the softmax.
+
+    Example:
+        Vocabularies of nine tokens, and one layer each in encoder and decoder:
+
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> scores = attention_scores(model, source=np.array([[5, 6, 2]]), target_in=np.array([[1, 7]]))
+        >>> isinstance(scores, AttentionScores), len(scores.cross), tuple(scores.cross[0].shape)
+        (True, 1, (1, 2, 2, 3))
+    """
 
     encoder: list[Tensor]  # (B, H, S, S)
     decoder: list[Tensor]  # (B, H, T, T)
@@ -109,6 +125,14 @@ def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_
 
     Returns:
         The weights, without dropout. Row t of the decoder's belongs to the position that predicts token t.
+
+    Example:
+        Vocabularies of nine tokens, and one layer each in encoder and decoder:
+
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> scores = attention_scores(model, source=np.array([[5, 6, 2]]), target_in=np.array([[1, 7]]))
+        >>> [tuple(of_kind[0].shape) for of_kind in (scores.encoder, scores.decoder, scores.cross)]
+        [(1, 2, 3, 3), (1, 2, 2, 2), (1, 2, 2, 3)]
     """
     source_mask = padding_mask(source, pad_id)
     embedded = find_embedding(model, SOURCE_EMBEDDING)(source)
