@@ -224,6 +224,12 @@ class TransformerConfig(_Config):
 
     Raises:
         ValueError: A field is out of range, or two fields do not fit each other.
+
+    Example:
+        >>> TransformerConfig().d_model, TransformerConfig.of_size("big").d_model
+        (512, 1024)
+        >>> TransformerConfig.of_size("tiny", norm_first=True).replace(num_heads=8).d_model
+        128
     """
 
     source_vocab_size: int = 37000  # V of the source; the paper's en-de vocabulary is shared
@@ -305,6 +311,11 @@ class TrainingConfig(_Config):
 
     Raises:
         ValueError: A field is out of range.
+
+    Example:
+        >>> training = TrainingConfig.of_size("tiny", max_minutes=10)
+        >>> training.vocab_size, training.warmup_steps, training.max_minutes
+        (4000, 800, 10.0)
     """
 
     tokenizer: str = "bpe"  # "bpe", "unigram" or "symbols" (already split by blanks)
@@ -384,6 +395,11 @@ class DecodingConfig(_Config):
 
     Raises:
         ValueError: A field is out of range.
+
+    Example:
+        >>> decoding = DecodingConfig(beam_size=8).replace(max_length=20)
+        >>> decoding.beam_size, decoding.max_length, decoding.length_penalty
+        (8, 20, 0.6)
     """
 
     beam_size: int = 4  # 1 is greedy search

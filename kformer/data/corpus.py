@@ -17,6 +17,11 @@ class Corpus:
         name: the name by which the corpus was loaded.
         train, valid, test: (source, target) pairs.
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
+
+    Example:
+        >>> corpus = Corpus("numbers", train=[("one", "uno"), ("two", "dos")], valid=[("three", "tres")], test=[])
+        >>> corpus.valid
+        [('three', 'tres')]
     """
 
     name: str
@@ -27,7 +32,12 @@ class Corpus:
 
 
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """Every source with all its targets. Sources and targets are in the order of the pairs."""
+    """Every source with all its targets. Sources and targets are in the order of the pairs.
+
+    Example:
+        >>> references([("r e a d", "R IY D"), ("c a t", "K AE T"), ("r e a d", "R EH D")])
+        {'r e a d': ['R IY D', 'R EH D'], 'c a t': ['K AE T']}
+    """
     grouped: dict[str, list[str]] = {}
     for source, target in pairs:
         grouped.setdefault(source, []).append(target)
@@ -47,6 +57,11 @@ def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = N
         name: the name of the corpus in error messages and in the run folder.
         train, valid: (source, target) pairs. Without `valid`, one source in 50 is held out of `train`: the same ones
             every time, see `hold_out`.
+
+    Example:
+        >>> corpus = corpus_from_pairs("numbers", read_tsv("pairs.tsv"))
+        >>> len(corpus.train), len(corpus.valid), len(corpus.test)
+        (1, 1, 0)
     """
     if valid is None:
         train, valid = hold_out(name, train)
@@ -61,6 +76,11 @@ def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
 
     Raises:
         ValueError: There are fewer than two different sources that are not blank.
+
+    Example:
+        >>> train, held_out = hold_out("numbers", [(f"source {n}", f"target {n}") for n in range(100)])
+        >>> len(train), len(held_out)
+        (98, 2)
     """
     sources = sorted(
         {source for source, _ in pairs if source.strip()},

@@ -47,6 +47,13 @@ def make_dataset(
     Raises:
         ValueError: `shuffle_seed` or `start_step` is negative, `start_step` is larger than the number of batches, or
             the rows of a batch cannot be divided into `count` equal parts.
+
+    Example:
+        >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # ids 4 and 5; 1 is the start, 2 the end
+        >>> plan = BatchPlan(encode_pairs([("a", "a b")], tokenizer, tokenizer, max_length=8), tokens_per_batch=8)
+        >>> inputs, target_out = next(iter(make_dataset(plan, shuffle_seed=None, repeat=False)))
+        >>> inputs["target_in"].numpy().tolist(), target_out.numpy().tolist()
+        ([[1, 4, 5]], [[4, 5, 2]])
     """
     rows = sorted({rows for rows, _, _ in plan.shapes})
     if not 0 <= part[0] < part[1] or any(number % part[1] for number in rows):

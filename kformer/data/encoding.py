@@ -28,6 +28,12 @@ class EncodedPairs:
         max_length: the largest number of tokens of a sequence, the end id included.
         skipped_blank: the number of pairs that were left out because a side is blank.
         skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
+
+    Example:
+        >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # with the ids 4 and 5; 2 is the end
+        >>> encoded = encode_pairs([("a b", "b"), ("a", "a b")], tokenizer, tokenizer, max_length=8)
+        >>> encoded.source_ids.tolist(), encoded.source_offsets.tolist()
+        ([4, 5, 2, 4, 2], [0, 3, 5])
     """
 
     source_ids: np.ndarray
@@ -66,6 +72,11 @@ def encode_pairs(
 
     Raises:
         ValueError: No pair is left.
+
+    Example:
+        >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])
+        >>> encode_pairs([("a b", "b"), ("a", " "), ("a b a b", "b")], tokenizer, tokenizer, max_length=4).report()
+        '1 pair kept (3 source and 2 target tokens); skipped: 1 blank, 1 longer than 4 tokens'
     """
     filled = [pair for pair in pairs if all(text.strip() for text in pair)]
     short = [pair for pair in filled if not any(is_surely_longer(text, max_length) for text in pair)]

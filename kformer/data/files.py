@@ -38,6 +38,10 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
         FileNotFoundError: There is no such file.
         ValueError: The file is damaged or not UTF-8, it changes while it is read, all its lines are blank, or a line
             that is not blank has another number of columns.
+
+    Example:
+        >>> read_tsv("pairs.tsv")
+        [('one two', 'uno dos'), ('three', 'tres')]
     """
     if "source" not in columns or "target" not in columns or len(set(columns)) != len(columns):
         raise ValueError(
@@ -53,12 +57,18 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
 
 
 def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> list[Pair]:
-    """Reads the pairs of two files: line n of one file is the source, line n of the other one the target.
+    r"""Reads the pairs of two files: line n of one file is the source, line n of the other one the target.
 
     Raises:
         FileNotFoundError: One of the files does not exist.
         ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8, or changes while
             it is read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> _ = Path("numbers.en").write_text("one\ntwo"), Path("numbers.es").write_text("uno\ndos")
+        >>> read_parallel("numbers.en", "numbers.es")
+        [('one', 'uno'), ('two', 'dos')]
     """
     with _open_lines(pathlib.Path(source_path)) as lines:
         sources = [line for _, line in lines]

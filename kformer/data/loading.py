@@ -43,6 +43,13 @@ def load_corpus(name: str) -> Corpus:
     Raises:
         ValueError: No corpus has this name, or its data cannot be used.
         ImportError: The package that provides the corpus is not installed.
+
+    Example:
+        >>> source, target = load_corpus("bible-en-es").train[0]
+        >>> source
+        'In the beginning, God created the heavens and the earth.'
+        >>> target
+        'En el principio crió Dios los cielos y la tierra.'
     """
     if name.startswith(_TFDS_PREFIX) and len(name) > len(_TFDS_PREFIX):
         return load_named_tfds(name.removeprefix(_TFDS_PREFIX))

@@ -73,6 +73,12 @@ def load_tfds(
 
     Raises:
         ValueError: There is no split `train`, there are fewer than two text features, or an example is not UTF-8.
+
+    Example:
+        >>> import tensorflow_datasets as tfds  # doctest: +SKIP
+        >>> builder = tfds.TranslateFolder("mine")  # es.train.txt, en.train.txt, es.valid.txt, ...  # doctest: +SKIP
+        >>> load_tfds(builder, name="mine", languages=("es", "en")).train[0]  # doctest: +SKIP
+        ('uno', 'one')
     """
     name = name or f"tfds:{builder.info.full_name}"
     source, target = _text_columns(name, builder.info, languages)

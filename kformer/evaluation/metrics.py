@@ -22,6 +22,11 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 
     Raises:
         ValueError: There are no sentences, the lengths differ, or a sentence has no reference.
+
+    Example:
+        >>> scores = bleu_and_chrf(["The cat sat down."], [["The cat sat down.", "The cat took a seat."]])
+        >>> round(scores["bleu"], 1), round(scores["chrf"], 1), scores["sentences"]
+        (100.0, 100.0, 1)
     """
     _check(hypotheses, references)
     most = max(len(texts) for texts in references)
@@ -51,6 +56,10 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str
 
     Raises:
         ValueError: There are no words, the lengths differ, or a word has no reference.
+
+    Example:
+        >>> word_error_rate(["T AH M EY T OW", "K AA T"], [["T AH M AA T OW", "T AH M EY T OW"], ["K AE T"]])
+        {'word_error_rate': 0.5, 'wrong_words': 1, 'words': 2}
     """
     _check(hypotheses, references)
     wrong = sum(
@@ -76,6 +85,10 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
 
     Raises:
         ValueError: There are no words, the lengths differ, or a word has no reference or an empty one.
+
+    Example:
+        >>> phoneme_error_rate(["K AE T S"], [["K AA T S", "D AO G Z"]])  # the first one is nearer
+        {'phoneme_error_rate': 0.25, 'phoneme_errors': 1, 'phonemes': 4}
     """
     _check(hypotheses, references)
     errors, phonemes = 0, 0
@@ -92,7 +105,12 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
 
 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """Levenshtein distance of two sequences of symbols: the fewest substitutions, insertions and deletions."""
+    """Levenshtein distance of two sequences of symbols: the fewest substitutions, insertions and deletions.
+
+    Example:
+        >>> edit_distance("kitten", "sitting"), edit_distance("K AE T".split(), "K AA T S".split())
+        (3, 2)
+    """
     return _distances(first, second)[-1][-1]
 
 

@@ -86,6 +86,11 @@ def export_saved_model(
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
             cannot be served, or that the server of `server_version` lacks, or the export's scores differ too much from
             the translator's.
+
+    Example:
+        >>> path = export_saved_model(translator, "exported/cmudict", signatures=["n_best"])  # doctest: +SKIP
+        >>> path.name  # doctest: +SKIP
+        '1'
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)

@@ -9,7 +9,12 @@ _SHIPPED = pathlib.Path(__file__).parent
 
 
 def preset_names() -> list[str]:
-    """The names of the shipped models."""
+    """The names of the shipped models.
+
+    Example:
+        >>> preset_names()
+        ['bible-en-es', 'cmudict']
+    """
     return sorted(folder.name for folder in _SHIPPED.iterdir() if RunFolder(folder).exists())
 
 
@@ -23,6 +28,10 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
     Raises:
         ValueError: It is neither.
         FileNotFoundError: The folder is no run folder, or has no weights yet.
+
+    Example:
+        >>> find_preset("cmudict").transformer_config().d_model
+        256
     """
     names = preset_names()
     if str(preset) in names:

@@ -56,6 +56,11 @@ class Client:
     Raises:
         ValueError: The URL has another form, or an argument a value that cannot be.
         FileNotFoundError: There is no `ca_file`.
+
+    Example:
+        >>> with Client("http://localhost:8501/v1/models/translator/versions/3", timeout=5) as client:
+        ...     client.translate([])  # an empty list needs no server
+        []
     """
 
     def __init__(

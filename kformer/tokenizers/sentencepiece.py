@@ -57,6 +57,13 @@ class SentencePieceTokenizer(Tokenizer):
 
     Raises:
         ValueError: The bytes are not such a model.
+
+    Example:
+        >>> tokenizer = SentencePieceTokenizer.train(["low lower lowest"], vocab_size=271)
+        >>> tokenizer.tokenize(["low", "lower"]).row_lengths().numpy().tolist()  # low; low, e, r
+        [1, 3]
+        >>> tokenizer.normalize(["  slow   ñandú "]).numpy()[0].decode()  # new characters are written as bytes
+        'slow ñandú'
     """
 
     kind: ClassVar[str] = "sentencepiece"

@@ -35,6 +35,11 @@ def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
     Raises:
         FileNotFoundError: The directory or one of its files is missing.
         ValueError: tokenizer.json is damaged, or names an unknown kind of tokenizer.
+
+    Example:
+        >>> SymbolTokenizer(["K", "AE", "T"]).save("sounds")
+        >>> load_tokenizer("sounds").symbols
+        ('K', 'AE', 'T')
     """
     directory = pathlib.Path(directory)
     path = directory / DESCRIPTION_FILE
@@ -55,6 +60,12 @@ def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: To
 
     Raises:
         ValueError: The directory contains other files than those of tokenizers.
+
+    Example:
+        >>> import os
+        >>> save_tokenizers("tokenizers", SymbolTokenizer(["c", "a", "t"]), SymbolTokenizer(["K", "AE", "T"]))
+        >>> sorted(os.listdir("tokenizers"))
+        ['source', 'target']
     """
     parts = {_SHARED: source} if source is target else {_SOURCE: source, _TARGET: target}
     directory = pathlib.Path(directory)
@@ -70,6 +81,13 @@ def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer
 
     Raises:
         FileNotFoundError: The directory does not contain a pair of tokenizers.
+
+    Example:
+        >>> shared = SymbolTokenizer(["one", "uno"])
+        >>> save_tokenizers("tokenizers", shared, shared)
+        >>> source, target = load_tokenizers("tokenizers")
+        >>> source is target
+        True
     """
     directory = pathlib.Path(directory)
     if (directory / _SHARED).is_dir():

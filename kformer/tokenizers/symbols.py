@@ -31,6 +31,11 @@ class SymbolTokenizer(Tokenizer):
 
     Raises:
         ValueError: There is no symbol, or a symbol is empty, contains white space or occurs twice.
+
+    Example:
+        >>> tokenizer = SymbolTokenizer(["K", "AE", "T"])
+        >>> tokenizer.tokenize(["K AE T", "T ZH"]).to_list()
+        [[4, 5, 6], [6, 3]]
     """
 
     kind: ClassVar[str] = "symbols"

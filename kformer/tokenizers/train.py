@@ -20,6 +20,12 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
 
     Raises:
         ValueError: All texts are blank, all are too long, or `vocab_size` is too small for their characters.
+
+    Example:
+        >>> config = kformer.TrainingConfig(tokenizer="symbols", shared_vocabulary=False)
+        >>> source, target = train_tokenizers([("c a t", "K AE T")], config)
+        >>> source.symbols, target.symbols
+        (('a', 'c', 't'), ('AE', 'K', 'T'))
     """
     longest = training_config.max_length
     short = [pair for pair in pairs if not any(is_surely_longer(text, longest) for text in pair)]

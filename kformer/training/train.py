@@ -134,6 +134,13 @@ def train(
         ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
+
+    Example:
+        >>> corpus = kformer.data.corpus_from_pairs("numbers", kformer.data.read_tsv("pairs.tsv"))
+        >>> training = TrainingConfig.of_size("tiny", max_steps=2)
+        >>> report = train(corpus, "runs/numbers", training=training)  # doctest: +SKIP
+        >>> report.steps  # doctest: +SKIP
+        2
     """
     _check_kinds(corpus, transformer, training, callbacks)
     check_parts(corpus)

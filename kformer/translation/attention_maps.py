@@ -28,6 +28,13 @@ class AttentionMap:
     Raises:
         ValueError: The weights have fewer than two or more than four dimensions, or the tokens are not as many as the
             rows and the columns.
+
+    Example:
+        >>> attention = AttentionMap([[0.75, 0.25], [0.5, 0.5]], queries=["la", "casa"], keys=["the", "house"])
+        >>> attention.weights.shape
+        (1, 1, 2, 2)
+        >>> attention.of(layer=0, head=0).tolist()
+        [[0.75, 0.25], [0.5, 0.5]]
     """
 
     weights: Any
@@ -79,7 +86,15 @@ class AttentionMap:
 
 
 class Attention(NamedTuple):
-    """All attention weights of a model that reads a text and its translation."""
+    """All attention weights of a model that reads a text and its translation.
+
+    Example:
+        >>> cross = translator.attention("c a t", translation="K AE T").cross
+        >>> cross.weights.shape  # layers, heads, target tokens, source tokens
+        (3, 4, 4, 4)
+        >>> [f"{query} looks at {cross.keys[key]}" for query, key in zip(cross.queries, cross.of().argmax(axis=1))]
+        ['K looks at c', 'AE looks at a', 'T looks at t', '</s> looks at </s>']
+    """
 
     encoder: AttentionMap  # between the source tokens
     decoder: AttentionMap  # from each position of the translation to the tokens that it has read
@@ -95,6 +110,13 @@ def read_detailed(found: Mapping[str, Any], number: int = 0) -> AttentionMap:
 
     Returns:
         One map (T, S) between the tokens of the translation and those of the text: the mean of a layer's heads.
+
+    Example:
+        >>> found = {"source_token": [["g", "o"]], "source_length": [2], "alignment_start": [[0, 0]]}
+        >>> found |= {"target_token": [["G", "OW"]], "target_length": [2], "alignment": [[[0.75, 0.25], [0.5, 0.5]]]}
+        >>> alignment = read_detailed(found)
+        >>> alignment.queries, alignment.keys, alignment.of().tolist()
+        (('G', 'OW'), ('g', 'o'), [[0.75, 0.25], [0.5, 0.5]])
     """
     one = {name: np.asarray(values)[number] for name, values in found.items()}
     rows, columns = int(one["target_length"]), int(one["source_length"])

@@ -30,6 +30,11 @@ def plot_confusion(references: Sequence[str], hypotheses: Sequence[str], max_sym
 
     Raises:
         ValueError: The hypotheses are not as many as the references, or there are none.
+
+    Example:
+        >>> figure = plot_confusion(["K AE T", "K AE T"], ["K AE T", "K AH T"])
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['AE  50%', 'AH  0%', '–']
     """
     if len(references) != len(hypotheses) or not references:
         raise ValueError(

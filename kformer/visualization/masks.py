@@ -24,6 +24,13 @@ def plot_masks(length: int = 8, padding: int = 2) -> Figure:
 
     Raises:
         ValueError: `padding` is negative or leaves no position.
+
+    Example:
+        >>> figure = plot_masks(length=3, padding=1)
+        >>> [axes.get_title() for axes in figure.axes]
+        ['Padding', 'Look-ahead', 'Both']
+        >>> figure.axes[2].images[0].get_array().astype(int).tolist()
+        [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
     """
     if not 0 <= padding < length:
         raise ValueError(f"padding must be from 0 to {length - 1}, one less than length. Received: padding={padding}.")

@@ -23,6 +23,11 @@ def plot_positions(table: Any = None, length: int = 64, d_model: int = 128) -> F
 
     Raises:
         ValueError: The table has another rank, or `d_model` is odd.
+
+    Example:
+        >>> axes = plot_positions(length=50, d_model=16).axes[0]
+        >>> axes.get_title(), axes.images[0].get_array().shape
+        ('Positional encoding', (50, 16))
     """
     table = _table(table, length, d_model)
     figure, (axes,) = new_figure(8, 4.5)
@@ -48,6 +53,11 @@ def plot_position_products(table: Any = None, length: int = 64, d_model: int = 1
 
     Raises:
         ValueError: As in `plot_positions`.
+
+    Example:
+        >>> figure = plot_position_products([[1, 0], [1, 1]])
+        >>> figure.axes[0].images[0].get_array().tolist()
+        [[1.0, 1.0], [1.0, 2.0]]
     """
     table = _table(table, length, d_model)
     products = table @ table.T  # (T, T)
@@ -80,6 +90,11 @@ def plot_wavelengths(d_model: int = 512) -> Figure:
 
     Raises:
         ValueError: `d_model` is odd.
+
+    Example:
+        >>> axes = plot_wavelengths(d_model=4).axes[0]  # sinusoids at the dimensions 0 and 2
+        >>> axes.get_lines()[0].get_ydata().round().tolist()  # 2 pi, and 100 times as many
+        [6.0, 628.0]
     """
     PositionalEncoding(d_model)  # It refuses odd numbers.
     dimensions = np.arange(0, d_model, 2)

@@ -43,6 +43,12 @@ def plot_runs(
     Raises:
         FileNotFoundError: A folder is no run folder, or has no log yet.
         ValueError: A log is damaged or empty, or no run has such a column.
+
+    Example:
+        >>> log = {"step": [100, 200], "loss": [4.0, 3.0], "val_loss": [4.5, 3.5]}
+        >>> axes = plot_runs({"my run": log}).axes[0]
+        >>> axes.get_title(), [line.get_label() for line in axes.get_lines()]
+        ('loss a token', ['training', 'validation'])
     """
     logs = dict(runs) if isinstance(runs, Mapping) else _read(runs)
     if not logs:

@@ -30,6 +30,11 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
 
     Raises:
         ValueError: `max_steps` is not above 0, or the tree is empty.
+
+    Example:
+        >>> axes = plot_beam(translator.beam_tree("g o", beam_size=2, length_penalty=0.6)).axes[0]
+        >>> axes.get_title(), axes.get_xticks().tolist()  # a step each for G, OW and the end
+        ('Beam search: 2 beams, length penalty 0.6', [1, 2, 3])
     """
     if max_steps < 1 or not tree.extensions:
         raise ValueError(f"Expected max_steps of at least 1 and a tree. Received: max_steps={max_steps}, {tree}.")
@@ -98,6 +103,11 @@ def plot_length_penalties(
 
     Raises:
         ValueError: The lengths are not as many as the log probabilities, or below 1, or a penalty is negative.
+
+    Example:
+        >>> figure = plot_length_penalties(lengths=[1, 7], log_probs=[-1.0, -1.5], penalties=[0.0, 1.0])
+        >>> [line.get_ydata().tolist() for line in figure.axes[0].get_lines()]  # the penalty favours the longer one
+        [[-1.0, -1.5], [-1.0, -0.75]]
     """
     sizes = np.arange(1, 51) if lengths is None else np.asarray(lengths)
     totals = sizes * np.log(0.8) if log_probs is None else np.asarray(log_probs, "float64")

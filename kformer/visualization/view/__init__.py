@@ -24,6 +24,12 @@ class AttentionView:
 
     Raises:
         ValueError: There is no map.
+
+    Example:
+        >>> view = AttentionView(AttentionMap(np.eye(2), ["la", "casa"], ["the", "house"], name="Alignment"))
+        >>> view.save("attention.html")
+        >>> all(word in view.html for word in ("Alignment", "casa", "house"))
+        True
     """
 
     def __init__(self, *maps: AttentionMap) -> None:
