@@ -13,9 +13,9 @@ OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 
 # The tests of what runs on every Keras backend; the rest is TensorFlow's.
 EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/visualization tests/test_config.py
-# What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone.
-VERSION_DEPENDENT = tests/layers tests/models tests/training tests/decoding tests/tokenizers tests/test_export.py \
-  tests/test_trainer.py::test_a_tiny_model_learns_the_toy_language
+# What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone. The
+# notebooks, which run there too, train, export and serve.
+VERSION_DEPENDENT = tests/layers tests/models tests/training tests/tokenizers
 VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
 # A test keeps one core busy, mostly with tracing. The tests of a file stay together: they share what is costly to make.
 TWO_AT_ONCE = --numprocesses 2 --dist loadfile
