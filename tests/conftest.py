@@ -1,6 +1,7 @@
 """Settings for all tests: quiet TensorFlow, tests sorted by backend, the same seed for each."""
 
 import os
+import shutil
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # XLA's optimisations take longer than these small models run.
@@ -32,6 +33,25 @@ def _fresh_keras():
     keras.utils.set_random_seed(20170612)  # the paper's first day on arXiv
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser without a window. Where there is none, its tests are left out; in CI that is an error."""
+    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        reason = "Pages are tested in Chromium: apt-get install chromium chromium-driver"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield chrome
+    chrome.quit()
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,10 @@
 """The page of `kformer serve`, in Chromium without a window."""
 
-import os
-import shutil
 import threading
 import time
 
 import pytest
 from fake_server import FakeServer
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from shown_page import ShownPage
@@ -17,22 +13,6 @@ pytestmark = pytest.mark.tensorflow_only  # that is: once
 
 PAUSE = 0.3  # seconds without a key before the page asks
 LONG = " ".join(f"word{number}" for number in range(10, 80))  # 140 tokens
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        reason = "The page is tested in Chromium: apt-get install chromium chromium-driver"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture

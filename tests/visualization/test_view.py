@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
@@ -16,21 +15,16 @@ WEIGHTS = np.array(
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory):
+def view(chromium, tmp_path_factory):
     path = tmp_path_factory.mktemp("view") / "view.html"
     first = AttentionMap(WEIGHTS, ["uno", "</script>"], ["שלום", "<b>"], "Cross-attention")
     AttentionView(first, AttentionMap(WEIGHTS[0, 0], ["x", "y"], ["x", "y"], "One head")).save(path)
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--window-size=900,700"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
-    chrome.get(path.as_uri())
-    yield chrome
-    chrome.quit()
+    chromium.get_log("browser"), chromium.get_log("performance")
+    chromium.get(path.as_uri())
+    return chromium
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _reloaded(view):
     view.refresh()
 
@@ -55,6 +49,7 @@ def test_tokens_are_shown_as_they_are_and_nothing_is_loaded(view):
     assert all("file://" in url for url in urls)
 
 
+@pytest.mark.usefixtures("_reloaded")
 def test_layers_heads_and_kinds_are_chosen(view):
     assert sorted(lines(view)) == [0.25, 0.5, 0.5, 0.75, 1, 1]
     all_of(view, "#heads input")[1].click()
@@ -66,6 +61,7 @@ def test_layers_heads_and_kinds_are_chosen(view):
     assert len(all_of(view, "#heads input")) == 1
 
 
+@pytest.mark.usefixtures("_reloaded")
 def test_a_token_that_is_pointed_at_has_its_lines_alone(view):
     ActionChains(view).move_to_element(all_of(view, "#queries li")[1]).perform()
     assert sorted(lines(view)) == [0.25, 0.75, 1]
@@ -76,6 +72,7 @@ def test_a_token_that_is_pointed_at_has_its_lines_alone(view):
     assert "is looked at most by “uno” 0.75" in detail.text
 
 
+@pytest.mark.usefixtures("_reloaded")
 def test_the_keyboard_is_enough(view):
     view.execute_script("arguments[0].focus()", all_of(view, "#keys li")[1])
     assert sorted(lines(view)) == [0.5, 0.75, 1]
