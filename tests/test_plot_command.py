@@ -122,6 +122,11 @@ def test_columns_of_a_run_arrive(numbers_run, drawn, tmp_path):
         (("beam", "no-run", "--text", "one"), "no-run does not exist"),
         (("run", "no-run"), "no-run is not a run folder"),
         (("attention", "--text", "one"), "Name one model"),
+        (
+            ("attention", "--preset", "cmudict", "--text", "a", "--style", "heads", "--head", "1"),
+            "--head chooses a single map",
+        ),
+        (("attention", "--preset", "cmudict", "--text", "a", "--query", "a"), "together with --style links"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_drawn(arguments, message, drawn):
@@ -136,6 +141,7 @@ def test_an_export_has_no_beam_to_watch_and_reads_its_own_translations(numbers_e
     for arguments, message in (
         (("beam",), "is an export, whose search cannot be watched"),
         (("attention", "--translation", "uno"), "is an export: it reads its own translations"),
+        (("attention", "--kind", "encoder"), "is an export, which tells its alignment alone"),
     ):
         answer = CliRunner().invoke(app, ["plot", arguments[0], str(numbers_export), "--text", "one", *arguments[1:]])
         assert message in str(answer.exception)

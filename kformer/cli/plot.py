@@ -46,9 +46,11 @@ def attention(
         str | None, typer.Option(help="What the decoder reads; by default what the model translates.")
     ] = None,
     kind: Annotated[
-        Literal["encoder", "decoder", "cross"],
-        typer.Option(help="Self-attention of the encoder or the decoder, or attention from target to source."),
-    ] = "cross",
+        Literal["encoder", "decoder", "cross"] | None,
+        typer.Option(
+            help="Self-attention of the encoder or the decoder, or (the default) attention from target to source."
+        ),
+    ] = None,
     style: Annotated[
         Literal["map", "heads", "links", "alignment"],
         typer.Option(
@@ -68,11 +70,20 @@ def attention(
     """
     path = _checked(output, "attention")
     found = find_model(choose_model(model, preset))
-    if not isinstance(found, RunFolder) and translation is not None:
+    if head is not None and style not in (None, "map"):
+        raise ValueError(f"--head chooses a single map. Received: --style {style}. Leave one of them out.")
+    if query is not None and style != "links":
+        raise ValueError("--query chooses the token whose lines are drawn. Give it together with --style links.")
+    if isinstance(found, RunFolder):
+        maps = _attention_of(found, text, translation)
+    elif translation is not None:
         raise ValueError(f"{found} is an export: it reads its own translations. Leave out --translation.")
-    if not isinstance(found, RunFolder):
-        kind = "cross"
-    maps = _alignment_of(found, text) if not isinstance(found, RunFolder) else _attention_of(found, text, translation)
+    elif kind not in (None, "cross"):
+        raise ValueError(
+            f"{found} is an export, which tells its alignment alone. Leave out --kind, or name the run folder."
+        )
+    else:
+        maps = _alignment_of(found, text)
 
     from kformer import visualization
 
@@ -80,7 +91,7 @@ def attention(
         visualization.AttentionView(*maps.values()).save(path)
         print(path)
         return
-    chosen = maps[kind]
+    chosen = maps[kind or "cross"]
     if style == "heads":
         figure = visualization.plot_attention_heads(chosen)
     elif style == "links":
