@@ -30,6 +30,17 @@ def test_what_is_used_in_a_loop_is_stored_and_read_once_and_outside():
     np.testing.assert_array_equal(function(tf.constant([[1.0, 2, 3, 4]])), [[4, 3, 2, 1]])
 
 
+def test_a_function_that_stores_weights_is_traced_once():
+    weights, matrix, traced = Weights(), np.eye(4, dtype="float32"), []
+
+    def step(x):
+        traced.append(x)
+        return tf.matmul(x, weights.read(matrix))
+
+    repeated(step)
+    assert len(traced) == 1
+
+
 def test_frozen_variables_keep_their_values_when_the_variables_change():
     layer = keras.layers.Dense(4)
     layer.build((None, 4))

@@ -67,7 +67,7 @@ def _compiled(translator: Translator, weights: Weights) -> Function:
     searcher = dataclasses.replace(translator.searcher, first_room=None)
     frozen = FrozenScope(translator.model.variables, weights)
 
-    @tf.function(jit_compile=True)
+    @tf.function(autograph=False, jit_compile=True)
     def compiled(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         with frozen:
             return searcher.find(source, limits)
@@ -80,7 +80,7 @@ def _compiled(translator: Translator, weights: Weights) -> Function:
         found = compiled(padded, tf.pad(limits, [[0, more_rows]]))
         return SearchResult(*(part[:rows] for part in found))
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return best(translate_texts(translator.codec, find, text, n_best=1))
 

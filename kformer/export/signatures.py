@@ -35,7 +35,7 @@ class Served(NamedTuple):
 def translate(served: Served) -> Function:
     """From `text` (B,) string to `translation` (B,) string and `score` (B,) float32."""
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
         with served.frozen:
             return best(translate_texts(served.codec, served.searcher.find, text, n_best=1))
@@ -52,7 +52,7 @@ def n_best(served: Served, number: int | None = None) -> Function:
     """
     number = number or served.searcher.decoding.beam_size
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
         find = functools.partial(served.searcher.find, n_best=number)
         with served.frozen:
@@ -64,7 +64,7 @@ def n_best(served: Served, number: int | None = None) -> Function:
 def score(served: Served) -> Function:
     """From `text` and `translation`, (B,) string, to what `score_pairs` gives, each (B,)."""
 
-    @tf.function(input_signature=[TEXT, TRANSLATION])
+    @tf.function(autograph=False, input_signature=[TEXT, TRANSLATION])
     def function(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         with served.frozen:
             return score_pairs(served.codec, served.searcher.model, text, translation)
@@ -75,7 +75,7 @@ def score(served: Served) -> Function:
 def detailed(served: Served) -> Function:
     """From `text` (B,) string to what `Translator.translate_detailed` gives."""
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
         with served.frozen:
             return translate_detailed(served.codec, served.searcher.model, served.searcher.find, text)
@@ -92,7 +92,7 @@ def with_options(served: Served) -> Function:
     default = default_options(served.codec)
     no_prefix = tf.constant([""])  # not in the module: a tensor would start TensorFlow before its settings are made
 
-    @tf.function(input_signature=OPTIONS)
+    @tf.function(autograph=False, input_signature=OPTIONS)
     def function(
         text: tf.Tensor,
         target_prefix: tf.Tensor = no_prefix,

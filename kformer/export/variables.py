@@ -25,7 +25,8 @@ class Weights(tf.Module):
         if id(array) not in self._numbers:
             self._numbers[id(array)] = array, len(self.stored)  # keeps the array alive, as its id is the key
             with tf.init_scope():
-                self.stored.append(tf.Variable(array, trainable=False))
+                # If TensorFlow lifted the variable out of the function, it would trace the function twice.
+                self.stored.append(tf.Variable(array, trainable=False, experimental_enable_variable_lifting=False))
         variable = self.stored[self._numbers[id(array)][1]]
         graph = tf.compat.v1.get_default_graph()
         while hasattr(graph.outer_graph, "outer_graph"):  # only graphs of functions have one

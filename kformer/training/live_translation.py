@@ -48,8 +48,8 @@ class LiveTranslator:
         self.model = model
         self.config = config
         self.codec = TextCodec(*tokenizers, config, GREEDY)
-        self._encode = tf.function(self.codec.encode, input_signature=[TEXT])
-        self._decode = tf.function(self.codec.decode_best, input_signature=[_FOUND, tf.TensorSpec([None], tf.int32)])
+        self._encode = tf.function(self.codec.encode, [TEXT], autograph=False)
+        self._decode = tf.function(self.codec.decode_best, [_FOUND, tf.TensorSpec([None], tf.int32)], autograph=False)
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:

@@ -140,7 +140,7 @@ def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], Se
     import tensorflow as tf
 
     signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-    return tf.function(lambda source, limits: searcher.find(source, limits), input_signature=signature)
+    return tf.function(lambda source, limits: searcher.find(source, limits), signature, autograph=False)
 
 
 def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:

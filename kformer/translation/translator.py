@@ -139,7 +139,7 @@ class Translator(tf.Module):
         translations = self.translate(_text_tensor(texts))["translation"]
         return [translation.decode("utf-8") for translation in translations.numpy()]
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the best translation of each text.
 
@@ -152,7 +152,7 @@ class Translator(tf.Module):
         """
         return best(translate_texts(self.codec, self.searcher.find, text, n_best=1))
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds N = `decoding.beam_size` hypotheses of each text, best first.
 
@@ -165,7 +165,7 @@ class Translator(tf.Module):
         n_best = self.decoding.beam_size
         return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
 
-    @tf.function(input_signature=[TEXT, TRANSLATION])
+    @tf.function(autograph=False, input_signature=[TEXT, TRANSLATION])
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Says how probable the model finds given translations.
 
@@ -180,7 +180,7 @@ class Translator(tf.Module):
         """
         return score_pairs(self.codec, self.model, text, translation)
 
-    @tf.function(input_signature=[TEXT])
+    @tf.function(autograph=False, input_signature=[TEXT])
     def translate_detailed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translates texts and says how the tokens of the translations came about.
 
@@ -290,7 +290,7 @@ class Translator(tf.Module):
             tf.constant(seed, tf.int64),
         )
 
-    @tf.function(input_signature=OPTIONS)
+    @tf.function(autograph=False, input_signature=OPTIONS)
     def _with_options(self, text: tf.Tensor, target_prefix: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
         return translate_with_options(self.codec, self.searcher, text, target_prefix, Options(*options))
 
