@@ -51,7 +51,7 @@ class DecoderLayer(TransformerLayer):
         cross_attend: Callable[[Tensor], Tensor],
         training: bool | None,
     ) -> Tensor:
-        """The layer of Figure 1. `call`, `step` and `call_with_scores` hand in how its two attentions attend."""
+        """The layer of Figure 1. `call`, `step` and `call_with_scores` pass functions that compute its attentions."""
         outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
         outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
         return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
@@ -194,8 +194,8 @@ class Decoder(Stack):
     ) -> Tensor:
         """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`.
 
-        `mask` is the implicit Keras mask of `inputs`, as `inputs_mask` is. Keras fills it where `inputs` is the only
-        tensor, as in a decoder without a source.
+        `mask` and `inputs_mask` are both the implicit Keras mask of `inputs`. Keras fills `mask` if `inputs` is the
+        only tensor, as in a decoder-only model, otherwise `inputs_mask`.
         """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
         implicit = inputs_mask if mask is None else mask
@@ -219,16 +219,16 @@ class Decoder(Stack):
         """The arguments that only layers with cross-attention take."""
         return {} if encoder_output is None else {"encoder_output": encoder_output, "cross_mask": cross_mask}
 
-    def attention_scores(
+    def call_with_scores(
         self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
-    ) -> list[list[Tensor]]:
-        """Which positions each target position looks at: for every layer the weights of its attentions.
+    ) -> tuple[Tensor, list[list[Tensor]]]:
+        """The output of `call` without dropout, and how much each target position attends to each position.
 
-        They are the weights after the softmax, without dropout. Arguments as in `call`.
+        Arguments as in `call`.
 
         Returns:
-            For every layer a list: (B, H, T, T) of its self-attention, and (B, H, T, S) of its cross-attention if it
-            has one.
+            (B, T, D) floats, and for every layer a list of weights after the softmax: (B, H, T, T) of its
+            self-attention, and (B, H, T, S) of its cross-attention if it has one.
         """
         attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
         source = self._source(encoder_output, cross_mask)
@@ -239,7 +239,7 @@ class Decoder(Stack):
                 outputs, **source, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
             )
             scores.append(of_layer)
-        return scores
+        return self._finish(outputs), scores
 
     def project_memory(self, encoder_output: Tensor) -> list[KeysValues]:
         """Keys and values (B, H, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""

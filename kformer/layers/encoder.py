@@ -20,7 +20,7 @@ class EncoderLayer(TransformerLayer):
     With a causal mask it is the layer of a decoder-only model. Arguments: see `TransformerLayer`.
 
     Example:
-        Where all inputs are equal, each query looks alike at all the keys that the mask allows:
+        If all inputs are equal, each query attends equally to all keys that the mask allows:
 
         >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16)
         >>> layer.build((1, 3, 8))
@@ -32,7 +32,7 @@ class EncoderLayer(TransformerLayer):
     """
 
     def _sublayers(self, inputs: Tensor, self_attend: Callable[[Tensor], Tensor], training: bool | None) -> Tensor:
-        """The layer of Figure 1. `call`, `step` and `call_with_scores` hand in how its attention attends."""
+        """The layer of Figure 1. `call`, `step` and `call_with_scores` pass a function that computes its attention."""
         outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
         return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
 
@@ -53,7 +53,7 @@ class EncoderLayer(TransformerLayer):
             attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
             score_bias, rotation: How positions act on the attention, as in `MultiHeadAttention.call`.
             mask, inputs_mask: The implicit Keras mask of `inputs`, (B, S) booleans. It is used if no `attention_mask`
-                is given. Keras fills in the first if `inputs` is the only tensor, or else the second.
+                is given. Keras fills in `mask` if `inputs` is the only tensor, otherwise `inputs_mask`.
             training: Whether dropout is applied.
 
         Returns:
@@ -120,7 +120,7 @@ class Encoder(Stack):
     Example:
         >>> encoder = Encoder([EncoderLayer(d_model=8, num_heads=2, d_ff=16) for _ in range(2)], PositionalEncoding(8))
         >>> encoder.build((1, 5, 8))
-        >>> outputs, weights = encoder.attention_scores(np.zeros((1, 5, 8)))
+        >>> outputs, weights = encoder.call_with_scores(np.zeros((1, 5, 8)))
         >>> tuple(outputs.shape), [tuple(of_layer.shape) for of_layer in weights]
         ((1, 5, 8), [(1, 2, 5, 5), (1, 2, 5, 5)])
     """
@@ -141,14 +141,13 @@ class Encoder(Stack):
             )
         return self._finish(outputs)
 
-    def attention_scores(self, inputs: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """Which positions each position looks at.
+    def call_with_scores(self, inputs: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The output of `call` without dropout, and how much each position attends to each position in every layer.
 
         Arguments as in `call`.
 
         Returns:
-            The output (B, S, D) of `call` without dropout, and for every layer the weights (B, H, S, S) of its
-            self-attention, after the softmax.
+            (B, S, D) floats, and for every layer the weights (B, H, S, S) of its self-attention, after the softmax.
         """
         outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
         scores = []

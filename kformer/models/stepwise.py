@@ -18,7 +18,7 @@ from kformer.models import transformer
 
 
 class Context(NamedTuple):
-    """What stays the same while a batch of sentences is decoded."""
+    """The values that stay the same while a batch of sentences is decoded."""
 
     memory: list[KeysValues]  # for every layer, the projected output of the encoder, in the cache's `source_layout`
     source_mask: Tensor  # (B, 1, 1, S) booleans
@@ -26,9 +26,9 @@ class Context(NamedTuple):
 
 
 class History(NamedTuple):
-    """What has been decoded so far."""
+    """The state of the positions decoded so far."""
 
-    caches: list[KeysValues]  # for every layer, what its cache holds
+    caches: list[KeysValues]  # for every layer, the tensors of its cache
     ancestors: Any  # (N, room) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
     position: Tensor  # () int32
 
@@ -38,12 +38,12 @@ class StepwiseTransformer:
     """A Transformer that decodes position by position, as the searches of `kformer.decoding` need it.
 
     Args:
-        model: From `build_transformer`, or one with the same layer names.
+        model: From `build_transformer`, or another model with the same layer names.
         max_length: T, the largest number of steps.
         pad_id: Marks padding in sources.
         rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
-        cache: How keys and values are kept. An export has a class of its own.
-        more_room: By how many positions the caches grow when they are full.
+        cache: The class that keeps keys and values. An export uses its own class.
+        more_room: Number of positions by which full caches grow.
 
     Example:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
@@ -105,7 +105,7 @@ class StepwiseTransformer:
         return next_logits
 
     def _seen(self, history: History, positions: Tensor) -> tuple[Any, Tensor]:
-        """The ancestors with those of this position, and what each row sees of the caches."""
+        """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
         if self.rows_per_source == 1:
             seen = ops.less_equal(positions, history.position)  # (room,)
             return (), ops.reshape(seen, (1, 1, 1, -1))
@@ -119,12 +119,12 @@ class StepwiseTransformer:
         return ops.greater_equal(history.position, context.room)
 
     def keep(self, context: Context, history: History, sentences: Tensor) -> tuple[Context, History]:
-        """Context and history of some of the sentences; with more room, if there is none left.
+        """Context and history of some of the sentences; with more room, if the caches are full.
 
         It needs a backend whose shapes may change in a loop: TensorFlow without XLA.
 
         Args:
-            context: From `start`, or from a call before.
+            context: From `start`, or from an earlier call.
             history: As `context`, or from `next_logits`.
             sentences: int32 numbers from 0 to B - 1, in rising order.
         """
@@ -162,7 +162,7 @@ def start_decoding(
     rows_per_source: int = 1,
     cache: type[Cache] = Cache,
 ) -> tuple[Callable[[Tensor, History], tuple[Tensor, History]], History]:
-    """Encodes the source once and returns what a search needs to decode it, with room for all steps from the start.
+    """Encodes the source once, and returns the function and the first state for a search, with room for all steps.
 
     Args:
         source: (B, S) int32 ids.
@@ -194,7 +194,7 @@ def reorder_rows(history: History, rows: Tensor) -> History:
     caches would cost more memory traffic than the rest of a beam search's step.
 
     Example:
-        Each row wrote its first position itself. Then both go on from row 1:
+        Each row wrote its first position itself. Then both rows continue row 1:
 
         >>> from kformer.models.stepwise import History
         >>> history = History(caches=[], ancestors=np.array([[0, -1], [1, -1]]), position=1)

@@ -19,6 +19,7 @@ TARGET_EMBEDDING = "target_embedding"
 SHARED_EMBEDDING = "shared_embedding"
 ENCODER = "encoder"
 DECODER = "decoder"
+LOGITS = "logits"
 
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (
@@ -77,8 +78,8 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
     )
     encoder_output = encoder(source_embedding(source), attention_mask=source_mask)
     decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask)
-    # A cast to float32: a layer has a dtype of its own, which the dtype policy of the other layers does not change.
-    logits = keras.layers.Activation("linear", dtype="float32", name="logits")(
+    # This layer casts to float32: its own dtype does not depend on the dtype policy of the other layers.
+    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(
         target_embedding(decoder_output, reverse=True)
     )
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
@@ -115,7 +116,7 @@ class AttentionScores(NamedTuple):
 
 
 def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> AttentionScores:
-    """Which positions each position looks at, in the encoder, in the decoder, and from the decoder to the source.
+    """The attention weights of every layer: in the encoder, in the decoder, and from the decoder to the source.
 
     Args:
         model: From `build_transformer`.
@@ -124,7 +125,7 @@ def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_
         pad_id: Marks padding in `source`.
 
     Returns:
-        The weights, without dropout. Row t of the decoder's belongs to the position that predicts token t.
+        The weights, without dropout. Row t of the decoder's weights belongs to the position that predicts token t.
 
     Example:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
@@ -134,16 +135,38 @@ def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_
         >>> [tuple(of_kind[0].shape) for of_kind in (scores.encoder, scores.decoder, scores.cross)]
         [(1, 2, 3, 3), (1, 2, 2, 2), (1, 2, 2, 3)]
     """
+    return call_with_scores(model, source, target_in, pad_id)[1]
+
+
+def call_with_scores(
+    model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0
+) -> tuple[Tensor, AttentionScores]:
+    """The logits and the attention weights of every layer, from one forward pass without dropout.
+
+    Arguments as in `attention_scores`.
+
+    Returns:
+        (B, T, V) float32, and the weights.
+
+    Example:
+        >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
+        >>> logits, scores = call_with_scores(model, source=np.array([[5, 6, 2]]), target_in=np.array([[1, 7]]))
+        >>> tuple(logits.shape), tuple(scores.cross[0].shape)
+        ((1, 2, 9), (1, 2, 2, 3))
+    """
     source_mask = padding_mask(source, pad_id)
+    embedding = find_embedding(model, TARGET_EMBEDDING)
     embedded = find_embedding(model, SOURCE_EMBEDDING)(source)
-    encoder_output, encoder = model.get_layer(ENCODER).attention_scores(embedded, source_mask)
-    embedded = find_embedding(model, TARGET_EMBEDDING)(target_in)
-    decoder = model.get_layer(DECODER).attention_scores(embedded, encoder_output, source_mask)
-    return AttentionScores(encoder, *(list(of_kind) for of_kind in zip(*decoder, strict=True)))
+    encoder_output, encoder = model.get_layer(ENCODER).call_with_scores(embedded, source_mask)
+    decoder_output, decoder = model.get_layer(DECODER).call_with_scores(
+        embedding(target_in), encoder_output, source_mask
+    )
+    logits = model.get_layer(LOGITS)(embedding(decoder_output, reverse=True))
+    return logits, AttentionScores(encoder, *(list(of_kind) for of_kind in zip(*decoder, strict=True)))
 
 
 def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """Source and target embedding; both are one layer for three-way weight tying (section 3.4)."""
+    """Source and target embedding; both are the same layer for three-way weight tying (section 3.4)."""
 
     def make(name: str, vocab_size: int, tie_weights: bool = True) -> TokenEmbedding:
         return TokenEmbedding(vocab_size, config.d_model, tie_weights=tie_weights, dtype=dtype, name=name)

@@ -16,16 +16,16 @@ PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 NUM_SPECIAL_IDS = 4
 
 # A piece of SentencePiece has at most 16 characters, and normalization makes one character of at most four. A word, or
-# a symbol between blanks, has some ten. Only a long run of characters that the vocabulary lacks may be one unknown
-# token of any length, but no model learns from a text of such runs.
+# a symbol between blanks, has about ten. Only a long run of characters outside the vocabulary may be one unknown token
+# of any length, but no model learns from a text of such runs.
 CHARACTERS_PER_TOKEN = 1000
 
 
 def is_surely_longer(text: str, tokens: int) -> bool:
     """True if a text has more than 1,000 characters for each of `tokens` tokens: no token covers so many.
 
-    White space is not counted, because most tokenizers make one blank of a run of blanks. The text is not tokenized:
-    that takes some 100 bytes of memory for each character.
+    White space is not counted, because most tokenizers make one blank of a run of blanks. The text is not tokenized,
+    because that takes about 100 bytes of memory for each character.
     """
     most = tokens * CHARACTERS_PER_TOKEN
     if len(text) <= most:
@@ -80,30 +80,29 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         """
 
     def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
-        """As `tokenize`, with the place of each token in its text as given.
+        """As `tokenize`, with the offsets of each token in the given text.
 
-        Where one character is written by several tokens, all of its bytes belong to one of them, and the others have
-        none.
+        If several tokens stand for one character, one of them gets all bytes of the character, and the others get none.
 
         Args:
             text: (B,) string.
 
         Raises:
-            ValueError: This kind of tokenizer does not know the places.
+            ValueError: This kind of tokenizer does not know the offsets.
         """
         raise ValueError(self._no_offsets())
 
     def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
-        """As `detokenize`, with the place of each token in the text that it gives.
+        """As `detokenize`, with the offsets of each token in the returned text.
 
         Args:
             ids: (B, None) int32, without special ids.
 
         Returns:
-            (B,) string and the tokens' places in it.
+            The texts, (B,) string, and the tokens' offsets in them.
 
         Raises:
-            ValueError: This kind of tokenizer does not know the places.
+            ValueError: This kind of tokenizer does not know the offsets.
         """
         raise ValueError(self._no_offsets())
 
@@ -114,7 +113,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         )
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
-        """(B,) string to (B,) string: what is left of texts that are converted to ids and back."""
+        """(B,) string to (B,) string: the texts after conversion to ids and back."""
         return self.detokenize(self.tokenize(text))
 
     def save(self, directory: str | pathlib.Path) -> None:

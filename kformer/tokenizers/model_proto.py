@@ -1,8 +1,8 @@
-"""An edit of SentencePiece models, which are protobuf messages.
+"""Edits SentencePiece models, which are protobuf messages.
 
-The package sentencepiece brings generated code for them (`sentencepiece_model_pb2`), but that code refuses to run
-with a protobuf older than the one that generated it, and TensorFlow may need an older one. The description below is
-made at run time and works with every protobuf.
+The package sentencepiece has generated code for these messages (`sentencepiece_model_pb2`). That code refuses to run
+with a protobuf older than the one that generated it, but TensorFlow may need an older one. The description below is
+made at run time and works with every version of protobuf.
 """
 
 import functools
@@ -30,10 +30,10 @@ def without_rule_files(model_bytes: bytes) -> bytes:
 
 @functools.cache
 def _model_class() -> type[Message]:
-    """`ModelProto` of sentencepiece_model.proto, as far as it is edited.
+    """Those parts of `ModelProto` in sentencepiece_model.proto that are edited or copied.
 
-    The messages that are copied unread are declared as bytes, which are written alike. The fields of `NormalizerSpec`
-    that are not declared stay, too: protobuf keeps unknown fields.
+    Messages that are only copied are declared as bytes, which have the same encoding. Fields of `NormalizerSpec` that
+    are not declared are copied, too: protobuf keeps unknown fields.
     """
     file = FileDescriptorProto(name="kformer/sentencepiece_model.proto", package=_PACKAGE, syntax="proto2")
     spec = file.message_type.add(name="NormalizerSpec")

@@ -1,4 +1,4 @@
-"""Where tokens stand in texts, in bytes of UTF-8, also where a text is normalized before it is tokenized.
+"""Byte offsets of tokens in UTF-8 texts, also if a text is normalized before it is tokenized.
 
 Shapes: B batch. Ragged tensors are (B, None): a row for each text, an entry for each character or token.
 """
@@ -7,34 +7,33 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from kformer.tokenizers.ragged import find, join, kept, next_of, numbers, pick, previous_of, row_ids, sums, sums_before
 from kformer.tokenizers.text_ops import replace_invalid, tf_text
 
 _EXTRA = "\n"
-_WIDEST_TEXT = 1 << 40  # bytes; keeps the texts of a batch apart in one rising list
 # The characters of `text_ops.WHITESPACE`.
 _SPACES = (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
 
 
 class Spans(NamedTuple):
-    """The tokens of texts and their places. A token of no bytes has its end at its start."""
+    """The tokens of texts and their byte offsets. For a token without bytes, `end` equals `start`."""
 
     ids: tf.RaggedTensor  # int32
     start: tf.RaggedTensor  # int64, first byte of the token in its text
-    end: tf.RaggedTensor  # int64, first byte behind it
+    end: tf.RaggedTensor  # int64, first byte after the token
 
 
 class Characters(NamedTuple):
     """The characters of a normalized text, and the places where they come from."""
 
     start: tf.RaggedTensor  # int64, first byte in the normalized text
-    given_start: tf.RaggedTensor  # int64, first byte in the text as given
-    given_end: tf.RaggedTensor  # int64, first byte behind it there
+    given_start: tf.RaggedTensor  # int64, first byte in the given text
+    given_end: tf.RaggedTensor  # int64, first byte after the character in the given text
 
 
-def decode(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Code points, their first bytes, and the first bytes behind them. What is not UTF-8 is U+FFFD."""
-    points, start = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace", replacement_char=0xFFFD)
-    return points, start, next_of(start, byte_lengths(text))
+def decode(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Code points, int32, and their first bytes, int64. Bytes that are not UTF-8 become U+FFFD."""
+    return tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 
 def byte_lengths(text: tf.Tensor) -> tf.Tensor:
@@ -47,85 +46,54 @@ def is_space(points: tf.RaggedTensor) -> tf.RaggedTensor:
     return points.with_values(tf.reduce_any(points.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1))
 
 
-def next_of(values: tf.RaggedTensor, last: tf.Tensor) -> tf.RaggedTensor:
-    """The value behind each one in its row; `last` (B,) at the rows' ends."""
-    return tf.concat([values, last[:, tf.newaxis]], axis=1)[:, 1:]
-
-
-def previous_of(values: tf.RaggedTensor, first: tf.Tensor) -> tf.RaggedTensor:
-    """The value before each one in its row; `first` (B,) at the rows' beginnings."""
-    return tf.concat([first[:, tf.newaxis], values], axis=1)[:, :-1]
-
-
-def in_rows(values: tf.Tensor, rows: tf.Tensor, number: tf.Tensor) -> tf.RaggedTensor:
-    """Values in `number` rows; `rows` tells the row of each, rising."""
-    return tf.RaggedTensor.from_value_rowids(values, tf.cast(rows, tf.int64), tf.cast(number, tf.int64))
-
-
-def sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The sum of all values before each one in its row."""
-    sums = tf.cumsum(values.values, exclusive=True)
-    at_start = tf.gather(tf.concat([sums, [0]], axis=0), values.row_starts())
-    return values.with_values(sums - tf.gather(at_start, values.value_rowids()))
-
-
-def find(rising: tf.RaggedTensor, values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """How many entries of each row of `rising` are less than each value of the same row of `values`. int64."""
-    keys = rising.values + rising.value_rowids() * _WIDEST_TEXT
-    found = tf.searchsorted(keys, values.values + values.value_rowids() * _WIDEST_TEXT, out_type=tf.int64)
-    return values.with_values(found - tf.gather(rising.row_starts(), values.value_rowids()))
-
-
-def pick(values: tf.RaggedTensor, numbers: tf.RaggedTensor, behind: tf.Tensor) -> tf.RaggedTensor:
-    """The values with these numbers in their rows; `behind` (B,) for the number behind the last one."""
-    row_starts = tf.range(values.nrows()) + values.row_starts()  # each row has one entry more
-    longer = tf.concat([values, behind[:, tf.newaxis]], axis=1)
-    return numbers.with_values(tf.gather(longer.values, numbers.values + tf.gather(row_starts, numbers.value_rowids())))
-
-
 def normalized_characters(text: tf.Tensor) -> Characters:
     """The characters of `text_ops.normalize_text(text)`, and where they stand in `text`."""
-    _, given_start, _ = decode(text)
-    valid = replace_invalid(text)  # has as many characters
-    _, valid_start, _ = decode(valid)
-    # The operations fail for an empty text, so each gets one more byte, with which nothing composes. They crash for a
-    # batch of no texts, so there is one more.
+    _, given_start = decode(text)
+    valid = replace_invalid(text)  # has the same number of characters
+    _, valid_start = decode(valid)
+    # The operations fail for an empty text, so each text gets one more byte, with which nothing composes. They crash
+    # for a batch of no texts, so there is one more text.
     more = tf.concat([_EXTRA + valid, [_EXTRA]], axis=0)
     composed, changes = tf_text.normalize_utf8_with_offsets_map(more, "NFC")
-    points, start, end = decode(composed)
-    source = tf_text.find_source_offsets(changes, start) - len(_EXTRA)  # places in `valid`
-    points, start, end, source = (values[:-1, len(_EXTRA) :] for values in (points, start, end, source))
+    points, start = decode(composed)
+    lengths = start.with_values(next_of(start, byte_lengths(composed)).values - start.values)
+    source = tf_text.find_source_offsets(changes, start)
+    source = source.with_values(source.values - len(_EXTRA))  # places in `valid`
+    points, lengths, source = (_without_extra(values, start.values) for values in (points, lengths, source))
     behind = byte_lengths(text)
     was_start = pick(given_start, find(valid_start, source), behind)
-    # What composed a character reaches to the next one.
-    return _collapsed(points, end - start, was_start, next_of(was_start, behind))
+    # A composed character comes from all bytes up to the start of the next one.
+    return _collapsed(points, lengths, was_start, next_of(was_start, behind))
+
+
+def _without_extra(values: tf.RaggedTensor, start: tf.Tensor) -> tf.RaggedTensor:
+    """Without the first byte of each text, and without the last text, which has that byte alone."""
+    rest = kept(values, start >= len(_EXTRA))
+    return tf.RaggedTensor.from_row_splits(rest.values, rest.row_splits[:-1], validate=False)
 
 
 def _collapsed(
     points: tf.RaggedTensor, lengths: tf.RaggedTensor, was_start: tf.RaggedTensor, was_end: tf.RaggedTensor
 ) -> Characters:
-    """What stays when a run of white space becomes one blank, or nothing at the ends of a text."""
+    """The characters that stay if each run of white space becomes one blank, or nothing at the ends of a text."""
     space = is_space(points)
-    rows = tf.cast(space.nrows(), tf.int32)
-    letters = tf.cast(tf.logical_not(space), tf.int64)
-    last = tf.reduce_sum(letters, axis=1)
-    is_inside = sums_before(letters).values < tf.gather(last, letters.value_rowids())
-    follows_space = previous_of(space, tf.fill([rows], True))
-    kept = space.with_values(tf.logical_not(space.values) | (tf.logical_not(follows_space.values) & is_inside))
+    letters = space.with_values(tf.cast(tf.logical_not(space.values), tf.int64))
+    is_inside = sums_before(letters).values < tf.gather(sums(letters), row_ids(letters))
+    outside = tf.ones_like(space.row_starts(), tf.bool)
+    follows_space = previous_of(space, outside).values
+    stays = tf.logical_not(space.values) | (tf.logical_not(follows_space) & is_inside)
     lengths = lengths.with_values(tf.where(space.values, tf.ones_like(lengths.values), lengths.values))
-    space, lengths, was_start, was_end = (
-        tf.ragged.boolean_mask(values, kept) for values in (space, lengths, was_start, was_end)
-    )
+    space, lengths, was_start, was_end = (kept(values, stays) for values in (space, lengths, was_start, was_end))
     # A blank stands for all white space up to the next character.
-    reach = next_of(was_start, tf.zeros([rows], tf.int64))
-    was_end = was_end.with_values(tf.where(space.values, reach.values, was_end.values))
+    reach = next_of(was_start, tf.zeros_like(was_start.row_starts())).values
+    was_end = was_end.with_values(tf.where(space.values, reach, was_end.values))
     return Characters(sums_before(lengths), was_start, was_end)
 
 
 def given_places(
     characters: Characters, start: tf.RaggedTensor, end: tf.RaggedTensor, given: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Places in the text as given, (B,) `given`, of tokens whose places in the normalized text are known."""
+    """From the tokens' offsets `start` and `end` in the normalized texts to those in the given texts, `given` (B,)."""
     behind = byte_lengths(given)
     first = pick(characters.given_start, find(characters.start, start), behind)
     last = find(characters.start, end)
@@ -135,36 +103,32 @@ def given_places(
 
 
 def joined_places(pieces: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """The pieces (strings) of each text joined, (B,) string, and where each one stands in it."""
-    lengths = pieces.with_values(tf.cast(tf.strings.length(pieces.values), tf.int64))
-    start = sums_before(lengths)
-    return tf.strings.reduce_join(pieces, axis=1), start, start + lengths
+    """The joined pieces (strings) of each text, (B,) string, and the start and end of each piece in that text."""
+    lengths = byte_lengths(pieces.values)
+    start = sums_before(pieces.with_values(lengths))
+    return join(pieces), start, start.with_values(start.values + lengths)
 
 
 def with_every_bad_byte_replaced(text: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Valid UTF-8 in which each byte that belongs to no character is a U+FFFD, as SentencePiece writes it.
 
     Returns:
-        The text; and for each of its characters the first byte in it, and the first byte in the text as given. (Other
-        decoders make one U+FFFD of several such bytes.)
+        The new text; and for each of its characters the first byte in the new text, and the first byte in the given
+        text. (Other decoders make one U+FFFD of several such bytes.)
     """
-    letters = tf.strings.bytes_split(text)
-    place = tf.ragged.range(letters.row_lengths())  # of each byte
+    place = numbers(byte_lengths(text))  # of each byte
     points, start = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="ignore")
     characters = tf.strings.unicode_encode(tf.expand_dims(points.values, 1), "UTF-8")
-    lengths = tf.cast(tf.strings.length(characters), tf.int64)
-    number = find(start, place + 1) - 1  # of the last character that begins at this byte or before it
-    row_starts = tf.gather(start.row_starts(), number.value_rowids())
-    index = row_starts + number.values
+    # The number of the last character that begins at this byte or before it.
+    number = find(start, place.with_values(place.values + 1)).values - 1
+    index = tf.maximum(tf.gather(start.row_starts(), row_ids(place)) + number, 0)
     empty = tf.zeros([1], tf.int64)  # for texts without any character
-    begins = tf.gather(tf.concat([start.values, empty], axis=0), tf.maximum(index, 0))
-    length = tf.gather(tf.concat([lengths, empty], axis=0), tf.maximum(index, 0))
-    has_character = number.values >= 0
+    begins = tf.gather(tf.concat([start.values, empty], axis=0), index)
+    length = tf.gather(tf.concat([byte_lengths(characters), empty], axis=0), index)
+    has_character = number >= 0
     is_first = has_character & (begins == place.values)
     is_bad = tf.logical_not(has_character & (place.values < begins + length))
-    unit = tf.where(is_first, tf.gather(tf.concat([characters, [""]], axis=0), tf.maximum(index, 0)), "\ufffd")
-    units = place.with_values(unit)
-    kept = place.with_values(is_first | is_bad)
-    units, origin = tf.ragged.boolean_mask(units, kept), tf.ragged.boolean_mask(place, kept)
+    unit = tf.where(is_first, tf.gather(tf.concat([characters, [""]], axis=0), index), "\ufffd")
+    units, origin = (kept(values, is_first | is_bad) for values in (place.with_values(unit), place))
     joined, first, _ = joined_places(units)
     return joined, first, origin

@@ -21,15 +21,12 @@ from kformer.tokenizers.offsets import (
     Spans,
     byte_lengths,
     decode,
-    find,
     given_places,
     joined_places,
-    next_of,
     normalized_characters,
-    pick,
-    previous_of,
     with_every_bad_byte_replaced,
 )
+from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
 from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
@@ -118,7 +115,7 @@ class SentencePieceTokenizer(Tokenizer):
     def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
         pieces = ids.with_flat_values(tf.gather(tf.constant(self._written_pieces()), ids.flat_values))
         joined, start, end = joined_places(pieces)
-        # From here on as SentencePiece and `detokenize` do it, with the places of all characters.
+        # The same steps as in SentencePiece and `detokenize`, but with the places of all characters.
         valid, first, origin = with_every_bad_byte_replaced(joined)
         if self._escapes:
             valid, first, origin = _unescaped(valid, origin)
@@ -130,7 +127,7 @@ class SentencePieceTokenizer(Tokenizer):
         return text, Spans(ids, *places)
 
     def _written_pieces(self) -> list[bytes]:
-        """What each id writes; special ids write nothing."""
+        """The text that each id is written as; for special ids it is empty."""
         processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
         written = []
         for piece_id in range(self.vocab_size):
@@ -205,21 +202,21 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def _unescaped(text: tf.Tensor, origin: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """A text by `_UNESCAPE_RULES`: its characters' first bytes, and the places where they come from.
+    """Applies `_UNESCAPE_RULES`. Returns the text, the first bytes of its characters, and their values of `origin`.
 
     Args:
         text: (B,) string, valid UTF-8.
-        origin: (B, None) int64, a place for each of its characters.
+        origin: (B, None) int64, a place for each character of `text`.
     """
-    points, _, _ = decode(text)
+    points, _ = decode(text)
     nothing = tf.zeros([tf.size(text)], tf.int32)
     is_mark = points.values == _MARK
     digit = next_of(points, nothing).values
     is_escape = is_mark & ((digit == ord("0")) | (digit == ord("1")))
     dropped = points.with_values(tf.cast(is_escape, tf.int32))
-    kept = points.with_values(previous_of(dropped, nothing).values == 0)
+    stays = previous_of(dropped, nothing).values == 0
     restored = points.with_values(tf.where(is_escape & (digit == ord("1")), ord(_BLANK), points.values))
-    restored, origin = tf.ragged.boolean_mask(restored, kept), tf.ragged.boolean_mask(origin, kept)
+    restored, origin = kept(restored, stays), kept(origin, stays)
     text = tf.strings.unicode_encode(restored, "UTF-8")
     return text, decode(text)[1], origin
 

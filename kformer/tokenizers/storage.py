@@ -121,7 +121,7 @@ def _check_replaceable(directory: pathlib.Path) -> None:
 
 
 def _foreign(directory: pathlib.Path) -> list[str]:
-    """The names of what the directory contains beside a tokenizer or a pair of tokenizers."""
+    """The names of all entries of the directory that do not belong to a tokenizer or a pair of tokenizers."""
     entries = sorted(directory.iterdir())
     names = {entry.name for entry in entries}
     if names <= {_SHARED, _SOURCE, _TARGET} and all(entry.is_dir() for entry in entries):

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer
-from kformer.tokenizers.offsets import Spans, decode, is_space, next_of, previous_of, sums_before
+from kformer.tokenizers.offsets import Spans, byte_lengths, decode, is_space
+from kformer.tokenizers.ragged import join, kept, next_of, previous_of, sums_before
 from kformer.tokenizers.text_ops import batches_of_bytes, collapse_whitespace, replace_invalid
 
 SYMBOLS_FILE = "symbols.json"
@@ -60,19 +61,20 @@ class SymbolTokenizer(Tokenizer):
         return tf.strings.reduce_join(self._shown(self._content(ids)), axis=1, separator=" ")
 
     def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
-        points, start, end = decode(text)
+        points, start = decode(text)
+        end = next_of(start, byte_lengths(text))
         space = is_space(points)
-        outside = tf.fill([tf.cast(space.nrows(), tf.int32)], True)
+        outside = tf.ones_like(space.row_starts(), tf.bool)
         is_letter = tf.logical_not(space.values)
-        first = space.with_values(is_letter & previous_of(space, outside).values)
-        last = space.with_values(is_letter & next_of(space, outside).values)
-        return Spans(self.tokenize(text), tf.ragged.boolean_mask(start, first), tf.ragged.boolean_mask(end, last))
+        is_first = is_letter & previous_of(space, outside).values
+        is_last = is_letter & next_of(space, outside).values
+        return Spans(self.tokenize(text), kept(start, is_first), kept(end, is_last))
 
     def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
         symbols = self._shown(ids)
-        lengths = symbols.with_values(tf.cast(tf.strings.length(symbols.values), tf.int64))
-        start = sums_before(lengths + 1)  # and a blank
-        return tf.strings.reduce_join(symbols, axis=1, separator=" "), Spans(ids, start, start + lengths)
+        lengths = byte_lengths(symbols.values)
+        start = sums_before(symbols.with_values(lengths + 1))  # 1 for the blank after a symbol
+        return join(symbols, " "), Spans(ids, start, start.with_values(start.values + lengths))
 
     def _shown(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """(B, None) ids to (B, None) strings."""

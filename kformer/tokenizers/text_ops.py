@@ -63,8 +63,8 @@ def traced(
 ) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], Callable[[tf.RaggedTensor], tf.Tensor]]:
     """Graphs of a function from (B,) string to (B, None) ids, and of one from (B, None) int32 ids to (B,) string.
 
-    They are traced here. If each tokenizer traced them at its first call, TensorFlow would warn after a few tokenizers:
-    it would take them for one function that is traced again and again.
+    They are traced here. If each tokenizer traced them at its first call, TensorFlow would warn after a few tokenizers,
+    because it would take them for one function that is traced again and again.
     """
     functions = (
         tf.function(tokenize, input_signature=[tf.TensorSpec([None], tf.string)]),

@@ -1,6 +1,6 @@
-"""Translations with their tokens: where they stand, how probable they are, and which source tokens they look at.
+"""Translations with the places, probabilities and alignments of their tokens.
 
-First comes the usual search; then the model reads each source and its translation once more, all positions at a time.
+After the usual search, the model reads each source and its translation once more, all positions at the same time.
 
 Shape letters: B texts, P their parts, R parts of a batch, H heads, S source length, T target length.
 """
@@ -10,8 +10,9 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.models import attention_scores
-from kformer.tokenizers.offsets import byte_lengths, in_rows, sums_before
+from kformer.models import call_with_scores
+from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.ragged import in_rows, kept, row_ids, sums, sums_before, with_lengths
 from kformer.translation.codec import TextCodec
 from kformer.translation.parts import Parts, divide, join
 from kformer.translation.places import locate
@@ -29,14 +30,14 @@ class _Found(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """What the second reading gives, a row for each token of each part."""
+    """The results of the second reading, a row for each token of each part."""
 
     log_probability: tf.Tensor  # (all T,) float32
     alignment: tf.RaggedTensor  # (all T, None) float32: as many numbers as the token's part has source tokens
 
 
 def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Translates texts and says how their tokens came about.
+    """Translates texts, and gives the places, probabilities and alignments of their tokens.
 
     Args:
         codec: The tokenizers and the largest lengths.
@@ -48,7 +49,7 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
         See `Translator.translate_detailed`.
 
     Raises:
-        ValueError: A tokenizer does not know where its tokens stand in a text.
+        ValueError: A tokenizer cannot tell the places of its tokens in a text.
     """
     parts = divide(text, codec.source_tokenizer, codec.longest_part)
     texts = tf.size(text)
@@ -60,7 +61,8 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
     )
     places = locate(text, codec.source_tokenizer, codec.longest_part)
     translation = joined["translation"][:, 0]
-    has_end = tf.reduce_any(found.ids == codec.config.end_id, axis=1)
+    is_end = tf.cast(found.ids.values == codec.config.end_id, tf.int32)
+    has_end = sums(found.ids.with_values(is_end)) > 0
     is_cut = tf.logical_not(has_end) & (lengths[:, 0] > 0)
     return {
         "translation": translation,
@@ -88,13 +90,14 @@ def _search(codec: TextCodec, find: Find, parts: Parts) -> _Found:
         result = find(source, limits)
         best = codec.decode_best(result, limits)
         lengths = tf.where(limits > 0, result.lengths[:, 0], 0)
-        ids = tf.RaggedTensor.from_tensor(result.tokens[:, 0], lengths=lengths)
-        return best["translation"], best["score"], lengths, ids.values
+        tokens = result.tokens[:, 0]
+        ids = tf.boolean_mask(tokens, tf.sequence_mask(lengths, tf.shape(tokens)[1]))
+        return best["translation"], best["score"], lengths, ids
 
     nothing = [tf.zeros((0,), dtype) for dtype in (tf.string, tf.float32, tf.int32, tf.int32)]
     lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1
     (translation, score, lengths, ids), back = run_batches(lengths, BATCH_TOKENS, batch, nothing)
-    rows = tf.RaggedTensor.from_row_lengths(ids, tf.cast(lengths, tf.int64))
+    rows = with_lengths(ids, lengths)
     return _Found(*(tf.gather(values, back) for values in (translation, score, rows)))
 
 
@@ -107,12 +110,11 @@ def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> 
         ids = tf.gather(found.ids, rows)
         lengths = tf.gather(parts.ids.row_lengths(), rows)
         source, _ = codec.pad(tf.gather(parts.ids, rows))
-        content = tf.ragged.boolean_mask(ids, ids != end_id)
+        content = kept(ids, ids.values != end_id)
         target_in, target_out = target_batch(codec, content)
-        logits = model({"source": source, "target_in": target_in}, training=False)
+        logits, scores = call_with_scores(model, source, target_in, codec.config.pad_id)
         log_probability = -tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (R, T)
-        scores = attention_scores(model, source, target_in, codec.config.pad_id).cross[layer]  # (R, H, T, S)
-        weights = tf.reduce_mean(tf.cast(scores, tf.float32), axis=1)
+        weights = tf.reduce_mean(tf.cast(scores.cross[layer], tf.float32), axis=1)  # (R, T, S)
         is_token = tf.sequence_mask(ids.row_lengths(), tf.shape(target_in)[1])  # (R, T)
         is_source = tf.sequence_mask(lengths, tf.shape(source)[1])  # (R, S), without the end
         both = is_token[:, :, tf.newaxis] & is_source[:, tf.newaxis, :]
@@ -122,17 +124,17 @@ def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> 
     lengths = found.ids.row_lengths()
     (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), TOKENS_LOOKED_AT, batch, nothing)
     taken = tf.argsort(back)  # the rows in the order in which they were taken
-    of_rows = tf.RaggedTensor.from_row_lengths(log_probability, tf.gather(lengths, taken))
+    of_rows = with_lengths(log_probability, tf.gather(lengths, taken))
     sizes = lengths * parts.ids.row_lengths()
-    blocks = tf.RaggedTensor.from_row_lengths(weights, tf.gather(sizes, taken))
+    blocks = with_lengths(weights, tf.gather(sizes, taken))
     widths = tf.repeat(parts.ids.row_lengths(), found.ids.row_lengths())
-    alignment = tf.RaggedTensor.from_row_lengths(tf.gather(blocks, back).values, widths)
+    alignment = with_lengths(tf.gather(blocks, back).values, widths)
     return _Looked(tf.gather(of_rows, back).values, alignment)
 
 
 def _tokens(side: str, text: tf.Tensor, start: tf.RaggedTensor, end: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """The tokens of texts as slices of them, and their places; padding is "" and 0."""
-    rows = tf.gather(text, start.value_rowids())
+    """The tokens of texts, as slices of the texts, and their places; padding is "" and 0."""
+    rows = tf.gather(text, row_ids(start))
     token = start.with_values(tf.strings.substr(rows, start.values, end.values - start.values))
     return {
         f"{side}_token": token.to_tensor(""),
@@ -145,27 +147,27 @@ def _tokens(side: str, text: tf.Tensor, start: tf.RaggedTensor, end: tf.RaggedTe
 def _target_places(
     codec: TextCodec, parts: Parts, texts: tf.Tensor, found: _Found, has_end: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Where the tokens stand in the joined translations; an end token stands behind its part and has no bytes."""
-    content = tf.ragged.boolean_mask(found.ids, found.ids != codec.config.end_id)
+    """The places of the tokens in the joined translations; an end token stands after its part and has no bytes."""
+    content = kept(found.ids, found.ids.values != codec.config.end_id)
     written, spans = codec.target_tokenizer.detokenize_with_offsets(content)
     lengths = byte_lengths(written)
-    last = tf.RaggedTensor.from_row_lengths(tf.boolean_mask(lengths, has_end), tf.cast(has_end, tf.int64))
+    last = with_lengths(tf.boolean_mask(lengths, has_end), has_end)
     gaps = byte_lengths(parts.gap)
     in_text = sums_before(in_rows(gaps + lengths, parts.text, texts)).values + gaps  # (P,)
 
     def joined(place: tf.RaggedTensor) -> tf.RaggedTensor:
         rows = tf.concat([place, last], axis=1)
-        values = rows.values + tf.gather(in_text, rows.value_rowids())
-        return in_rows(values, tf.gather(parts.text, rows.value_rowids()), texts)
+        values = rows.values + tf.gather(in_text, row_ids(rows))
+        return in_rows(values, tf.gather(parts.text, row_ids(rows)), texts)
 
     return joined(spans.start), joined(spans.end)
 
 
 def _alignments(parts: Parts, texts: tf.Tensor, ids: tf.RaggedTensor, looked: _Looked) -> dict[str, tf.Tensor]:
-    """The tokens' log probabilities and alignments, those of a text's parts one behind the other."""
+    """The log probabilities and alignments of all tokens of each text, one part after the other."""
     sources = in_rows(parts.ids.row_lengths(), parts.text, texts)
-    first = tf.gather(sums_before(sources).values, ids.value_rowids())  # of the token's part, in its text
-    owner = tf.gather(parts.text, ids.value_rowids())
+    first = tf.gather(sums_before(sources).values, row_ids(ids))  # of the first source token of the part, in its text
+    owner = tf.gather(parts.text, row_ids(ids))
     weights = in_rows(looked.alignment.to_tensor(), owner, texts)
     return {
         "log_probability": in_rows(looked.log_probability, owner, texts).to_tensor(),

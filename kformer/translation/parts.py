@@ -1,4 +1,4 @@
-"""Texts in parts that a model can read, and the translations of parts in texts again: nothing is cut off.
+"""Divides texts into parts that a model can read, and joins the translations of the parts: nothing is cut off.
 
 Shape letters: B texts, P parts, N hypotheses for each part.
 """
@@ -11,13 +11,14 @@ import tensorflow as tf
 from kformer.decoding.beam_search import length_norm
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
 from kformer.tokenizers.text_ops import WHITESPACE, replace_invalid
 
-# A byte that valid UTF-8 never holds; it stands around the white space between two parts.
+# A byte that valid UTF-8 never contains. It marks both ends of the white space between two parts.
 _MARK = b"\xff"
 _LINE_BREAK = f"[{WHITESPACE}]*\n[{WHITESPACE}]*"
-# The end of a sentence, the white space behind it, and the first character of the next one. No sentence ends with the
-# period of an initial or of an abbreviation such as "Mr.", nor where the next word begins with a small letter.
+# The end of a sentence, the white space after it, and the first character of the next sentence. A sentence does not end
+# with the period of an initial or of an abbreviation such as "Mr.", or before a word that begins with a small letter.
 _CLOSING = "[\"'”’»)\\]]*"
 _SENTENCE_END = (
     rf"((?:[^\p{{Lu}}][^\p{{Lu}}.{WHITESPACE}]\.|\.\.|[!?…؟۔।]){_CLOSING})([{WHITESPACE}]+)([^\p{{Ll}}{WHITESPACE}])"
@@ -30,7 +31,7 @@ class Parts(NamedTuple):
 
     ids: tf.RaggedTensor  # (P, None) int32, the part's tokens, without start and end ids
     text: tf.Tensor  # (P,) int32, the number of the text that the part belongs to, rising
-    gap: tf.Tensor  # (P,) string, what stands between the part and the one before it; "" before a text's first part
+    gap: tf.Tensor  # (P,) string, the white space between the part and the one before it; "" before a text's first part
 
 
 class Pieces(NamedTuple):
@@ -38,19 +39,19 @@ class Pieces(NamedTuple):
 
     texts: tf.Tensor  # (P,) string
     owner: tf.Tensor  # (P,) int32, the number of the text that a piece belongs to
-    gap: tf.Tensor  # (P,) string, what stands before the piece; "" before the first one
+    gap: tf.Tensor  # (P,) string, the white space before the piece; "" before the first one
     first: tf.Tensor  # (P,) bool, True for the first piece of a text
 
 
 def divide(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Parts:
-    """Divides texts where they must be divided.
+    """Divides texts into parts.
 
     Each line is a part. A line of more than `longest` tokens is divided into its sentences, a sentence that is still
-    longer into groups of words, and a word that is still longer anywhere.
+    too long into groups of words, and a word that is still too long between any two tokens.
 
     Args:
         text: (B,) string. Bytes that are not UTF-8 are read as U+FFFD.
-        tokenizer: Of the model's source.
+        tokenizer: The tokenizer of the source.
         longest: Largest number of tokens of a part.
     """
     lines, _ = lines_of(text)
@@ -75,7 +76,7 @@ def lines_of(text: tf.Tensor) -> tuple[Pieces, tf.Tensor]:
 
 
 def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, longest: int) -> tuple[Pieces, tf.Tensor]:
-    """Pieces that are short enough, but for single words.
+    """Divides lines that are too long into pieces that are short enough, except for long single words.
 
     Args:
         lines: The lines.
@@ -83,7 +84,7 @@ def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, long
         tokenizer, longest: As in `divide`.
 
     Returns:
-        The pieces, and (B,) bool, True for a text with a sentence that was divided within.
+        The pieces, and (B,) bool, True for a text with a sentence that was divided.
     """
     sentences = _each_divided(lines, is_longer(ids, longest), _marked_sentences)
     long = is_longer(tokenizer.tokenize(sentences.texts), longest)
@@ -124,7 +125,7 @@ def join(
     log_prob = tf.math.unsorted_segment_sum(score * length_norm(lengths, length_penalty), parts.text, texts)
     tokens = tf.math.unsorted_segment_sum(lengths, parts.text, texts)
     numbers = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
-    own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # that of a text's only part, not rounded again
+    own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # the score of a text's only part, not rounded again
     whole = tf.where(numbers[:, tf.newaxis] > 1, log_prob / length_norm(tokens, length_penalty), own)
     return {"translation": joined, "score": whole}
 
@@ -134,22 +135,22 @@ def _split(marked: tf.Tensor) -> Pieces:
     both = tf.strings.split(marked, _MARK)  # (B, None): pieces at even places, gaps between them
     pieces, gaps = both[:, ::2], both[:, 1::2]
     gaps = tf.concat([tf.fill([both.nrows(), 1], ""), gaps], axis=1)
-    owner = tf.cast(pieces.value_rowids(), tf.int32)
+    owner = tf.cast(row_ids(pieces), tf.int32)
     return Pieces(pieces.flat_values, owner, gaps.flat_values, differs_from_last(owner))
 
 
 def differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
-    """(P,) int32 to (P,) bool: True for a number that is not that before it, and for the first one."""
+    """(P,) int32 to (P,) bool: True for a number that differs from the one before it, and for the first number."""
     return tf.concat([tf.ones_like(numbers[:1], tf.bool), numbers[1:] != numbers[:-1]], axis=0)
 
 
 def _between(gap: bytes) -> bytes:
-    """A gap with its marks. In a regular expression's rewrite, `gap` is what was matched."""
+    """A gap between two marks. In the rewrite of a regular expression, `gap` refers to a match."""
     return _MARK + gap + _MARK
 
 
 def _each_divided(pieces: Pieces, chosen: tf.Tensor, marked: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """`pieces`, the chosen ones divided where `marked` sets marks; `first` tells the first piece of each old one."""
+    """Divides the chosen pieces where `marked` sets marks; `first` is True for the first new piece of each old one."""
     new = _split(tf.where(chosen, marked(pieces.texts), pieces.texts))
     gap = tf.where(new.first, tf.gather(pieces.gap, new.owner), new.gap)
     return Pieces(new.texts, tf.gather(pieces.owner, new.owner), gap, new.first)
@@ -167,7 +168,7 @@ def _marked_words(sentence: tf.Tensor) -> tf.Tensor:
 
 
 def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
-    """Groups of words of a sentence, of at most `size` tokens and those of one more word."""
+    """Joins words of a sentence into groups. A group has at most `size` tokens, plus the tokens of one more word."""
     counts = tf.cast(ids.row_lengths(), tf.int32)
     sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
     before = tf.gather(tf.cumsum(counts, exclusive=True)[words.first], sentence)  # tokens of all sentences before
@@ -181,17 +182,17 @@ def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
 
 
 def _divided_anywhere(parts: Parts, longest: int) -> Parts:
-    """Parts of at most `longest` tokens; a blank joins what comes of one part."""
+    """Divides parts between any two tokens into parts of at most `longest` tokens, with blanks as gaps."""
     lengths = tf.cast(parts.ids.row_lengths(), tf.int32)
-    numbers = tf.maximum(1, -(-lengths // longest))  # (P,)
-    sizes = -(-lengths // numbers)
-    number = tf.ragged.range(numbers)  # (P, None): 0, 1, ... in each part
-    owner = tf.cast(number.value_rowids(), tf.int32)
-    number = number.flat_values
+    shares = tf.maximum(1, -(-lengths // longest))  # (P,)
+    sizes = -(-lengths // shares)
+    number = numbers(shares)  # (P, None): 0, 1, ... in each part
+    owner = tf.cast(row_ids(number), tf.int32)
+    number = tf.cast(number.values, tf.int32)
     size = tf.gather(sizes, owner)
     shorter = tf.cast(tf.minimum(size, tf.gather(lengths, owner) - number * size), tf.int64)
     return Parts(
-        tf.RaggedTensor.from_row_lengths(parts.ids.flat_values, shorter),
+        with_lengths(parts.ids.flat_values, shorter),
         tf.gather(parts.text, owner),
         tf.where(number == 0, tf.gather(parts.gap, owner), " "),
     )

@@ -1,4 +1,4 @@
-"""Where the tokens of divided texts stand in the texts as given.
+"""The places that the tokens of divided texts have in the original texts.
 
 Shape letters: B texts, P pieces of them.
 """
@@ -8,21 +8,22 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kformer.tokenizers import Tokenizer
-from kformer.tokenizers.offsets import byte_lengths, decode, find, in_rows, pick, sums_before
+from kformer.tokenizers.offsets import byte_lengths, decode
+from kformer.tokenizers.ragged import find, in_rows, pick, row_ids, sums_before
 from kformer.tokenizers.text_ops import replace_invalid
 from kformer.translation.parts import Pieces, is_longer, lines_of, short_pieces
 
 
 class Places(NamedTuple):
-    """Where the tokens of B texts stand in them."""
+    """The places of the tokens of B texts."""
 
     start: tf.RaggedTensor  # (B, None) int64, first byte of each token
-    end: tf.RaggedTensor  # (B, None) int64, first byte behind it
+    end: tf.RaggedTensor  # (B, None) int64, first byte after each token
     overlong: tf.Tensor  # (B,) bool, True where one sentence has more tokens than the model reads
 
 
 def locate(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Places:
-    """Where the tokens of the parts stand in the texts as given. Arguments as in `divide`, whose tokens they are."""
+    """The places in the original texts of the tokens that `divide` returns. Arguments as in `divide`."""
     lines, begin = lines_of(text)
     ids = tokenizer.tokenize(lines.texts)
 
@@ -34,16 +35,16 @@ def locate(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Places:
 
     pieces, overlong = tf.cond(tf.reduce_any(is_longer(ids, longest)), shorter, whole)
     spans = tokenizer.tokenize_with_offsets(pieces.texts)
-    # Pieces and gaps, one behind the other, are the text without white space at its ends and with U+FFFD for bad bytes.
+    # Pieces and gaps together are the text without white space at its ends, and with U+FFFD for invalid bytes.
     lengths, gaps = byte_lengths(pieces.texts), byte_lengths(pieces.gap)
     number = in_rows(gaps + lengths, pieces.owner, tf.size(text))
     first = sums_before(number).values + gaps + tf.gather(begin, pieces.owner)
-    rows = tf.gather(first, spans.start.value_rowids())
-    _, valid_start, _ = decode(replace_invalid(text))
-    _, given_start, _ = decode(text)
+    rows = tf.gather(first, row_ids(spans.start))
+    _, valid_start = decode(replace_invalid(text))
+    _, given_start = decode(text)
 
     def in_text(place: tf.RaggedTensor) -> tf.RaggedTensor:
-        owner = tf.gather(pieces.owner, place.value_rowids())
+        owner = tf.gather(pieces.owner, row_ids(place))
         there = in_rows(place.values + rows, owner, tf.size(text))
         return pick(given_start, find(valid_start, there), byte_lengths(text))
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from small_models import PAD, SOURCE, TARGET_IN, both_orders, every_form, logits_of, move_embedding, small_transformer
 
-from kformer.models import AttentionScores, attention_scores
+from kformer.models import AttentionScores, attention_scores, call_with_scores
 from kformer.models.transformer import DECODER, ENCODER
 
 ATTENTIONS = [
@@ -33,6 +33,14 @@ def test_they_are_weights_over_what_a_position_may_see(form):
         assert not of_layer[1, :, :, 3:].any()  # padding
     for of_layer in scores.decoder:
         assert not np.triu(of_layer, 1).any()  # later tokens
+
+
+@every_form
+def test_logits_of_the_same_pass_are_those_of_the_model(form):
+    model = small_transformer(**form)
+    logits, scores = call_with_scores(model, SOURCE, TARGET_IN, PAD)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(logits), logits_of(model, SOURCE, TARGET_IN), atol=1e-5)
+    assert len(scores.cross) == 3
 
 
 @both_orders
