@@ -1,10 +1,11 @@
-"""Which decoder layer's cross-attention tells best which source token a target token translates?
+"""Which decoder layer's cross-attention finds the source token of a target token best?
 
     python benchmarks/alignment.py [RUN]
 
-The answer is known where a word of four letters or more stands once in the source and once, unchanged, in its
-translation, as many names do. For each layer: the share of such words whose first target token looks most, in the mean
-of the heads, at a token of the same word in the source. By default the preset `bible-en-es` and its test verses.
+The answer is known for a word of four letters or more that is once in the source and once, unchanged, in its
+translation, as many names are. For each layer, this prints the share of such words whose first target token attends
+most, in the mean of the heads, to a token of the same word in the source. By default it takes the preset `bible-en-es`
+and its test verses.
 """
 
 import functools
@@ -25,7 +26,7 @@ WORD = re.compile(rb"[A-Z][a-z]{3,}")
 
 
 def known(source: bytes, translation: bytes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """The places of words that stand once in both."""
+    """The places of words that are once in the source and once in the translation."""
     found = [{}, {}]
     for places, text in zip(found, (source, translation), strict=True):
         for match in WORD.finditer(text):

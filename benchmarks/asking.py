@@ -20,7 +20,7 @@ GRPC_OPTIONS = [("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_back
 
 
 class Refused(Exception):
-    """The server answered that it does not answer.
+    """The server refused a request.
 
     Args:
         code: HTTP's status or gRPC's code.
@@ -33,13 +33,13 @@ class Refused(Exception):
 
 @dataclasses.dataclass
 class Request:
-    """What became of a request; moments are those of `time.monotonic`."""
+    """The outcome of a request; its times are those of `time.monotonic`."""
 
     began: float
     ended: float
-    refused: str = ""  # by this code
-    failed: str = ""  # in this way, without an answer
-    wrong: str = ""  # the answer
+    refused: str = ""  # the code of the refusal
+    failed: str = ""  # the error, if there was no answer
+    wrong: str = ""  # the wrong answer
 
     @property
     def is_right(self) -> bool:
@@ -50,7 +50,7 @@ class Clients:
     """Threads that ask until the end of the `with` block.
 
     Args:
-        server: Whom they ask.
+        server: The server that they ask.
         answers: The right translation of each text.
         rest: How many ask over REST, each on one connection.
         grpc: How many ask over gRPC.
@@ -90,7 +90,7 @@ class Clients:
 
 
 def timed(translate: Callable[[], list[str]], right: list[str]) -> Request:
-    """Asks, and compares."""
+    """Sends a request and compares its answer with the right one."""
     request = Request(time.monotonic(), 0.0)
     try:
         found = translate()
@@ -153,7 +153,7 @@ class GrpcClient:
         return request
 
     def begin(self, texts: list[str]) -> grpc.Future:
-        """A call that goes on; it can be cancelled."""
+        """Begins a call, which can be cancelled."""
         return self._stub.Predict.future(self.request(texts), timeout=PATIENCE)
 
     def close(self) -> None:

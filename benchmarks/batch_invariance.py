@@ -7,10 +7,10 @@ Each model translates sentences of a corpus one by one, in batches of 32 in the 
 in a shuffled order. A line counts as different if its three strings are not all the same.
 
 Padding does not change what a row computes, but it changes the shapes of matrix products, and with them the order
-in which a kernel sums. Where two hypotheses differ by less than that rounding, either may come first. A line that
-differs counts as a tie if its scores agree to 1e-4. `--show` prints the lines that differ.
+in which a kernel sums. Where the scores of two hypotheses differ by less than the rounding of these sums, either may
+come first. A line that differs counts as a tie if its scores agree to 1e-4. `--show` prints the lines that differ.
 
-The exit status is 1 if a line differs that is no tie.
+The exit status is 1 if a line differs and is not a tie.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from kformer.data import load_corpus
 from kformer.inference.load import load_model
 from kformer.translation.batches import Hypothesis, TranslateBatch
 
-TIE = 1e-4  # nats, of scores that float32 sums of some fifty tokens give
+TIE = 1e-4  # nats; scores are float32 sums over some fifty tokens
 
 
 def translate_in_batches(
     translate: TranslateBatch, texts: list[bytes], order: list[int], batch_size: int
 ) -> list[Hypothesis]:
-    """The best hypothesis of each text; batches are taken as they come in this order."""
+    """The best hypothesis of each text; the batches are taken in this order."""
     results: dict[int, Hypothesis] = {}
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]

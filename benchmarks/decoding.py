@@ -3,16 +3,16 @@
     pip install -e '.[benchmarks]'
     python benchmarks/decoding.py --sizes base --lengths 32 --output decoding.json
 
-All systems run the same weights on the same number of threads, from strings to strings, each in a process of its
-own. Outputs are forced to one length, so that random weights do not decide how much there is to do. In every cell
+All systems run the same weights on the same number of threads, from strings to strings, each in a separate process.
+Outputs are forced to one length, so that random weights do not decide how much there is to do. In every cell
 (size, batch, beam, length) the systems take turns; a system's time is its best of the rounds.
 
 The weights of `base` are random (with the paper's sizes, and as many subwords as the corpus yields, filled up to the
 paper's 37,000); `small` is random too, or a trained run of any size with `--run`.
 
-The limit is a lower bound of the time: for the encoder, and for each step of the decoder, the larger of operations
-over the measured peak of matrix products in the system's precision, and of the weights' bytes over the measured
-bandwidth of reading memory. Attention, norms and the search are not counted.
+The limit is a lower bound of the time. For the encoder, and for each step of the decoder, it is the larger of two
+times: operations divided by the measured peak of matrix products in the system's precision, and bytes of the weights
+divided by the measured bandwidth of reading memory. Attention, norms and the search are not counted.
 """
 
 import argparse
@@ -106,7 +106,7 @@ class Models:
         return Translator(build_transformer(config, dtype="float32"), config, tokenizer, tokenizer)
 
     def export(self, system: System, cell: Cell) -> str:
-        """The SavedModel of a system in a cell; made in a process of its own, when first asked for."""
+        """The SavedModel of a system in a cell; made in a separate process, when first asked for."""
         target = self.folder / cell.size / f"{system.precision}-{system.variant}-{cell.beam_size}-{cell.length}"
         if not target.exists():
             request = {"size": cell.size, "precision": system.precision, "variant": system.variant}
@@ -132,7 +132,7 @@ class Models:
         export_saved_model(forced, target, precision=precision, variant=variant)
 
     def sentences(self, size: str, count: int) -> list[str]:
-        """Sentences of the test part of `bible-en-es`, those of nearest to 32 tokens."""
+        """The sentences of the test part of `bible-en-es` whose lengths are nearest to 32 tokens."""
         import sentencepiece
 
         from kformer.data import load_corpus

@@ -1,4 +1,4 @@
-"""A fault: what is done to a server while clients ask it, what they saw, and whether that is what must be."""
+"""A fault: what is done to a server while clients send requests, what they saw, and whether that was expected."""
 
 import collections
 import contextlib
@@ -10,24 +10,24 @@ from asking import Clients
 from served import Served, Usage, wait_until
 
 SECONDS_TO_CALM = 10.0
-GROWTH = 150.0  # megabytes that may stay: threads' arenas and TensorFlow's buffers, which a leak would exceed
+GROWTH = 150.0  # megabytes that may stay for threads' arenas and TensorFlow's buffers; a leak would exceed them
 
 
 @dataclasses.dataclass
 class Fault:
-    """One of them, and what came of it.
+    """A fault and its results.
 
     Args:
-        what: What is done.
-        server: To whom.
-        clients: Who ask meanwhile.
-        before: What the server holds before.
+        what: What is done to the server.
+        server: The server.
+        clients: The clients that send requests meanwhile.
+        before: Memory and open files of the server before the fault.
 
     Attributes:
         recovery: Seconds until everything was as before.
-        after: What the server holds afterwards.
-        unmet: What was expected and did not come.
-        notes: What else is worth knowing.
+        after: Memory and open files of the server afterwards.
+        unmet: The expectations that were not met.
+        notes: Other observations.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Fault:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def expect(self, condition: bool, otherwise: str) -> None:
-        """Notes that an expectation is not met."""
+        """Notes `otherwise` if the condition is not true."""
         if not condition:
             self.unmet.append(otherwise)
 
@@ -48,14 +48,14 @@ class Fault:
         self.notes.append(text)
 
     def count(self, kind: str) -> collections.Counter[str]:
-        """How many requests were `refused`, or `failed`, or had a `wrong` answer, by how."""
+        """How many requests were `refused`, or `failed`, or had a `wrong` answer, by code, error or answer."""
         return collections.Counter(filter(None, (getattr(entry, kind) for entry in self.clients.requests)))
 
     def right(self) -> int:
         return sum(entry.is_right for entry in self.clients.requests)
 
     def longest(self) -> float:
-        """Seconds that a client waited for a right answer at most."""
+        """The most seconds that a client waited for a right answer."""
         return max((entry.ended - entry.began for entry in self.clients.requests if entry.is_right), default=0.0)
 
     def row(self) -> list[str]:
@@ -94,8 +94,8 @@ def observed(
     """Clients ask before, during and after the block.
 
     Args:
-        what: What the block does.
-        server: To whom.
+        what: What the block does to the server.
+        server: The server.
         answers: The right answer to each text.
         harmless: Whether no request may fail, and the server must live on.
         refusals: The codes with which a request may be refused.
@@ -113,9 +113,9 @@ def observed(
     fault.expect(not others, f"refused: {_told(others)}")
     if harmless:
         fault.expect(not failed, f"failed: {_told(failed)}")
-        # The clients' own connections are closed, but the server may not have noticed it yet.
-        # Nor has a version that is no longer served given its memory back.
-        # Memory goes up and down with the versions that come and go; a leak would add up over the faults.
+        # The clients' connections are closed, but the server may not have noticed this yet. A version that is no longer
+        # served may not have freed its memory yet. Memory also changes with the versions that come and go; a leak would
+        # add up over the faults.
         most = server.at_first.megabytes + GROWTH
         files = before.descriptors
         wait_until(lambda: _has_at_most(server.usage(), files, most), SECONDS_TO_CALM)

@@ -15,7 +15,7 @@ from served import Served, wait_until
 
 
 def half_requests(server: Served, answers: Mapping[str, str], number: int, timeout: float) -> list[Fault]:
-    """Connections that begin a request and never end it. Each kind is tried for itself."""
+    """Connections that begin a request and never end it. Each kind is tried separately."""
     whole = server.request([next(iter(answers))])
     head, _, body = whole.partition(b"\r\n\r\n")
     call = http2.predict_call(server.name)
@@ -106,7 +106,7 @@ def gone(server: Served, answers: Mapping[str, str], number: int) -> Fault:
         still = sum(flood.is_alive() for flood in busy)
         answered = [code for flood in busy for code, *_ in flood.result()].count("200")
         time.sleep(0.5)
-        # Those of the large requests that were not answered are among them, as far as they were computed.
+        # This also counts texts of large requests that were computed but not answered.
         computed = server.computed() - before - (fault.right() - right_before) - 32 * answered
         fault.note(f"at most {computed:.0f} of {number} computed; {still} large requests were still there at the end")
         fault.expect(computed < number / 4, "requests whose clients are gone are computed")
@@ -140,9 +140,9 @@ class _Flood:
     """A client that sends requests of 32 texts in a thread.
 
     Args:
-        server: To whom.
-        texts: Of which the texts are made.
-        lines: Of each text.
+        server: The server.
+        texts: The lines of which the texts are made.
+        lines: The number of lines of each text.
         until: When it stops, after at least one request.
     """
 
@@ -179,9 +179,9 @@ class _Flood:
 
 
 def _ends(connections: Sequence[socket.socket], until: float) -> list[float]:
-    """When the server gave up each of those that it gave up in time.
+    """The moments when the server ended connections, without those that it did not end in time.
 
-    It closes the connection. Of HTTP/2 it may keep it for other calls, but end the call.
+    The server closes the connection. With HTTP/2, it may instead end the call and keep the connection for other calls.
     """
     received, ends = dict.fromkeys(connections, b""), []
     while received and time.monotonic() < until:

@@ -46,7 +46,7 @@ def stopped(server: Served, answers: Mapping[str, str], drain_seconds: float) ->
 
 
 def stopped_at_length(server: Served, answers: Mapping[str, str], timeout: float) -> Fault:
-    """SIGTERM while one request takes long, and another one longer than it may."""
+    """SIGTERM while one request takes long, and another one takes longer than the timeout."""
     what = "4 SIGTERM during a long request and one of the largest size"
     with observed(what, server, answers, harmless=False, refusals=("504", "DEADLINE_EXCEEDED")) as fault:
         long = _Asking(server, answers, 32, lines=40)
@@ -106,10 +106,10 @@ class _Asking:
     """A request that is on its way, in a thread.
 
     Args:
-        server: To whom.
-        answers: The right answers, of which the texts are made.
-        texts: How many.
-        lines: Of each text.
+        server: The server.
+        answers: Lines with their right answers, of which the texts are made.
+        texts: The number of texts.
+        lines: The number of lines of each text.
     """
 
     def __init__(self, server: Served, answers: Mapping[str, str], texts: int, lines: int = 1) -> None:
@@ -129,7 +129,7 @@ class _Asking:
 
 
 def _expect_drained(fault: Fault, status: int, moment: float, requests: list[Request], seconds: float) -> None:
-    """Everything that was sent before the signal was answered, and the server ended in time."""
+    """Expects that all requests sent before the signal were answered, and that the server ended in time."""
     lost = [request.failed for request in requests if request.failed and request.began < moment]
     fault.expect(not lost, f"sent before the signal and not answered: {lost}")
     fault.expect(status == 0, f"status {status}")
@@ -137,5 +137,5 @@ def _expect_drained(fault: Fault, status: int, moment: float, requests: list[Req
 
 
 def full_device() -> pathlib.Path:
-    """A file that takes no byte."""
+    """A file to which no byte can be written."""
     return pathlib.Path("/dev/full")

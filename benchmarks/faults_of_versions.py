@@ -121,7 +121,7 @@ def _expect_available(fault: Fault, number: int) -> None:
 
 
 def _expect_one(fault: Fault) -> None:
-    """A version answers, and the one before it goes."""
+    """Expects that one version answers, and that the one before it is unloaded."""
 
     def is_one() -> bool:
         states = [state for state, _ in fault.server.versions().values()]

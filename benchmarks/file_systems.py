@@ -1,7 +1,7 @@
-"""The systems of files.py, each in a process of its own: `python benchmarks/file_systems.py PROGRAM THREADS`.
+"""The systems of files.py, each in a separate process: `python benchmarks/file_systems.py PROGRAM THREADS`.
 
 The process reads one JSON request a line and answers with one. A request names the prepared folder, the search and how
-many sources are translated: as one file, or with `alone` so many of them one at a time.
+many sources are translated as one file. If it has `alone`, that number of sources is translated one at a time instead.
 """
 
 import json

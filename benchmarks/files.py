@@ -6,12 +6,12 @@
 The file is the test part of `bible-en-es` (1,000 verses of real lengths). The model `small` is the shipped preset
 `bible-en-es`; `base` has the paper's size and is grown from it (see grown.py).
 All systems run the same weights with the same search (length penalty 0.6) on the same number of threads, each in a
-process of its own, and take turns; a system's time is its best of the rounds. kformer's exports run through
-TensorFlow's C API, as `kformer translate` runs them: a worker a core, one thread an operation. `kformer translate`
-itself, a fresh process each time, is a row of its own. CTranslate2 has two rows: one worker with all threads, and one
-single-threaded worker a core.
+separate process, and take turns; a system's time is its best of the rounds. kformer's exports run through TensorFlow's
+C API, as `kformer translate` runs them: a worker for each core, one thread for an operation. `kformer translate`
+itself, a fresh process each time, has a separate row. CTranslate2 has two rows: one worker with all threads, and one
+single-threaded worker for each core.
 
-The last columns are of one sentence at a time: the first ones of the same file.
+The last columns are for one sentence at a time: the first sentences of the same file.
 """
 
 import argparse
@@ -202,7 +202,7 @@ def main() -> None:
     try:
         rows = []
         for size in arguments.sizes:
-            # The command names a preset, and `base` is none.
+            # The command takes a preset, and `base` is not one.
             here = [system for system in chosen if system.program != "command" or size == "small"]
             prepare(folder / size, size, arguments.beam_sizes, here)
             for beam_size in arguments.beam_sizes:

@@ -1,12 +1,12 @@
 """Floating point operations of training a Transformer, counted from its sizes.
 
-Counted are the products of matrices, 2 operations a multiplication with its addition, forward once and backward twice
-(a product C = A B has two in its gradient: that of A and that of B). Not counted: what takes no product, such as
-embedding, softmax, normalization, dropout and the optimizer. Attention counts as it is computed: over all positions of
-a row, those behind the causal mask, too.
+Only products of matrices are counted: 2 operations for a multiplication with its addition. A product C = A B counts
+three times: once in the forward pass, and twice in the backward pass, for the gradients of A and B. Embedding, softmax,
+normalization, dropout and the optimizer are not counted. Attention counts as it is computed: over all positions of a
+row, with those that the causal mask hides.
 
-These are "model FLOPs" as in the PaLM paper (Chowdhery et al., 2022, appendix B): what the model asks for, whatever a
-program computes a second time.
+These are "model FLOPs" as in the PaLM paper (Chowdhery et al., 2022, appendix B): the operations that the model needs,
+without those that a program computes a second time.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ def multiplications(config: TransformerConfig, source_length: float, target_leng
 
     Args:
         config: the sizes.
-        source_length, target_length: S and T, positions of a row; means do for a whole corpus, nearly.
+        source_length, target_length: S and T, positions of a row; for a whole corpus, their means are nearly right.
     """
     width = config.d_model
     feed_forward = 2 * width * config.d_ff

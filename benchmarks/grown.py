@@ -3,13 +3,14 @@
 Speed depends on how long translations become, and random weights say nothing about that. So the preset's weights are
 grown to the larger sizes:
 
-- Width (256 to 512), inner width and heads: every feature stands twice. A layer norm over doubled features is the same,
-  and so is a product with halved, doubled weights. Positions are a doubled table of the preset's sinusoids.
-- Depth (3 to 6): three more layers behind the others, whose sublayers add next to nothing. Their layer norms give back
-  what they get, up to the scale of each position, which they set to its mean.
+- Width (256 to 512), inner width and heads: every feature is stored twice. A layer norm over doubled features gives the
+  same, and so does a product with weights that are repeated and halved. Positions are a doubled table of the preset's
+  sinusoids.
+- Depth (3 to 6): three more layers after the others, whose sublayers add almost nothing. Their layer norms return their
+  inputs, except that every position gets the mean scale.
 - Vocabulary (4,000 to 37,000): pieces that no text holds, whose logits are far below those of the others.
 
-The result is less exact than the preset (see the BLEU in the tables), but of real lengths.
+The result is less exact than the preset (see the BLEU in the tables), but its translations have real lengths.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 PIECES = 37000
-NEXT_TO_NOTHING = 1e-3  # standard deviation of weights that add next to nothing
+NEXT_TO_NOTHING = 1e-3  # standard deviation of weights that add almost nothing
 FAR_BELOW = -30.0  # the mean logit of unused pieces
 
 
@@ -54,7 +55,7 @@ def _grown(variable: Any, old: dict[str, np.ndarray], layers: int, outputs: np.n
     """The value of a variable of the grown model.
 
     Args:
-        variable: It.
+        variable: The variable.
         old: The preset's variables by their paths.
         layers: How many layers the preset's encoder and decoder have.
         outputs: (N, D) outputs of the preset's decoder.
@@ -73,7 +74,7 @@ def _grown(variable: Any, old: dict[str, np.ndarray], layers: int, outputs: np.n
         value = old[path]
         return _twice(value) if value.ndim == 1 else np.tile(value / 2, (2, 2))
     if "norm" in path:
-        # The scale and the shift of what the layer before gives.
+        # The scale and the shift of the previous layer's outputs.
         gamma, beta = (old[_last_norm(path, name, layers)] for name in ("gamma", "beta"))
         spread = np.sqrt((gamma**2).mean() + beta.var())
         return np.full(variable.shape, scale * (spread if path.endswith("gamma") else beta.mean()))

@@ -1,4 +1,4 @@
-"""What this machine can do at most, and how long a translation must take at least.
+"""The peaks of this machine, and the least time that a translation can take.
 
     python benchmarks/limits.py
 
@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
 
 def measure(threads: int) -> Limits:
-    """Measures in a process of its own, so that its threads and memory are gone afterwards."""
+    """Measures in a separate process, so that its threads and memory are gone afterwards."""
     found = subprocess.run([sys.executable, __file__, str(threads)], capture_output=True, text=True, check=True)
     return Limits(*map(float, found.stdout.split()))
 

@@ -2,10 +2,10 @@
 
     python benchmarks/memory.py EXPORT [EXPORT ...]
 
-For each export (a SavedModel, or the base folder of its versions), in a process of its own: the resident memory after
-NumPy is imported, after TensorFlow's C library is loaded, after the model is, and after a batch of the first 32 verses
-of the test part of `bible-en-es`. Pages of files, which are those of libraries, belong to the system's cache: processes
-share them, and the system takes them back when it needs memory. The rest is the process's own.
+For each export (a SavedModel, or the base folder of its versions), in a separate process: the resident memory after
+NumPy is imported, after TensorFlow's C library is loaded, after the model is loaded, and after a batch of the first 32
+verses of the test part of `bible-en-es`. Pages of files, which are those of libraries, belong to the system's cache:
+processes share them, and the system takes them back when it needs memory. The rest belongs to the process alone.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ SENTENCES = 32
 
 
 def resident() -> tuple[int, int]:
-    """MB of files' pages and of the process's own."""
+    """MB of files' pages, and of memory that belongs to the process alone."""
     text = pathlib.Path("/proc/self/status").read_text()
     lines = dict(line.split(":", 1) for line in text.splitlines())
     return int(lines["RssFile"].split()[0]) // 1024, int(lines["RssAnon"].split()[0]) // 1024

@@ -1,7 +1,7 @@
 """A kformer model as Hugging Face Marian and as CTranslate2: the same weights, the same arithmetic.
 
-Marian is the same architecture up to two numbers, which are set to kformer's: its sinusoids lie sine half by cosine
-half (here the table is kformer's), and its layer norms have another epsilon.
+Marian has the same architecture, except that its sinusoids have another order (all sines, then all cosines) and its
+layer norms another epsilon. Here it gets kformer's table and epsilon.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""What the operations of a decoding step cost in TensorFlow: the reasons behind `kformer/products.py`.
+"""What the operations of a decoding step cost in TensorFlow: the reasons for `kformer/export/kernels.py`.
 
     python benchmarks/products.py
 
@@ -24,7 +24,7 @@ NUMBERS = 60_000_000  # of all matrices of one shape together
 
 
 def microseconds(step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], start: tf.Tensor, operations: int) -> float:
-    """Time of one of the `operations` in `step`, a function from (number of the step, tensor) to such a tensor."""
+    """Time of one of the `operations` in `step`, which takes the step's number and a tensor and gives a new tensor."""
     run = tf.function(
         lambda x: tf.while_loop(
             lambda number, _: number < STEPS, lambda number, x: (number + 1, step(number, x)), (0, x)
@@ -40,12 +40,12 @@ def microseconds(step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], start: tf.Te
 
 
 def product_microseconds(rows: int, inputs: int, outputs: int, kind: str) -> float:
-    """A product of (rows, inputs) with a constant matrix; `kind` is a precision, "T" behind it: outputs by inputs."""
+    """A product of (rows, inputs) with a constant matrix; `kind` is a precision, with "T" for (outputs, inputs)."""
     random = np.random.default_rng(0)
     count = max(1, NUMBERS // (inputs * outputs))
     matrices = [random.normal(0, 0.05, (outputs, inputs)).astype("float32") for _ in range(count)]
     weights = Weights()
-    if kind == "int8":  # with weights of its own, each makes bytes of its input
+    if kind == "int8":  # each product has its own weights and converts its input to bytes
         multiply = [
             functools.partial(
                 Int8Matrix(matrix, Weights(), input_range=(-4.0, 4.0)).multiply,

@@ -74,7 +74,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
         steps, seen = steps + 1, seen + int(np.sum(target_out != encoded.target_pad_id))
         if seen >= tokens:
             break
-    # One validation, at the end: the last weights are the ones that count, as with the peer.
+    # One validation, at the end: the weights of the last step are used, as for the peer.
     training = training.replace(max_steps=steps, validation_steps=steps, keep_weights=0)
     return Task(corpus, source, transformer, training, plan, seen)
 
@@ -132,7 +132,7 @@ def train_marian(task: Task, model: Any, file: pathlib.Path) -> None:
 
 
 def _marian_translator(model: Any, task: Task, decoding: DecodingConfig) -> TranslateBatch:
-    """`generate` between the task's tokenizer, with kformer's limits on a translation."""
+    """The task's tokenizer around `generate`, with kformer's limits on a translation."""
     import tensorflow as tf
     import torch
 
@@ -164,7 +164,7 @@ SYSTEMS = {"kformer": kformer, "marian": marian}
 
 
 def missing(file: pathlib.Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the rows that the file of results has not."""
+    """The rows that the file of results does not have."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     done = [json.loads(line) for line in lines]
     return [row for row in rows if not any(row.items() <= other.items() for other in done)]

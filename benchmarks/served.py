@@ -16,7 +16,7 @@ SECONDS_TO_START = 120.0
 
 
 class Usage(NamedTuple):
-    """What a process holds."""
+    """The memory and open files of a process."""
 
     megabytes: float  # resident
     descriptors: int  # open files and connections
@@ -58,7 +58,7 @@ class Served:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """Ends the process, however it is."""
+        """Ends the process, in whatever state it is."""
         self.process.kill()
         self.process.wait()
 
@@ -94,12 +94,12 @@ class Served:
         return Usage(kilobytes / 1024, len(os.listdir(f"/proc/{self.process.pid}/fd")))
 
     def connect(self, to_grpc: bool = False) -> socket.socket:
-        """A connection, for what no client library would do."""
+        """A connection, for bytes that no client library would send."""
         port = self.grpc_port if to_grpc else self.rest_port
         return socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def request(self, texts: list[str], signature: str = "serving_default") -> bytes:
-        """A predict request as it stands on the wire."""
+        """The bytes of a predict request."""
         body = json.dumps({"signature_name": signature, "instances": texts}).encode()
         head = f"POST /v1/models/{self.name}:predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body

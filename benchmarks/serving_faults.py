@@ -1,9 +1,9 @@
-"""Breaks `kformer serve` in many ways while clients ask it, and tells what they saw.
+"""Breaks `kformer serve` in many ways while clients send requests, and tells what they saw.
 
     python benchmarks/serving_faults.py [EXPORT]
 
 EXPORT is the base folder of an export of the preset cmudict with the signature n_best; without it, one is made. The
-exit status is 1 if something happened that must not.
+exit status is 1 if something happened that must not happen.
 """
 
 import argparse

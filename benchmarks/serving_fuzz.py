@@ -1,4 +1,4 @@
-"""Bad input against `kformer serve`: it must not crash, hang, leak, or change a neighbour's answer.
+"""Bad input against `kformer serve`: the server must not crash, hang, leak, or change the answer of another client.
 
     pip install -e '.[benchmarks,serving]' hypothesis atheris
     python benchmarks/serving_fuzz.py                       # 100,000 requests, and a million inputs to the decoders
@@ -7,8 +7,9 @@
 Hypothesis makes the requests: texts of all kinds (not UTF-8, lone surrogates, control characters, right to left,
 combining and very long ones), values of wrong types and shapes, bodies that are cut or changed, deep JSON, huge
 numbers, serialized messages of gRPC with wrong shapes or of random bytes. Four clients send them over connections that
-stay open. Every 50th request is a question whose answer is known. Atheris (libFuzzer) tries the decoders of both
-protocols on bytes, guided by the branches that it reaches. The exit status is 1 if something happened that must not.
+stay open. Every 50th request is a control question, whose answer is known. Atheris (libFuzzer) tries the decoders of
+both protocols on bytes, guided by the branches that it reaches. The exit status is 1 if something happened that must
+not happen.
 """
 
 import argparse
@@ -82,13 +83,13 @@ def bodies(draw: Any) -> bytes:
 
 @st.composite
 def messages(draw: Any) -> bytes:
-    """A serialized `PredictRequest`, or bytes that are none."""
+    """A serialized `PredictRequest`, or bytes that are not one."""
     if draw(st.integers(0, 4)) == 0:
         return draw(st.binary(max_size=200))
     request = predict_pb2.PredictRequest()
     request.model_spec.name = draw(st.sampled_from(["cmudict", "cmudict", "x"]))
     request.model_spec.signature_name = draw(st.sampled_from(["", "n_best", "score", "x"]))
-    if draw(st.integers(0, 3)) == 0:  # a request that is right, but for what its texts are
+    if draw(st.integers(0, 3)) == 0:  # a valid request with random texts
         texts = draw(st.lists(st.binary(max_size=40), max_size=4))
         for name in ("text", "translation")[: 2 if request.model_spec.signature_name == "score" else 1]:
             tensor = request.inputs[name]
@@ -189,7 +190,7 @@ def _send_all(send: Callable[[bytes], None], strategy: Any, examples: int, numbe
 
 
 def fuzz_decoders(saved_model: pathlib.Path, inputs: int) -> None:
-    """Tries the decoders on bytes; in a process of its own, because libFuzzer ends it."""
+    """Tries the decoders on bytes; in a separate process, because libFuzzer ends it."""
     import atheris
 
     with atheris.instrument_imports(include=["kformer.serving"]):
@@ -247,7 +248,7 @@ def main() -> None:
 
 
 def run(server: Served, requests: int) -> bool:
-    """Sends all requests, and prints what came of them; True if something happened that must not."""
+    """Sends all requests, and prints the results; True if something happened that must not happen."""
     run_client(server, 0, 500, 0.5)  # the memory that a server takes in any case
     before = server.usage()
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:

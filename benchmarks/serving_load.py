@@ -67,7 +67,7 @@ def serving(model: pathlib.Path, *options: str) -> Iterator[str]:
 
 
 def right_answers(model: pathlib.Path, lines: Sequence[str]) -> dict[str, str]:
-    """What the export makes of each line alone."""
+    """The export's translation of each line alone."""
     from kformer.export.versions import find_saved_model
     from kformer.inference.c_api import SavedModel
 
@@ -79,13 +79,13 @@ def right_answers(model: pathlib.Path, lines: Sequence[str]) -> dict[str, str]:
 
 
 def load(url: str, answers: pathlib.Path, clients: int, seconds: float) -> dict[str, Any]:
-    """The figures of so many clients. They run in a process of their own, because Locust replaces Python's sockets."""
+    """The figures for a number of clients. They run in a separate process, because Locust replaces Python's sockets."""
     command = [sys.executable, __file__, "--clients-of", url, str(answers), str(clients), str(seconds)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
 def be_clients(url: str, answers: pathlib.Path, clients: int, seconds: float) -> None:
-    """Loads a server and prints what came of it as JSON."""
+    """Loads a server and prints the results as JSON."""
     import gevent
     from locust import constant, task
     from locust.contrib.fasthttp import FastHttpUser

@@ -3,12 +3,12 @@
     python benchmarks/steps.py EXPORT [EXPORT ...]
 
 For each export (a SavedModel, or the base folder of its versions) and each number of sentences that are searched
-together: the operations of a step that are no constants and how many of them are products with weights, the time of a
-step on one thread, and the part of it that oneDNN's kernels take (as oneDNN itself counts, `ONEDNN_VERBOSE`). The rest
-is TensorFlow: starting operations, memory for their results, and the small operations themselves.
+together: the number of operations in a step (without constants), how many of them are products with weights, the time
+of a step on one thread, and the part of it that oneDNN's kernels take (as oneDNN itself counts, `ONEDNN_VERBOSE`). The
+rest is TensorFlow: starting operations, memory for their results, and the small operations themselves.
 
-The sentences are the first ones of the test part of `bible-en-es`, in the order of their lengths. A step is a token of
-the longest translation of its batch; the encoder, which runs once, is counted in.
+The sentences are the first ones of the test part of `bible-en-es`, in the order of their lengths. There is a step for
+each token of the longest translation in a batch. The encoder, which runs once, is included.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PRODUCTS = ("_QuantizedMatMul", "MatMul", "_FusedMatMul", "_MklMatMul")
 
 
 class Profile(NamedTuple):
-    """Of one export and batch size."""
+    """The profile of one export and batch size."""
 
     operations: int
     products: int
@@ -52,7 +52,7 @@ def operations_of_a_step(saved_model: pathlib.Path) -> tuple[int, int]:
 
 
 def run(saved_model: pathlib.Path, batch_size: int, sentences: int) -> None:
-    """Translates twice, and prints the seconds and steps of the second time; in a process of its own."""
+    """Translates twice, and prints the seconds and steps of the second time; in a separate process."""
     from kformer.data import load_corpus
     from kformer.inference.c_api import SavedModel
     from kformer.presets import find_preset

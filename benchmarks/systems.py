@@ -1,9 +1,9 @@
-"""Translators behind one interface, each in a process of its own: `python benchmarks/systems.py SYSTEM THREADS`.
+"""Translators behind one interface, each in a separate process: `python benchmarks/systems.py SYSTEM THREADS`.
 
 The process reads one JSON request a line and answers with one. A request names the prepared folder of a model size
 (see decoding.py), the search and the texts; the answer has the translations and the seconds they took, from strings
-to strings, tokenization included: the fewest of the repetitions that fit into a turn, or of the only one where the
-request says `once`. A request whose model is not loaded yet loads it first.
+to strings, tokenization included. The translation is repeated for the time of a turn, or done once if the request says
+`once`; the fastest time counts. If the model of a request is not loaded yet, it is loaded first.
 """
 
 import importlib
@@ -104,7 +104,7 @@ def marian(request: dict[str, Any], threads: int) -> Translate:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process has held. `getrusage` would count what its parent held, too."""
+    """The most memory that this process has held. `getrusage` would count its parent's memory, too."""
     status = pathlib.Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
@@ -116,11 +116,11 @@ LIBRARIES = {
     "marian": ("torch", "transformers.models.marian.modeling_marian", "sentencepiece"),
 }
 LOADERS = {"kformer": saved_model, "ctranslate2": ctranslate2, "marian": marian}
-# What a request is told apart by: a model is loaded again when one of these changes.
+# A model is loaded again when one of these fields of a request changes.
 MODEL_FIELDS = ("folder", "saved_model", "precision", "beam_size", "length")
 
 
-TURN_SECONDS = 1.0  # A turn repeats a translation so long, and counts the fastest.
+TURN_SECONDS = 1.0  # A turn repeats a translation for this time; the fastest counts.
 
 
 def serve(system: str, threads: int) -> None:
@@ -134,11 +134,11 @@ def serve(system: str, threads: int) -> None:
         answer: dict[str, Any] = {"library_bytes": library_bytes}
         wanted = tuple(request.get(field) for field in MODEL_FIELDS)
         if wanted != key:
-            translate = None  # The old model's memory goes before the new one's is taken.
+            translate = None  # frees the old model's memory before the new model is loaded
             key, translate = wanted, LOADERS[system](request, threads)
         turn_seconds = 0 if request.get("once") else TURN_SECONDS
         times: list[float] = []
-        # The first runs after a pause meet cold caches and sleeping threads.
+        # The first runs after a pause are slower: caches are cold and threads sleep.
         while not times or sum(times) < turn_seconds:
             began = time.perf_counter()
             answer["translations"] = translate(request["texts"])

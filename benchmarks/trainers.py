@@ -1,4 +1,4 @@
-"""Trainers behind one interface, each in a process of its own.
+"""Trainers behind one interface, each in a separate process.
 
     python benchmarks/trainers.py SYSTEM PRECISION FOLDER THREADS
 
@@ -89,7 +89,7 @@ def marian(folder: pathlib.Path, precision: str, threads: int) -> Train:
 def marian_update(
     model: Any, optimizer: Any, pad_id: int, precision: str, label_smoothing: float
 ) -> Callable[[Batch], Any]:
-    """A function that takes one step on a batch, and gives its loss: a tensor, nothing waits for it."""
+    """A function that takes one step on a batch, and gives its loss as a tensor without waiting for the value."""
     import torch
 
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=label_smoothing, ignore_index=pad_id)

@@ -3,10 +3,10 @@
     pip install -e '.[benchmarks]'
     python benchmarks/training.py --output training.json
 
-All systems train models of the same sizes on the same batches of real text (kformer's own, so that its padding is
-theirs too), each in a process of its own, in turns. Only real target tokens count, no padding. A system's figure is
-that of its best turn; the first pass over all their shapes, which compiles and packs, is not timed. The input
-pipeline is timed by itself: how many times as fast it is as training tells how little it can hold training up.
+All systems train models of the same sizes on the same batches of real text (kformer's batches, so that all have the
+same padding), each in a separate process, in turns. Only real target tokens count, no padding. A system's figure is
+that of its best turn; the first pass over all shapes of batches, which compiles and packs, is not timed. The input
+pipeline is timed alone: the faster it is than training, the less it can slow training down.
 """
 
 import argparse

@@ -8,11 +8,11 @@ IT HAS NOT BEEN RUN ON A GPU YET, only on a CPU with `--sizes tiny`: what it pri
 `model.fit` on Keras's JAX backend in mixed bfloat16, with the loss, metrics and optimizer of a run. It needs keras, jax
 (for the GPU), numpy, PyYAML and this package's source, and no TensorFlow. Batches are made up: rows of one length that
 fill the given number of tokens, without padding; a step takes as long as with text in the same shape. Every case runs
-in a process of its own, which first times products of large bfloat16 matrices: their rate is the peak by which the
-utilisation is reckoned, and operations are counted as in flops.py. Steps that compile are not timed.
+in a separate process, which first times products of large bfloat16 matrices. Their rate is the peak from which the
+utilisation is computed. Operations are counted as in flops.py. Steps that compile are not timed.
 
-Attention is computed twice over: `flash` as kformer does it, where Keras takes cuDNN's flash attention if that runs the
-shapes (the table says whether it did), and `xla`, where it does not.
+There are two kinds of attention. `flash` is kformer's: Keras takes cuDNN's flash attention if that supports the shapes
+(the table says whether it did). `xla` never takes flash attention.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def _times(function: Callable[[], None], rounds: int) -> list[float]:
 
 
 def in_a_process(case: dict[str, Any]) -> dict[str, Any]:
-    """The answer of a process of its own: the memory of the one before is free again. A failed case says so."""
+    """The answer of a separate process, so that the last case's memory is free again. A failed case says so."""
     command = [sys.executable, __file__, "--case", json.dumps(case)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if answer.returncode:

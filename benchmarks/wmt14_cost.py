@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 
 
 def cost(recipe: Recipe, length: float) -> Cost:
-    """Of a recipe, with sentences of `length` tokens on both sides."""
+    """The cost of a recipe, with sentences of `length` tokens on both sides."""
     steps = recipe.training.max_steps
     tokens = steps * TOKENS_A_STEP
     flops_a_token = training_flops(recipe.transformer, length, length) / length
@@ -87,7 +87,7 @@ def hours_table(costs: dict[str, Cost], throughputs: dict[str, float], scaling: 
     Args:
         costs: of each model.
         throughputs: target tokens a second of one card.
-        scaling: what each of eight cards does, as a share of what one alone does.
+        scaling: the speed of each of eight cards, as a share of the speed of one card alone.
     """
     lines = ["| model | tokens/s, one card | FLOP/s | hours, one card | hours, eight cards |", "| --- " * 5 + "|"]
     for name, rate in throughputs.items():

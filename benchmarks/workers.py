@@ -1,4 +1,4 @@
-"""A benchmark's systems, each in a process of its own that answers a line of JSON with a line of JSON."""
+"""A benchmark's systems, each in a separate process that answers a line of JSON with a line of JSON."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ class Worker:
     """A running process.
 
     Args:
-        script: Beside this file, such as systems.py.
+        script: A script beside this file, such as systems.py.
         arguments: For its command line.
     """
 

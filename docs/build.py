@@ -67,7 +67,7 @@ def main() -> None:
         "--config-file",
         ROOT / "docs" / "mkdocs.yml",
     ]
-    # The theme would print that its successor exists.
+    # Without this, the theme prints that it has a successor.
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     print(ROOT / "build" / "docs" / "site" / "index.html")
 

@@ -86,7 +86,7 @@ def pictures() -> Iterator[Picture]:
 
 
 def example_log(rate: float) -> dict[str, list[float]]:
-    """Numbers that look like those of a run, to show what the axes are; no run gave them."""
+    """Invented numbers that look like those of a run, to show what the axes are."""
     steps = np.arange(200, 4001, 200)
     loss = 1.5 + 4.5 * np.exp(-rate * steps / 1200)
     return {"step": steps.tolist(), "loss": loss.tolist(), "val_loss": (loss + 0.1 + steps / 30000).tolist()}

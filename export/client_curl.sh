@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Asks a translator over TensorFlow Serving's REST interface by curl alone, in each form that its documentation has:
+# Asks a translator over TensorFlow Serving's REST interface with curl alone, in each form that its documentation has:
 # https://www.tensorflow.org/tfx/serving/api_rest
 #
 #   ./client_curl.sh

@@ -1,4 +1,4 @@
-"""Asks a translator over TensorFlow Serving's gRPC interface, by its official Python stubs alone.
+"""Asks a translator over TensorFlow Serving's gRPC interface, with its official Python stubs alone.
 
     pip install tensorflow-serving-api
     python client_grpc.py
@@ -12,7 +12,7 @@ export of the preset bible-en-es:
     version 1 translates: You are witnesses of these things. -> Vosotros sois testigos de estas cosas. (-0.643)
     refused: NOT_FOUND Servable not found for request: Latest(no-such-model)
 
-kformer is not needed. The exit status is 1 if the server does not answer, or refuses what it should do.
+kformer is not needed. The exit status is 1 if the server does not answer, or refuses a valid request.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-SECONDS = 60.0  # a request may take
-MESSAGE_BYTES = 64 * 1024 * 1024  # gRPC by itself allows 4 MiB in an answer
+SECONDS = 60.0  # that a request may take
+MESSAGE_BYTES = 64 * 1024 * 1024  # gRPC's default is 4 MiB for an answer
 
 
 def show_status(channel: grpc.Channel, model: str) -> None:
@@ -80,7 +80,7 @@ def translate(channel: grpc.Channel, model: str, texts: list[str]) -> None:
 
 
 def show_refusal(channel: grpc.Channel) -> None:
-    """A model that is not served: an error has a code and the server's words."""
+    """Asks for a model that is not served: the error has a code and the server's words."""
     try:
         translate(channel, "no-such-model", ["a text"])
     except grpc.RpcError as error:

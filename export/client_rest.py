@@ -1,10 +1,10 @@
-"""Translates standard input line by line through TensorFlow Serving's REST interface. It needs Python alone.
+"""Translates standard input line by line through TensorFlow Serving's REST interface. It needs only Python.
 
 python client_rest.py < lines.txt
 python client_rest.py --url http://localhost:8501/v1/models/translator < lines.txt
 
 A server that is starting, restarting or busy is asked again, after 1, 2, 4, ... seconds. The exit status is 1 if it
-does not answer, or refuses a request; its own words are then on standard error.
+does not answer, or refuses a request; standard error then has the server's message.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def _ask(url: str, texts: list[str]) -> list[str]:
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         found = [prediction["translation"] for prediction in json.load(answer)["predictions"]]
-    return [" ".join(text.splitlines()) for text in found]  # a line each, whatever the model says
+    return [" ".join(text.splitlines()) for text in found]  # one line for each, even if the model gives several
 
 
 def _message(error: urllib.error.HTTPError) -> str:

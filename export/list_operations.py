@@ -3,8 +3,8 @@
     python export/list_operations.py            # rewrites kformer/export/server_operations.json; half an hour, 8 GB
 
 A server of a version has the operations of the TensorFlow of the same version, and those of its tensorflow-text. Each
-version is installed from PyPI into an environment of its own, which prints what is registered there. Python 3.11 has
-wheels of all these versions but of tensorflow-text 2.13, in whose place 2.12 is asked.
+version is installed from PyPI into a separate environment, which prints the operations that are registered there. All
+these versions have wheels for Python 3.11, except tensorflow-text 2.13, for which 2.12 is asked.
 """
 
 import argparse

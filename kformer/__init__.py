@@ -1,7 +1,8 @@
 """kformer: the Transformer of "Attention Is All You Need" in Keras 3, from text to a SavedModel.
 
 Everything here loads when it is first used: `import kformer` costs a few milliseconds and needs neither
-TensorFlow nor tensorflow-text. If it comes before them, their start-up messages are not shown (see `kformer/quiet.py`).
+TensorFlow nor tensorflow-text. If kformer is imported before them, their start-up messages are not shown (see
+`kformer/quiet.py`).
 """
 
 import importlib
@@ -37,7 +38,7 @@ _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
     *("presets", "schedules", "tokenizers", "training", "visualization"),
 )
-# Name of an object: the module it lives in.
+# Name of an object: its module.
 _OBJECTS = {
     "TransformerConfig": "kformer.config",
     "TrainingConfig": "kformer.config",

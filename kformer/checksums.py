@@ -1,8 +1,9 @@
-"""Checksums of files, so that no file that was damaged or edited decides a result without a word.
+"""Checksums of files, by which files that were damaged or edited are detected.
 
 A folder's checksums are in its file `SHA256SUMS`, in the format of the command `sha256sum`, so
 `sha256sum --check SHA256SUMS` checks them, too. A line has the path of a file relative to the folder. While a file is
-replaced it has two lines, so that the old and the new file pass the check. Then the line of the old one is dropped.
+being replaced, it has two lines, so that the old and the new file pass the check. Then the line of the old file is
+dropped.
 """
 
 import contextlib
@@ -22,13 +23,13 @@ _SECONDS_BETWEEN = 0.2
 
 
 class DamagedFileError(ValueError):
-    """A file is not the one that was written."""
+    """A file is not as it was written."""
 
 
 def note_checksums(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> None:
-    """Notes the checksums of these files in the folder's `SHA256SUMS`, in place of those that it has of them.
+    """Notes the checksums of these files in the folder's `SHA256SUMS`, in place of their old lines.
 
-    Lines of files that are gone are dropped.
+    Lines of files that no longer exist are dropped.
     """
     names = {_name(folder, file) for file in files}
     kept = [line for line in _lines(folder) if line[1] not in names and (folder / line[1]).exists()]
@@ -48,11 +49,11 @@ def check_file(path: pathlib.Path, remedy: str = "Restore it from a copy.") -> N
     """Refuses a file that does not have the checksum in its folder's `SHA256SUMS`.
 
     Args:
-        path: The file. It may be replaced by its owner meanwhile.
+        path: The file. Its owner may replace it during the check.
         remedy: The end of the message.
 
     Raises:
-        DamagedFileError: It has another checksum, or none is noted.
+        DamagedFileError: The file has another checksum, or none is noted.
         FileNotFoundError: There is no such file.
     """
     _check(path.parent, path.name, remedy)
@@ -87,7 +88,7 @@ def checksum(path: pathlib.Path) -> str:
 
 def _check(folder: pathlib.Path, name: str, remedy: str) -> None:
     for attempt in range(_TRIES):
-        found = checksum(folder / name)  # before the lines are read: the owner writes them before the file
+        found = checksum(folder / name)  # read before the lines, because the owner writes the lines before the file
         if (found, name) in _lines(folder):
             return
         if attempt + 1 < _TRIES:
@@ -103,7 +104,7 @@ def _name(folder: pathlib.Path, file: pathlib.Path) -> str:
 
 
 def _lines(folder: pathlib.Path) -> list[tuple[str, str]]:
-    """Checksum and path of every line; none where there is no file."""
+    """Checksum and path of every line; an empty list if there is no `SHA256SUMS`."""
     path = folder / SUMS_FILE
     if not path.is_file():
         return []

@@ -1,7 +1,7 @@
-"""What a Transformer is (`TransformerConfig`), how it is trained (`TrainingConfig`), how it decodes (`DecodingConfig`).
+"""Configurations of the model (`TransformerConfig`), of training (`TrainingConfig`) and of decoding (`DecodingConfig`).
 
 All are frozen dataclasses with a default for every field. The comment beside a field gives its
-symbol in "Attention Is All You Need" (Vaswani et al., 2017), where it has one. Layers never see these
+symbol in "Attention Is All You Need" (Vaswani et al., 2017), if it has one. Layers do not use these
 objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """
 
@@ -41,15 +41,16 @@ _TEN_THOUSANDS_OF_PAIRS = {
     "learning_rate_scale": 1.2,
     "ema_decay": 0.999,
 }
-# What goes with them. The two small ones are meant for corpora of some ten thousand pairs, the others are section 5.
+# Training options for each size. "tiny" and "small" are for corpora of tens of thousands of pairs, the others follow
+# section 5.
 TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "tiny": _TEN_THOUSANDS_OF_PAIRS,
     "small": _TEN_THOUSANDS_OF_PAIRS,
     "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
     "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
 }
-# Kind of positions: whether sequences end at the transformer's `max_length`. `kformer.layers.positional_encoding` has
-# the classes.
+# Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
+# `kformer.layers.positional_encoding`.
 POSITIONAL_ENCODINGS = {"sinusoidal": False, "learned": True}
 ACTIVATIONS = ("relu", "gelu", "silu")
 EMBEDDING_TYINGS = ("all", "target", "none")
@@ -123,7 +124,7 @@ class _Config:
     def _check_positive(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:  # nan is not, either
+            if value is not None and not 0 < value < math.inf:  # refuses nan, too
                 raise ValueError(f"{name} must be greater than 0 and finite. Received: {name}={value}.")
 
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
@@ -147,7 +148,7 @@ def _values_of_size(sizes: dict[str, dict[str, Any]], name: str) -> dict[str, An
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which 1e-9 is a number, as in JSON and YAML 1.2; YAML 1.1 asks for a dot in it."""
+    """A safe YAML loader that reads 1e-9 as a number, as JSON and YAML 1.2 do. YAML 1.1 requires a dot in it."""
 
 
 _Loader.add_implicit_resolver(
@@ -157,7 +158,7 @@ _Loader.add_implicit_resolver(
 
 @contextlib.contextmanager
 def errors_name(path: str | pathlib.Path) -> Iterator[None]:
-    """Puts the path of the file that is to blame before the message of a ValueError."""
+    """Puts the path of a file before the message of a ValueError."""
     try:
         yield
     except ValueError as error:
@@ -165,13 +166,13 @@ def errors_name(path: str | pathlib.Path) -> Iterator[None]:
 
 
 def read_parts(path: str | pathlib.Path, parts: Sequence[str], others: Sequence[str] = ()) -> dict[str, Any]:
-    """What a JSON or YAML file holds under the names `parts`, each a mapping, and under the names `others`.
+    """Reads a JSON or YAML file with a mapping under each of the names `parts`, and values under the names `others`.
 
     Returns:
         The values by name; an empty mapping for a part that is missing.
 
     Raises:
-        ValueError: The file does not parse, has another name, or has something else than a mapping in a part.
+        ValueError: The file does not parse, has an unknown name, or a part is not a mapping.
     """
     values = read_mapping(path)
     unknown = sorted(str(name) for name in set(values) - {*parts, *others})
@@ -196,7 +197,7 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: There is no such file.
         OSError: The file cannot be read.
-        ValueError: The file does not parse, or holds something else than a mapping.
+        ValueError: The file does not parse, or does not hold a mapping.
     """
     path = pathlib.Path(path)
     if path.suffix not in (".json", ".yaml", ".yml"):
@@ -243,11 +244,12 @@ class TransformerConfig(_Config):
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
     activation: str = "relu"  # of the feed-forward network, equation 2
-    layer_norm_epsilon: float = 1e-6  # added to the variance in layer norms; the paper does not say
+    layer_norm_epsilon: float = 1e-6  # added to the variance in layer norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
-    max_length: int = 1024  # longest sequence of learned positions; sinusoids have no limit
-    embedding_tying: str = "all"  # section 3.4: "all" three matrices, "target" (two) or "none"
+    max_length: int = 1024  # longest sequence with learned positions; sinusoids have no limit
+    # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
+    embedding_tying: str = "all"
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -289,7 +291,7 @@ class TransformerConfig(_Config):
 
     @property
     def longest_sequence(self) -> int | None:
-        """The most positions that a sequence may have; None where the kind of positions has no end."""
+        """The largest number of positions of a sequence; None if the positional encoding has no limit."""
         return self.max_length if POSITIONAL_ENCODINGS[self.positional_encoding] else None
 
     @classmethod
@@ -322,8 +324,8 @@ class TrainingConfig(_Config):
     vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
-    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, of a micro-batch, over all devices
-    batch_size_multiple: int = 1  # the rows of a batch are a multiple of it; the number of devices must divide it
+    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices
+    batch_size_multiple: int = 1  # a batch has a multiple of this many rows; a multiple of the number of devices
     label_smoothing: float = 0.1  # epsilon_ls, section 5.4
     label_smoothing_form: str = (
         "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
@@ -339,13 +341,13 @@ class TrainingConfig(_Config):
     max_steps: int | None = None
     max_minutes: float | None = None
     validation_steps: int | None = None  # updates between validations; None: once an epoch
-    # The figure of a validation that tells the best weights: a name in `kformer.monitors.MONITORS`, such as "loss",
-    # "bleu" or "word_error_rate" (the last two are those of translations).
+    # The validation metric by which the best weights are found: a name in `kformer.monitors.MONITORS`, such as "loss",
+    # "bleu" or "word_error_rate" (the last two score translations).
     monitor: str = "loss"
-    patience: int = 10  # validations without a better one before the run stops
-    # Validation sources translated each time; None: 500 if `monitor` is of translations, else none.
+    patience: int = 10  # validations without improvement before the run stops
+    # Sources translated in each validation; None: 500 if `monitor` scores translations, else 0.
     scored_sources: int | None = None
-    ema_decay: float = 0.0  # of the exponential moving average of the weights, an update; 0: the weights as trained
+    ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
     keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
     checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
     seed: int = 1

@@ -1,8 +1,8 @@
 """Files and folders that are written whole or not at all, and what counts as damage when one is read.
 
-A file is written beside its target, forced to the disk (fsync) and then renamed: whoever looks under the target's name
-finds what was there before, or all of the new content, also after a crash or a loss of power. If writing fails,
-the target stays what it was, and nothing partial is left behind.
+A file is written beside its target, forced to the disk (fsync) and then renamed: under the target's name, readers find
+either all of the old content or all of the new content, even after a crash or a loss of power. If writing fails, the
+target does not change, and no partial file stays.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-# What the readers of zip, NumPy and JSON raise for a file in which any byte may be wrong.
+# The errors that readers of zip, NumPy and JSON files raise if any bytes of a file are wrong.
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, AttributeError),
     *(RuntimeError, OverflowError, IndexError, OSError),
@@ -25,14 +25,14 @@ DAMAGE = (
 
 
 class WriteError(OSError):
-    """A file could not be written, for example on a full disk. What was there before is undamaged."""
+    """A file could not be written, for example on a full disk. The previous content is undamaged."""
 
 
 def check_file_path(path: str | pathlib.Path) -> None:
     """Refuses a path to which `replacing` could not write, before any work is done for it.
 
     Raises:
-        OSError: There is something else than a regular file, or no file can be made in its folder.
+        OSError: The path is not a regular file, or no file can be made in its folder.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -59,7 +59,7 @@ def check_folder_path(path: str | pathlib.Path) -> None:
     """Refuses a folder that cannot be made or written to, before any work is done for it.
 
     Raises:
-        NotADirectoryError: There is a file in its place or above it.
+        NotADirectoryError: The path, or a folder above it, is a file.
         PermissionError: The folder, or the nearest one above it that exists, cannot be written to.
     """
     path = pathlib.Path(path)
@@ -79,8 +79,8 @@ def check_folder_path(path: str | pathlib.Path) -> None:
 def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Gives a path to write to, in a hidden folder beside `path`. The file takes the name `path` when the block ends.
 
-    The path given has the same name as `path`, because some writers insist on suffixes. Missing parent folders are
-    made. Processes that write the same file at once do not disturb each other: the last one wins.
+    The path given has the same name as `path`, because some writers require certain suffixes. Missing parent folders
+    are made. Processes that write the same file at the same time do not disturb each other: the last one wins.
     """
     path = pathlib.Path(path)
     with staging_folder(path.parent, path.name) as folder:
@@ -92,7 +92,7 @@ def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def is_same_file(path: pathlib.Path, descriptor: int) -> bool:
-    """Whether an open file is still the one that others find at `path`."""
+    """Whether an open file is still the file at `path`."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def write_json(path: str | pathlib.Path, values: Any) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives an empty folder to fill, which takes the name `path` when the block ends well.
+    """Gives an empty folder to fill, which takes the name `path` when the block ends without an error.
 
     Raises:
         FileExistsError: `path` exists, before or after the block.
@@ -130,7 +130,7 @@ def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives an empty folder to fill, which takes the place of the folder `path`, if there is one, at the end."""
+    """Gives an empty folder to fill. At the end of the block it takes the name `path`, and replaces a former folder."""
     path = pathlib.Path(path)
     with staging_folder(path.parent, path.name) as fresh:
         yield fresh
@@ -151,8 +151,8 @@ def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
     """Gives an empty folder in a hidden folder `parent/.kformer-NAME-...`, which is removed when the block ends.
 
-    The hidden folder is locked by its process. So the next call for the same name can tell those that killed processes
-    left behind, and removes them. (Where a file system has no locks, they stay.)
+    Its process locks the hidden folder. So the next call for the same name recognizes the folders that killed processes
+    left behind, and removes them. (On a file system without locks, they stay.)
     """
     parent.mkdir(parents=True, exist_ok=True)
     prefix = f".kformer-{name}-"
@@ -168,18 +168,18 @@ def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
 
 
 def _locked_folder(parent: pathlib.Path, prefix: str) -> tuple[pathlib.Path, int]:
-    """A new folder and its lock, which ends when the number is closed, or with the process."""
+    """A new folder, and the file descriptor of its lock. Closing it, or the end of the process, ends the lock."""
     while True:
         folder = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         try:
             descriptor = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:
-            continue  # another process took it for abandoned before it was opened
-        with contextlib.suppress(OSError):  # no locks here
+            continue  # another process removed it as abandoned before it was opened
+        with contextlib.suppress(OSError):  # the file system has no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_same_file(folder, descriptor):
             return folder, descriptor
-        os.close(descriptor)  # another process took it for abandoned before it was locked
+        os.close(descriptor)  # another process removed it as abandoned before it was locked
 
 
 def sync_tree(folder: pathlib.Path) -> None:
@@ -197,7 +197,7 @@ def _remove_abandoned(parent: pathlib.Path, prefix: str) -> None:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # With other content somebody else made it, or it holds the only copy of a folder that was to be replaced.
+            # A folder with other content is from somebody else, or holds the only copy of a folder being replaced.
             if {entry.name for entry in folder.iterdir()} <= {"new"}:
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # Another process holds it, or has just removed it.

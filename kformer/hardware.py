@@ -1,4 +1,4 @@
-"""What the machine can do."""
+"""Finds out whether the machine has a GPU and bfloat16 products."""
 
 import pathlib
 import platform
@@ -16,7 +16,7 @@ def resolve_precision(precision: str) -> str:
 
 def has_gpu() -> bool:
     """Whether Keras's backend sees a GPU."""
-    import keras  # not above: what the CPU can do is asked without Keras, too
+    import keras  # imported here, because the checks of the CPU do without Keras
 
     return any("gpu" in device.lower() or "cuda" in device.lower() for device in keras.distribution.list_devices())
 
@@ -42,7 +42,7 @@ def _cuda_generations() -> list[int]:
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether the CPU has bfloat16 products: Linux says so in /proc/cpuinfo; elsewhere "no" is the safe answer."""
+    """Whether the CPU has bfloat16 products. Linux lists them in /proc/cpuinfo; on other systems, False is returned."""
     flags = pathlib.Path("/proc/cpuinfo")
     if platform.system() != "Linux" or not flags.is_file():
         return False

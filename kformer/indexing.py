@@ -1,7 +1,7 @@
-"""Gathers rows and columns by indices that are known to exist.
+"""Gathers rows and columns by indices that are known to be valid.
 
-`keras.ops.take` and `keras.ops.take_along_axis` also accept negative indices. On TensorFlow this costs them five and
-fifteen operations, which a search would start in every step.
+`keras.ops.take` and `keras.ops.take_along_axis` also accept negative indices. On TensorFlow this costs five and fifteen
+operations, which a search would run in every step.
 """
 
 from typing import Any

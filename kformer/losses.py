@@ -25,7 +25,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     `logsumexp(logits) - (q_label - q_wrong) * logits_label - q_wrong * sum(logits)`, and its gradient
     `softmax(logits) - q`. The gradient is written by hand and computed with the value, from the same exponentials. It
     keeps one (B, T, V) tensor in the logits' dtype; the automatic gradient keeps several in float32. (For float16
-    logits it is float32, because float16 loses small probabilities before the loss scale can save them.)
+    logits the kept tensor is float32: in float16, small probabilities become 0 before the loss scale is applied.)
 
     Args:
         labels: (B, T) integers from 0 to V - 1.
@@ -40,7 +40,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
         ValueError: `epsilon` or `form` is out of range, or the shapes do not fit each other.
 
     Example:
-        Smoothing makes certainty cost something: with half of `epsilon` on the wrong one of two classes, 0.05 * 20.
+        With smoothing, a certain prediction has a loss. The wrong one of two classes has half of `epsilon`: 0.05 * 20.
 
         >>> labels, logits = np.array([[1]]), np.array([[[0.0, 20.0]]])
         >>> [round(float(label_smoothed_cross_entropy(labels, logits, epsilon)[0, 0]), 3) for epsilon in (0.0, 0.1)]
@@ -99,7 +99,7 @@ def smoothed(num_classes: int, epsilon: float = 0.1, form: str = "all") -> tuple
 
 
 def _with_values_at(tensor: Any, labels: Any, values: Any) -> Any:
-    """`tensor` (B, T, V) with the number at each of the `labels` (B, T) replaced by that of `values` (B, T)."""
+    """`tensor` (B, T, V) with the numbers at the `labels` (B, T) replaced by `values` (B, T)."""
     num_classes = tensor.shape[-1]
     rows = ops.reshape(tensor, (-1, num_classes))
     labels = ops.reshape(labels, (-1,))
@@ -112,10 +112,10 @@ class LabelSmoothedCrossEntropy(keras.Loss):
     """Mean of `label_smoothed_cross_entropy` over the tokens of a batch that are not padding.
 
     The mean is the sum over tokens divided by the number of tokens of the whole batch. Under
-    `tf.distribute` the number is summed over the replicas, and so is the gradient by Keras: a replica with few
-    tokens does not weigh more than its tokens. (`keras.distribution` on JAX needs nothing: its arrays are global.)
-    With gradient accumulation Keras averages the means of the micro-batches with equal weights. So give each its share
-    of the tokens as sample weights, as `kformer.data.make_dataset` does.
+    `tf.distribute` this number is summed over the replicas, and Keras sums the gradients. So every token has the same
+    weight, whatever the number of tokens on its replica. (`keras.distribution` on JAX needs no sum: its arrays are
+    global.) With gradient accumulation Keras averages the means of the micro-batches with equal weights. So give each
+    micro-batch its share of the tokens as sample weights, as `kformer.data.make_dataset` does.
 
     Args:
         epsilon: See `label_smoothed_cross_entropy`.

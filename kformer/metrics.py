@@ -1,7 +1,7 @@
 """Metrics over the tokens of all batches of an epoch, padding excluded.
 
-Keras's own `loss` figure averages the batches' means weighted by their rows. When batches are made by token
-count, rows say little about tokens, so that figure is not the mean over tokens. `TokenLoss` is.
+Keras's own `loss` averages the means of the batches, weighted by their numbers of rows. If batches are made by token
+count, this is not the mean over tokens. `TokenLoss` is.
 
 Shapes: B rows of the batch, T target length, V target vocabulary.
 """
@@ -25,7 +25,7 @@ class _TokenMean(keras.Metric):
         self.tokens = self.add_variable((), "zeros", dtype="int", name="tokens")
 
     def token_values(self, y_true: Any, y_pred: Any) -> Any:
-        """(B, T) float32: what is averaged."""
+        """The values to average, (B, T) float32."""
         raise NotImplementedError
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -59,7 +59,7 @@ class TokenLoss(_TokenMean):
         name: Name of the metric.
 
     Example:
-        One token costs log 4 = 1.386 and three cost nothing, so the mean over the tokens of both batches is a quarter:
+        One token has the loss log 4 = 1.386 and three have 0, so the mean over the tokens of both batches is 1.386 / 4:
 
         >>> loss = TokenLoss(epsilon=0.0)
         >>> loss.update_state(np.array([[2, 0, 0]]), np.zeros((1, 3, 4)))
@@ -89,7 +89,7 @@ class Perplexity(_TokenMean):
         name: Name of the metric.
 
     Example:
-        A model without a clue hesitates between all four classes:
+        With equal logits, all four classes are equally probable:
 
         >>> perplexity = Perplexity()
         >>> perplexity.update_state(np.array([[3, 0]]), np.zeros((1, 2, 4)))
@@ -112,7 +112,7 @@ class Perplexity(_TokenMean):
 class TokenAccuracy(_TokenMean):
     """Share of the tokens whose label has the highest logit. A tie counts as a hit.
 
-    The highest logit is what the loss computes anyway. An argmax would cost XLA a slow pass over the vocabulary,
+    The loss computes the highest logit anyway. With XLA, an argmax would be a slow additional pass over the vocabulary:
     a tenth of a small model's training step on a CPU.
 
     Args:
@@ -159,7 +159,7 @@ class TokenCount(keras.Metric):
         self.tokens = self.add_variable((), "zeros", dtype="int", name="tokens")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Adds a batch: `y_true` (B, T) integer ids; `y_pred` is not looked at.
+        """Adds a batch: `y_true` (B, T) integer ids; `y_pred` is not used.
 
         Raises:
             ValueError: There is a `sample_weight`.

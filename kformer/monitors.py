@@ -1,7 +1,7 @@
-"""The figures of a validation, in one table.
+"""The metrics of a validation, in one table.
 
-The configuration takes a name of it as `monitor`, training finds the best weights and early stop by that figure, and
-the progress line shows all that a validation has. A further figure is one line here, and what computes it.
+`TrainingConfig.monitor` is one of their names: training uses this metric to find the best weights and to stop early.
+The progress line shows all metrics that a validation computes. A new metric needs a line here and code to compute it.
 """
 
 import dataclasses
@@ -12,15 +12,15 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True)
 class Monitor:
-    """A figure of a validation that can tell the best weights.
+    """A validation metric by which the best weights can be found.
 
     Attributes:
         metric: Its name as a Keras metric, or among the scores of `kformer.evaluation.evaluate.score`.
         label: Its name on the progress line and in messages.
         decimals: Digits after the point where it is shown.
         mode: "min" if lower is better, "max" if higher is.
-        translations: What the translations are that it scores: "sentences" of a language, or "symbols", which count as
-            right or wrong as a whole. None: it needs no translations.
+        translations: The kind of translations that the metric scores: "sentences" of a language, or "symbols", each of
+            which is right or wrong as a whole. None: the metric needs no translations.
     """
 
     metric: str
@@ -31,11 +31,11 @@ class Monitor:
 
     @property
     def log_key(self) -> str:
-        """The key of the figure in the logs that Keras hands to callbacks after a validation."""
+        """The key of the metric in the logs that Keras passes to callbacks after a validation."""
         return f"val_{self.metric}"
 
     def suits(self, symbols: bool) -> bool:
-        """Whether a corpus has this figure: one of symbols if `symbols`, otherwise one of sentences."""
+        """Whether the metric can be computed for a corpus of symbols (if `symbols`) or of sentences (otherwise)."""
         return self.translations in (None, "symbols" if symbols else "sentences")
 
 

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ALL_BUT_FATAL = "3"
-_LETTERS = "IWE"  # of the messages that levels 1, 2 and 3 drop: information, warnings, errors
+_LETTERS = "IWE"  # first letters of the messages that levels 1, 2 and 3 drop: information, warnings, errors
 
 
 def quiet_tensorflow() -> None:
     """Makes TF_CPP_MIN_LOG_LEVEL take effect from the start of TensorFlow's import.
 
-    Where the variable is not set, it is set to 3: TensorFlow's C++ code then writes only why it ends the process.
+    If the variable is not set, it is set to 3: then TensorFlow's C++ code writes only why it ends the process.
     Python's exceptions and warnings are written as always. If TensorFlow is imported already, nothing is changed.
     """
     if "tensorflow" in sys.modules:
@@ -32,13 +32,13 @@ def quiet_tensorflow() -> None:
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keeps the messages out while TensorFlow's libraries are loaded, in Python's TensorFlow or without it."""
+    """Drops the messages while TensorFlow's libraries are loaded, with or without Python's TensorFlow."""
     level = os.environ.get(_LEVEL, "")
     dropped = _LETTERS[: int(level)] if level.isdigit() else ""
     if not dropped:
         yield
         return
-    # A message begins with its letter, or with a date, a time and the letter. Two lines have none.
+    # A message begins with its letter, or with a date, a time and the letter. Two lines have no letter.
     noise = (
         f"^[{dropped}][0-9]{{4}} |^[-0-9]+ [:.0-9]+: [{dropped}] |^WARNING: All log messages before absl::Init"
         "|^To enable the following instructions:"
@@ -71,7 +71,7 @@ class _QuietFinder:
 @contextlib.contextmanager
 def _without_lines(pattern: str) -> Iterator[None]:
     """Drops the lines with this pattern from standard error, those of C++ code included, and passes on the others."""
-    import subprocess  # takes as long to import as all of `import kformer`
+    import subprocess  # imported here, because it takes as long as all of `import kformer`
 
     command = ["grep", "--line-buffered", "--invert-match", "--extended-regexp", pattern]
     try:
@@ -88,5 +88,5 @@ def _without_lines(pattern: str) -> Iterator[None]:
     finally:
         os.dup2(former, 2)  # closes the pipe, so that grep ends
         os.close(former)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # a process begun meanwhile may hold the pipe open
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process started meanwhile may hold the pipe open
             grep.wait(timeout=1)

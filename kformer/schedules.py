@@ -20,13 +20,13 @@ class WarmupInverseSqrt(keras.optimizers.schedules.LearningRateSchedule):
         d_model: Size of the model, in the paper's formula.
         warmup_steps: Updates until the peak.
         scale: Factor on the whole; 1 in the paper.
-        gradient_accumulation_steps: The optimizer's own; 1 without accumulation.
+        gradient_accumulation_steps: As in the optimizer; 1 without accumulation.
 
     Raises:
         ValueError: An argument is not greater than 0.
 
     Example:
-        The rate rises to its peak at the fourth update and has half of it at the sixteenth:
+        The rate rises to its peak at the fourth update, and is half the peak at the sixteenth:
 
         >>> rate = WarmupInverseSqrt(d_model=100, warmup_steps=4)
         >>> [round(float(rate(step)), 4) for step in (0, 1, 3, 15)]

@@ -16,7 +16,7 @@ def average(
     output: Annotated[Path, typer.Argument(metavar="NEW", help="The run folder to make.")],
     last: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of the last validations to take. By default all that the run has kept."),
+        typer.Option(min=1, help="Number of last validations to average. By default all that the run has kept."),
     ] = None,
 ) -> None:
     """Average the weights of a run's last validations into a new run folder."""

@@ -1,4 +1,4 @@
-"""The token of a server: it is read from a file or a variable, since others can see a command line."""
+"""The token of a server. It is read from a file or a variable, because other users can see a command line."""
 
 import os
 
@@ -8,11 +8,11 @@ TOKEN_VARIABLE = "KFORMER_TOKEN"
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token in the file or, without one, in `$KFORMER_TOKEN`; None where there is none.
+    """The token in the file or, without a file, in `$KFORMER_TOKEN`; None if there is no token.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is empty, or no text.
+        ValueError: The token is empty, or is not printable ASCII without blanks.
     """
     if file is None:
         given, place = os.environ.get(TOKEN_VARIABLE), f"The variable {TOKEN_VARIABLE}"

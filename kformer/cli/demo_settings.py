@@ -40,7 +40,7 @@ DEMOS = {
 
 
 def choose_settings(corpus: str, minutes: float | None) -> DemoSettings:
-    """The settings of the demo on this corpus, with another training time if one is given.
+    """The settings of the demo on this corpus, trained for `minutes` if they are given.
 
     Raises:
         ValueError: There is no demo for this corpus, or it cannot be trained for this time.

@@ -95,7 +95,7 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
 
 
 def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:
-    """Warns where a corpus of symbols meets a model of sentences, or the other way round."""
+    """Warns if the corpus consists of symbols but the model reads sentences, or the other way round."""
     reads = reads_symbols(model)
     if reads is None or reads == corpus.symbols:
         return

@@ -44,7 +44,7 @@ def export(
     variant: Annotated[
         str,
         typer.Option(
-            help="portable runs everywhere. xla (float32 only) compiles where it runs; a server must allow that.",
+            help="portable runs everywhere. xla (float32 only) is compiled where it runs; a server must allow that.",
             autocompletion=lambda: list(VARIANTS),
         ),
     ] = "portable",
@@ -52,7 +52,7 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"A signature beside serving_default, of {', '.join(MORE_SIGNATURES)}; may be given again.",
+            help=f"A further signature beside serving_default: {', '.join(MORE_SIGNATURES)}. May be repeated.",
             autocompletion=lambda: list(MORE_SIGNATURES),
         ),
     ] = None,
@@ -60,7 +60,7 @@ def export(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="The TensorFlow Serving that is to run it, such as 2.17: refuse what would not load there.",
+            help="The version of TensorFlow Serving that will run it, such as 2.17: refuse what would not load there.",
         ),
     ] = None,
 ) -> None:

@@ -19,15 +19,15 @@ def lint(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="The TensorFlow Serving that is to run it, such as 2.17; by default the newest one that is known.",
+            help="The version of TensorFlow Serving that will run it, such as 2.17; by default the newest known one.",
             autocompletion=server_versions,
         ),
     ] = None,
     every_place: Annotated[bool, typer.Option("--all", help="Show every place of an operation in the graph.")] = False,
 ) -> None:
-    """Say what would keep a SavedModel, of kformer or not, from running in TensorFlow Serving.
+    """Report what would prevent a SavedModel, of kformer or not, from running in TensorFlow Serving.
 
-    The exit status is 1 if it would not load or a request would fail.
+    The exit status is 1 if the model would not load or a request would fail.
     """
     saved_model = find_saved_model(directory)
     if saved_model is None:

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens the null device in place of standard streams that are closed (`>&-`), or files would get their numbers."""
+    """Opens the null device for standard streams that are closed (`>&-`); otherwise files would get their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while os.open(os.devnull, os.O_RDWR) < number:  # gets the lowest number that is free

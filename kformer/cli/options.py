@@ -85,7 +85,7 @@ Columns = Annotated[
 
 
 def choose_model(model: Path | None, preset: str | None) -> Path:
-    """The model that is named in one of two ways."""
+    """The model, named by its folder or as a preset."""
     if model is not None and preset is None:
         return model
     if preset is not None and model is None:
@@ -96,9 +96,9 @@ def choose_model(model: Path | None, preset: str | None) -> Path:
 def choose_decoding(
     model: RunFolder | Path, recipe: Recipe | None, beam_size: int | None, length_penalty: float | None
 ) -> DecodingConfig | None:
-    """The search that the options ask for; None where they ask for none, so that the model searches in its own way.
+    """The search of the recipe or the options; None if neither is given, so that the model uses its own search.
 
-    A single option changes the search of the recipe, where there is one, or else that of the model.
+    The options change the search of the recipe, or without a recipe that of the model.
     """
     options = {"beam_size": beam_size, "length_penalty": length_penalty}
     changes = {name: value for name, value in options.items() if value is not None}
@@ -125,7 +125,7 @@ def read_corpus(name: str) -> Corpus:
 
 
 def choose_part(split: str | None) -> str:
-    """The part of a corpus that `--split` names: the test part where it is not given."""
+    """The part of a corpus that `--split` names; without `--split`, the test part."""
     if split is not None and split not in PARTS:
         raise ValueError(f"--split must be one of {', '.join(PARTS)}. Received: {split}.{did_you_mean([split], PARTS)}")
     return split or "test"
@@ -142,7 +142,7 @@ def start_of_new_run(
     """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights.
 
     Args:
-        size, recipe: Of `--size` and `--recipe`.
+        size, recipe: The values of `--size` and `--recipe`.
         origin: The run with the first weights; None: they are random.
     """
     if recipe is not None and size is not None:
@@ -159,7 +159,7 @@ def start_of_new_run(
 
 
 def start_of_resumed_run(path: Path) -> tuple[TransformerConfig, TrainingConfig] | None:
-    """The configurations of a run that goes on; None where there is none, as in a process that is not the main one."""
+    """The configurations of a run to resume; None if there is no run, as in processes other than the main one."""
     run = RunFolder(path)
     return (run.transformer_config(), run.training_config()) if run.exists() else None
 
@@ -181,14 +181,14 @@ def change(
 def choose_corpus(
     name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None = None
 ) -> Corpus:
-    """The corpus that is named in one of three ways.
+    """The corpus, given by its name, as files of pairs, or as parallel files.
 
     Args:
-        name: Of `--corpus`.
+        name: The value of `--corpus`.
         tsv: Files of pairs, to train and to validate on.
         train_files: Two parallel files, source and target, to train on.
         valid_files: The same, to validate on.
-        columns: Of the files of pairs.
+        columns: The columns of the files of pairs.
     """
     _check_ways(name, tsv, train_files, valid_files, columns)
     if name is not None:

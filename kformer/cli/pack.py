@@ -26,18 +26,18 @@ def pack(
     recipe: RecipeName = None,
     samples: Annotated[
         Path | None,
-        typer.Option(help="Lines of text that are passed on with the model, so that an export of it is tried on them."),
+        typer.Option(help="Lines of text to pass on with the model. An export of the model is tried on them."),
     ] = None,
     steps: Annotated[
         int,
         typer.Option(
-            min=1, max=127, help="Steps from zero to the largest weight of a row; fewer make a smaller, coarser file."
+            min=1, max=127, help="Steps from zero to the largest weight of a row. Fewer steps: smaller, less exact."
         ),
     ] = 127,
 ) -> None:
     """Make a run folder small enough to be passed on: its best weights in bytes, without logs and checkpoints.
 
-    The packed model searches as the recipe says, or else as the run folder says.
+    The packed model has the search of the recipe, or else that of the run folder.
     """
     RunFolder(run).check()
     check_new_folder(output)

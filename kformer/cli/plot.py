@@ -25,7 +25,7 @@ DOTS_PER_INCH = 150
 
 Output = Annotated[
     Path | None,
-    typer.Option(help="The file to write; its end says the kind: .png, .svg or .html. By default NAME-OF-COMMAND.png."),
+    typer.Option(help="The file to write: .png, .svg or .html. By default NAME-OF-COMMAND.png."),
 ]
 Text = Annotated[str, typer.Option(help="The sentence that the model reads.")]
 Length = Annotated[int, typer.Option(min=1, help="Number of positions.")]
@@ -43,7 +43,7 @@ def attention(
     model: ModelArgument = None,
     preset: PresetName = None,
     translation: Annotated[
-        str | None, typer.Option(help="What the decoder reads; by default what the model translates.")
+        str | None, typer.Option(help="What the decoder reads; by default the model's own translation.")
     ] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"] | None,
@@ -59,14 +59,14 @@ def attention(
         ),
     ]
     | None = None,
-    layer: Annotated[int, typer.Option(help="From 0; negative numbers count from the last.")] = -1,
-    head: Annotated[int | None, typer.Option(min=0, help="Of a map; by default the mean of all heads.")] = None,
-    query: Annotated[str | None, typer.Option(help="Of lines: the only token whose lines are drawn.")] = None,
+    layer: Annotated[int, typer.Option(help="The layer, from 0; negative numbers count from the last.")] = -1,
+    head: Annotated[int | None, typer.Option(min=0, help="The head of a map; by default the mean of all.")] = None,
+    query: Annotated[str | None, typer.Option(help="For links: draw only the lines of this token.")] = None,
     output: Output = None,
 ) -> None:
-    """Which tokens look at which, while a model reads a sentence and its translation.
+    """Which tokens attend to which, while a model reads a sentence and its translation.
 
-    An export shows the alignment of its signature translate_detailed; a run folder or a preset shows everything.
+    From an export, only the alignment of its signature translate_detailed can be drawn.
     """
     path = _checked(output, "attention")
     found = find_model(choose_model(model, preset))
@@ -184,7 +184,7 @@ def schedule(
 
 @plot.command()
 def labels(
-    epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="What label smoothing takes from the label.")] = 0.1,
+    epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability taken from the label.")] = 0.1,
     output: Output = None,
 ) -> None:
     """Labels with and without smoothing."""
@@ -229,9 +229,7 @@ def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[s
     from kformer.inference.load import load_model
 
     with status("reading"):
-        if (
-            translation is None
-        ):  # The kept SavedModel translates sooner than a Translator, which first traces its graph.
+        if translation is None:  # The kept SavedModel starts faster than a Translator, which first traces its graph.
             translation = load_model(run.path)([text.encode()])[0][0].text
         return Translator.from_run(run.path).attention(text, translation)._asdict()
 

@@ -1,6 +1,6 @@
-"""What a person sees while a command works; the progress of training is in `kformer.training.callbacks`.
+"""The progress displays of commands; that of training is in `kformer.training.callbacks`.
 
-It is shown on a terminal only, and on standard error, so that results may go to standard output.
+They appear only on a terminal, and on standard error, so that results may go to standard output.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def progress_bar(
 
 @contextlib.contextmanager
 def status(description: str, console: rich.console.Console | None = None) -> Iterator[None]:
-    """Shows what is done and the time that it has taken so far while the block runs, for work of unknown size.
+    """Shows a description and the elapsed time while the block runs, for work of unknown size.
 
     Args:
         description: What is done.

@@ -24,22 +24,22 @@ def serve(
     ] = None,
     name: Annotated[str | None, typer.Option(help="The model's name in URLs; by default the folder's name.")] = None,
     model_config_file: Annotated[
-        Path | None, typer.Option(help="A file of models, as TensorFlow Serving reads it, instead of DIR.")
+        Path | None, typer.Option(help="A model config file of TensorFlow Serving, instead of DIR.")
     ] = None,
     batching_parameters_file: Annotated[
-        Path | None, typer.Option(help="How requests share batches; by default DIR/batching.config.")
+        Path | None, typer.Option(help="A file on how requests share batches; by default DIR/batching.config.")
     ] = None,
     monitoring_config_file: Annotated[
-        Path | None, typer.Option(help="Where the metrics are; by default DIR/monitoring.config.")
+        Path | None, typer.Option(help="A file with the path of the metrics; by default DIR/monitoring.config.")
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
-    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="Of REST and the page; 0 for any.")] = 8501,
-    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Of gRPC; 0 for any.")] = 8500,
+    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of REST and the page; 0 for any.")] = 8501,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of gRPC; 0 for any.")] = 8500,
     max_request_bytes: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Largest size of a request.")] = 64
     * 1024,
     max_text_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a text.")] = 16 * 1024,
     max_texts: Annotated[
-        int | None, typer.Option(min=1, help="Largest number of texts of a request; by default as many as of a batch.")
+        int | None, typer.Option(min=1, help="Largest number of texts of a request; by default as large as a batch.")
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.001, max=86400, help="Seconds until a request must be answered.")
@@ -49,12 +49,12 @@ def serve(
         typer.Option(help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}."),
     ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(help="A certificate chain in PEM form, for TLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key in PEM form.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key in PEM form.")] = None,
     log_level: Annotated[str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.")] = "info",
 ) -> None:
     """Serve an export over REST and gRPC as TensorFlow Serving does, with a page to try it at /.
 
-    New versions in the folder are taken up while it runs. SIGTERM ends it after the requests that have arrived.
+    The server loads new versions while it runs. After SIGTERM it answers the requests that have arrived, and ends.
     """
     if (directory is None) == (model_config_file is None):
         raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
@@ -107,7 +107,7 @@ def serve(
         scheme, secure = ("http", "grpc") if tls_certificate is None else ("https", "grpcs")
         shown = f"[{host}]" if ":" in host else host
         names = ", ".join(model.name for model in models)
-        with contextlib.suppress(OSError):  # a full disk stops no server
+        with contextlib.suppress(OSError):  # a full disk must not stop the server
             print(
                 f"Serving {count(len(models), 'model')} ({names}): page {scheme}://{shown}:{server.rest_port}/, REST "
                 f"{scheme}://{shown}:{server.rest_port}/v1/models/{models[0].name}, gRPC "
@@ -121,7 +121,7 @@ def serve(
 
 
 def _has_written() -> bool:
-    """Whether all output is written. If not, Python's usual end would try again, and tell a failure by its status."""
+    """Whether all output is written. If not, Python would try again at exit, and change the exit status."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -148,7 +148,7 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
             raise FileNotFoundError(f"{file} is no file. Name a file in PEM form.")
     if certificate is not None and key is not None:
         try:
-            # Without a password: a server that is started by no person can ask for none.
+            # An empty password, because a server that starts by itself cannot ask for one.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ValueError(
@@ -158,7 +158,7 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
 
 
 def _check_server() -> None:
-    """Tells how to install the packages of the server, where they are missing."""
+    """Tells how to install the packages of the server if they are missing."""
     try:
         import grpc  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -171,7 +171,7 @@ def _check_server() -> None:
 
 
 def _file(given: Path | None, directory: Path | None, name: str) -> Path | None:
-    """The file named, or the one of this name that an export has written."""
+    """The given file, or else the file `name` that an export has written; None if there is none."""
     if given is not None or directory is None:
         return given
     return directory / name if (directory / name).is_file() else None

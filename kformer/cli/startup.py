@@ -4,7 +4,7 @@ from kformer.cli.progress import status
 
 
 def start_tensorflow() -> None:
-    """Imports TensorFlow and looks for devices once, while a terminal shows what takes so long.
+    """Imports TensorFlow and looks for devices. A terminal shows a message meanwhile.
 
     `import kformer` has made TensorFlow quiet, see `kformer.quiet`.
     """

@@ -27,7 +27,7 @@ from kformer.runs.ownership import check_not_owned
 from kformer.runs.summary import RESUME, check_summary, failures_noted
 from kformer.wording import count, did_you_mean
 
-FEW_PAIRS = 100  # a translation is not learned from fewer
+FEW_PAIRS = 100  # with fewer, no translation is learned
 
 
 def train(
@@ -116,22 +116,22 @@ def train(
 ) -> None:
     """Train a translator on a corpus, a file of pairs or two parallel files.
 
-    Ctrl-C and SIGTERM save the run, so that --resume takes the course of one that was not stopped. Without a budget the
-    run ends when the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to mend, 2 wrong
-    usage, 3 the loss diverged, 74 a file could not be written, 75 to be resumed: a signal came, a process was lost, or
-    another process trains in RUN.
+    Ctrl-C and SIGTERM save the run; --resume goes on as if it had not been stopped. Without a budget the run ends when
+    the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to correct, 2 wrong usage, 3 the
+    loss diverged, 74 a file could not be written, 75 to be resumed: a signal came, a process was lost, or another
+    process trains in RUN.
     """
     alone = (num_processes, process_id, coordinator) == (None, None, None)
     main = alone or process_id == 0  # the other processes write and print nothing
     goes_on = resume or (auto_resume and RunFolder(output).exists())
     if main:
-        check_not_owned(output)  # the summary, if there is one already, is the owner's
+        check_not_owned(output)  # first, because an existing summary may be the owner's
         if summary is not None:
             check_summary(summary, RunFolder(output))
-            summary.unlink(missing_ok=True)  # it would tell of an earlier run
+            summary.unlink(missing_ok=True)  # it is of an earlier run
     with failures_noted(summary if main else None):
         signals = [_signal(name) for name in stop_signal or ()]
-        for number in signals:  # until the training handles them
+        for number in signals:  # until the training sets its own handlers
             signal.signal(number, signal.default_int_handler)
         if main:
             _check_folders(RunFolder(output), goes_on, export_to)
@@ -179,7 +179,7 @@ def train(
 
 
 def _origin(initialize_from: str | None, run: RunFolder, goes_on: bool) -> RunFolder | None:
-    """The run that has the transformer of the first weights. A run that goes on has its own copy of it."""
+    """The run folder with the transformer of the initial weights. A resumed run has its own copy of it."""
     if initialize_from is None:
         return None
     return run if goes_on else find_preset(initialize_from)

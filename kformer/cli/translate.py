@@ -53,7 +53,7 @@ def translate(
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
 
-    A recipe gives its search; its corpus is not used.
+    Only the search of a recipe is used.
     """
     if input is not None and not input.is_file():
         raise FileNotFoundError(f"{input} is no regular file. Name a text file, or leave out --input to read a pipe.")
@@ -101,7 +101,7 @@ def _connected(server: str, token_file: Path | None) -> Iterator[Client]:
 
 
 def _number_of_lines(input: Path | None) -> int:
-    """The lines of a file; those of a pipe that are read before the first of them are translated."""
+    """The number of lines of a file; of a pipe, the number that is read before the first translation begins."""
     if input is None:
         return 1 if sys.stdin.isatty() else LINES_AT_ONCE
     with input.open("rb") as lines:

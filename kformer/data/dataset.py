@@ -76,7 +76,7 @@ def make_dataset(
     def whole_batches() -> Iterator:
         if batches_per_update == 1:
             return stream(shuffle_seed, start_step)
-        done = start_step % batches_per_update  # of the first update
+        done = start_step % batches_per_update  # micro-batches of the first update to skip
         whole = stream(shuffle_seed, start_step - done)
         return itertools.islice(_weighed(whole, batches_per_update, plan.encoded.target_pad_id), done, None)
 

@@ -3,9 +3,9 @@
 Files whose names end in `.gz` or `.xz` are decompressed. Only a line feed ends a line, and a carriage return before it
 is dropped. Other Unicode line separators belong to the text. A byte order mark at the start of a file is dropped.
 
-Two checks are made of regular files, but not of named pipes. A compressed file is decompressed twice: the first time to
-compare its checksums, which stand behind the data, and the second time to read its lines. And a file must not change
-while it is read.
+Two checks are made of regular files, but not of named pipes. First, a compressed file is decompressed twice: once to
+verify its checksums, which follow the data, and once to read its lines. Second, a file must not change while it is
+read.
 """
 
 import contextlib
@@ -106,8 +106,8 @@ def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[st
 def _open_lines(path: pathlib.Path) -> Iterator[Iterator[tuple[int, str]]]:
     """Gives the lines with their numbers from 1, without the characters that end them.
 
-    The block must read them to the end. If it fails with a ValueError in a file that has changed meanwhile, then that
-    change is told, because the line that was blamed may never have been in the file.
+    The block must read all lines. If it raises a ValueError and the file has changed meanwhile, the error is about that
+    change instead, because the line with the mistake may never have been in the file.
     """
     if path.is_dir() or not path.exists():  # a named pipe is accepted
         found = "is a directory" if path.is_dir() else "does not exist"

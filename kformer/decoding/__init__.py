@@ -1,7 +1,7 @@
 """Search for target sequences: greedy search, beam search and sampling.
 
-The searches know no model and no tokenizer. They call a function `next_logits(tokens, state) -> (logits, state)`
-with the newest token of every row, and it returns the logits of the next token.
+The searches do not depend on a model or a tokenizer. They call a function `next_logits(tokens, state) -> (logits,
+state)` with the newest token of every row. This function returns the logits of the next token.
 """
 
 from kformer.decoding.beam_search import beam_search

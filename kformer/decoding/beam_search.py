@@ -20,7 +20,7 @@ NO_HYPOTHESIS = float("-inf")  # log probability of a beam that is empty
 
 
 class BeamState(NamedTuple):
-    """The state of a `BeamSearch`. Live hypotheses are those without an end token; they go on."""
+    """The state of a `BeamSearch`. Live hypotheses have no end token yet, and can be extended."""
 
     step: Any  # () int32; number of tokens of every live hypothesis of a sentence that is not done
     last_tokens: Any  # (B, K) int32; newest token of each live hypothesis
@@ -60,23 +60,23 @@ def beam_search(
     n_best: int = 1,
     reorder: Callable[[Any, Any], Any] = gather_rows,
 ) -> SearchResult:
-    """Finds the `n_best` finished hypotheses with the highest score, among those that a beam of `beam_size` meets.
+    """Finds the `n_best` finished hypotheses with the highest scores, among those that a beam of `beam_size` reaches.
 
     A hypothesis Y has the score log P(Y) / lp(Y) with lp(Y) = ((5 + |Y|) / 6) ** length_penalty (Wu et al. 2016,
     equation 14, without coverage), where |Y| counts the end token. Each step looks at the 2K best extensions of a
     sentence's live hypotheses. At most K of them end, so at least K can go on. Extensions that end join the
     sentence's finished hypotheses, of which the n best stay.
 
-    A sentence is done at its limit, or when its n-th finished hypothesis is at least as good as any live one can
-    become. Log probabilities only fall and lp only grows, so log P / lp(limit) is an upper bound of what a live
-    hypothesis can become. The result of a sentence that is done stays as it is, whatever the rest of the batch does.
-    Of equal scores, the shorter hypothesis comes first, then that of the better beam, then the lower id.
+    A sentence is done at its limit, or when the score of its n-th finished hypothesis is at least as high as any live
+    hypothesis can reach. Log probabilities only fall and lp only grows, so log P / lp(limit) is an upper bound of a
+    live hypothesis's score. The result of a sentence that is done no longer changes while the rest of the batch goes
+    on. Among equal scores, the shorter hypothesis comes first, then the one from the better beam, then the lower id.
 
-    Where fewer than n hypotheses are finished, live ones that were cut off at the limit follow behind them. They have
-    no end token, and their log probability is divided by lp(limit). Where even these are too few (in a small
-    vocabulary), the rest has score -inf, length 0 and pad ids.
+    If fewer than n hypotheses are finished, live ones that were cut off at the limit follow them. They have no end
+    token, and their log probability is divided by lp(limit). If even these are too few (in a small vocabulary), the
+    rest has score -inf, length 0 and pad ids.
 
-    With `beam_size=1` this is greedy search whose score is divided by lp: the only beam ends with its first end token.
+    With `beam_size=1` this is greedy search, with the score divided by lp: the only beam ends with its first end token.
 
     Row b * K + k of the tokens, the logits and the state is beam k of sentence b.
 
@@ -98,8 +98,8 @@ def beam_search(
             or the logits do not hold the special ids.
 
     Example:
-        After the start (1), token 3 is more probable than 4. But 3 ends (2) with probability 0.6 * 0.4, and 4 with
-        0.4 * 1. One beam misses that, two find it:
+        After the start (1), token 3 is more probable than 4. But 3 and the end (2) together have the probability
+        0.6 * 0.4, 4 and the end 0.4 * 1. One beam misses the better sequence, two beams find it:
 
         >>> chances = np.array([[0.2] * 5, [0, 0, 0, 0.6, 0.4], [0.2] * 5, [0, 0, 0.4, 0.3, 0.3], [0, 0, 1, 0, 0]])
         >>> next_logits = lambda tokens, state: (np.log(chances[tokens] + 1e-9), state)
@@ -137,7 +137,7 @@ def _check_rows(constraints: SearchConstraints, beam_size: int, state: Any) -> N
 
 
 class BeamSearch(Search):
-    """Beam search with at least two beams, as `beam_search` describes it, which also lists the arguments."""
+    """Beam search with at least two beams. `beam_search` describes it and its arguments."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class BeamSearch(Search):
     def _go_on(self, now: BeamState, candidates: Candidates, ends: Any) -> tuple[BeamState, Any]:
         """The state with the K best extensions that go on, and the beams (B, K) that they extend.
 
-        Empty beams come last, where they do no harm. Sentences that are done keep their hypotheses.
+        Empty beams come last. Sentences that are done keep their hypotheses.
         """
         done = ops.expand_dims(now.done, 1)  # (B, 1)
         best, kept = ops.top_k(ops.where(ends, NO_HYPOTHESIS, candidates.log_probs), self.beam_size)  # (B, K)
@@ -223,7 +223,7 @@ class BeamSearch(Search):
         scores = ops.where(ends & ~done, scores, NO_HYPOTHESIS)
         # The earlier hypotheses stand first, so that they stay first where scores are equal.
         best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.n_best)  # (B, n)
-        # Where a hypothesis comes from: one of n finished ones, or one of K live ones that the end token follows.
+        # The origin of each hypothesis: one of the n finished ones, or one of the K live ones, to be ended.
         earlier = ops.broadcast_to(ops.arange(self.n_best, dtype="int32"), ops.shape(now.finished_lengths))
         origins = take_columns(ops.concatenate([earlier, candidates.parents + self.n_best], axis=1), kept)  # (B, n)
         hypotheses = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)

@@ -22,14 +22,14 @@ class SearchConstraints:
     Args:
         start_id: the token that the model receives first; a search never produces it.
         end_id: the token that ends a sequence.
-        pad_id: fills up a sequence behind its end; a search never produces it as a token.
+        pad_id: fills up a sequence after its end; a search never produces it as a token.
         max_lengths: (B,) int, the largest number of tokens for each sentence, the end token included. Values above
             `buffer_length` count as `buffer_length`. A sequence that reaches its limit stops there, even without an
             end token.
         buffer_length: int or () int tensor, T of the result.
         min_length: the least number of tokens before the end token.
         prefix: (B, F) int32, the tokens that each sentence's sequence begins with, filled up with pad ids; None for
-            none. They count for length and score like all others. What is behind a sentence's limit is cut off.
+            none. They count for length and score like all others. Tokens beyond a sentence's limit are cut off.
 
     Attributes:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
@@ -97,9 +97,8 @@ class SearchConstraints:
     def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
         """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
 
-        The result is that of `top_k(log_probabilities(...))`. To save memory traffic, it is found without the log
-        probabilities of the whole vocabulary: first the largest logits are selected, a few more than `count`, because
-        some of them may be forbidden. Only these become log probabilities.
+        The result is that of `top_k(log_probabilities(...))`. To save memory traffic, log probabilities are computed
+        only for the largest logits: for a few more than `count`, because some of them may be forbidden.
 
         Args:
             logits: (N, V), any float dtype.
@@ -125,9 +124,8 @@ class SearchConstraints:
     def log_probabilities(self, logits: Any, length: Any) -> Any:
         """Computes the log probabilities of the next token, -inf for tokens that may not come next.
 
-        The mask is applied after the log softmax: the other tokens keep the log probability that the model gives them.
-        So a score is that of the model, whatever was forbidden. Pad and start ids are always forbidden, the end id as
-        long as a row has fewer than `min_length` tokens.
+        Tokens are forbidden after the log softmax, so the others keep the log probability that the model gives them.
+        Pad and start ids are always forbidden, the end id as long as a row has fewer than `min_length` tokens.
 
         Args:
             logits: (N, V), any float dtype.
@@ -148,7 +146,7 @@ class SearchConstraints:
         """Gives each row that is still within its prefix one candidate: the prefix's next token.
 
         Args:
-            prefixes: of the state, see `SearchConstraints`. N is a multiple of its rows.
+            prefixes: from the search's state, see `SearchConstraints`. N is a multiple of its number of rows.
             logits: (N, V), any float dtype.
             length: () int32, number of tokens that the rows have so far.
             log_probs: (N, C) float32, of the candidates for the next token.
@@ -209,7 +207,7 @@ def top_k(values: Any, count: int) -> tuple[Any, Any]:
     number = values.shape[-1] // size
     blocks = ops.reshape(values, (-1, number, size))
     _, chosen = ops.top_k(ops.max(blocks, axis=-1), count)  # (N, count)
-    # In the order of their ids, because `ops.top_k` puts the first of equal values first.
+    # The blocks are sorted by their ids, because `ops.top_k` puts the first of equal values first.
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
     row_starts = ops.arange(ops.shape(values)[0], dtype="int32") * number  # (N,)
     ranked = take_rows(ops.reshape(values, (-1, size)), ops.expand_dims(row_starts, 1) + chosen)  # (N, count, size)

@@ -1,4 +1,4 @@
-"""What greedy search and sampling have in common: both write one sequence for each sentence.
+"""The base class of greedy search and sampling: both write one sequence for each sentence.
 
 Letters: B sentences, T buffer length, V vocabulary.
 """

@@ -17,9 +17,9 @@ from kformer.indexing import take_columns
 
 
 class _FixedSeed(keras.random.SeedGenerator):
-    """Hands a given key to `keras.random`, which takes a traced key in no other form. It owns no variable."""
+    """Passes a given key to `keras.random`, which accepts a traced key only in this form. It owns no variable."""
 
-    def __init__(self, key: Any) -> None:  # It does not call the parent's, which would create the variable.
+    def __init__(self, key: Any) -> None:  # The parent's is not called: it would create a variable.
         self.key = key
 
     def next(self, ordered: bool = True) -> Any:
@@ -39,21 +39,21 @@ def sample(
     """Draws every token from the model's distribution, as narrowed by `temperature`, `top_k` and `top_p`.
 
     The three apply in this order: log probabilities are divided by `temperature`; the `top_k` most probable
-    tokens stay; of these, renormalised, the smallest set whose probability reaches `top_p` stays (nucleus
-    sampling, Holtzman et al. 2020, section 3.1). Of tokens with equal probability, the lower id stays.
-    The same seed, arguments and batch give the same tokens on the same backend. TensorFlow draws other ones where XLA
+    tokens stay, and their probabilities are renormalised; the smallest set whose probability reaches `top_p` stays
+    (nucleus sampling, Holtzman et al. 2020, section 3.1). Of tokens with equal probability, the lower id stays.
+    The same seed, arguments and batch give the same tokens on the same backend. TensorFlow draws other tokens if XLA
     compiles the search.
 
     Args:
         next_logits: see `greedy_search`.
         state: see `greedy_search`.
         constraints: which sequences may be produced.
-        seed: int from -2**63 to 2**64 - 1, or (2,) integer tensor (which may be an input of a traced graph), of
-            which the lower 32 bits of both numbers count.
+        seed: int from -2**63 to 2**64 - 1, or (2,) integer tensor, which may be an input of a traced graph. The lower
+            32 bits of both numbers of a tensor count.
         temperature: float > 0; values below 1 make probable tokens more probable, values above 1 less.
         top_k: int; 0 keeps every token.
-        top_p: float in (0, 1]; 1 keeps every token. The three may also be tensors of rank 0, such as the inputs of a
-            graph; their values are not checked then.
+        top_p: float in (0, 1]; 1 keeps every token. `temperature`, `top_k` and `top_p` may also be tensors of rank 0,
+            such as the inputs of a graph; then their values are not checked.
 
     Returns:
         A `SearchResult` with n = 1; the score is the sum of float32 log probabilities under the model itself:
@@ -91,8 +91,8 @@ class _Sampling(RowSearch):
     def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
         log_probs = self.constraints.log_probabilities(logits, step)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, self.temperature, self.top_k, self.top_p)  # (B, R)
-        # Different keys give unrelated draws. First keys are random numbers of 60 bits, so those of two seeds lie far
-        # apart, and no key of one seed is a key of the other.
+        # Different keys give unrelated draws. The first key is a random number of 60 bits. So the keys of two seeds are
+        # far apart, and none of them are equal.
         key = self.first_key + ops.stack([ops.zeros_like(step), step])
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
         chosen = take_columns(ids, drawn)  # (B, 1)
@@ -109,7 +109,7 @@ def narrowed_logits(log_probs: Any, temperature: Any, top_k: Any, top_p: Any) ->
         top_p: see `sample`.
 
     Returns:
-        (B, R) float32 with -inf for tokens that were cut off, and (B, R) int32 ids; R is `top_k`, or V where that is
+        (B, R) float32 with -inf for tokens that were cut off, and (B, R) int32 ids; R is `top_k`, or V if `top_k` is
         0 or a tensor.
     """
     vocab_size = log_probs.shape[-1]
@@ -126,13 +126,13 @@ def narrowed_logits(log_probs: Any, temperature: Any, top_k: Any, top_p: Any) ->
     if cuts and kept > 1:
         probs = ops.softmax(ranked, axis=-1)
         before = ops.cumsum(probs, axis=-1) - probs  # (B, R), the probability of all tokens that rank higher
-        # Sums round: with 1, tokens of almost no probability stay, too.
+        # The sums are rounded. If `top_p` is 1, the second condition keeps tokens of almost no probability, too.
         ranked = ops.where(ops.less(before, top_p) | ops.equal(top_p, 1.0), ranked, float("-inf"))
     return ranked, ops.cast(ids, "int32")
 
 
 def check_sampling_options(seed: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
-    """Raises a ValueError for an option of `sample` that is out of range. The values of tensors are not looked at."""
+    """Raises a ValueError for an option of `sample` that is out of range. The values of tensors are not checked."""
     if isinstance(seed, int | np.integer):
         if not -(2**63) <= seed < 2**64:
             raise ValueError(
@@ -165,7 +165,7 @@ def _check_seed_tensor(seed: Any) -> None:
 
 
 def _first_key(seed: Any) -> Any:
-    """The (2,) int32 key of the first step. Every one of the seed's 64 bits counts."""
+    """The (2,) int32 key of the first step. It depends on all 64 bits of the seed."""
     if isinstance(seed, int | np.integer):
         seed = np.array([int(seed) % 2**32, (int(seed) >> 32) % 2**32], "uint32")
     words = ops.cast(seed, "uint32")  # (2,)
@@ -175,8 +175,8 @@ def _first_key(seed: Any) -> Any:
 
 
 def _hashed(key: Any) -> Any:
-    """Two numbers drawn at random under a key: similar keys give unrelated ones. (2,) int32, from 0 to 2**30 - 1.
+    """Two random numbers from a key, (2,) int32, from 0 to 2**30 - 1. Similar keys give unrelated numbers.
 
-    With a step added they stay below 2**31. TensorFlow takes such keys as they are and reduces larger ones.
+    With a step added, the numbers stay below 2**31. TensorFlow uses such keys unchanged, and reduces larger ones.
     """
     return keras.random.randint((2,), 0, 2**30, dtype="int32", seed=_FixedSeed(key))

@@ -1,4 +1,4 @@
-"""What all searches have in common: they are state machines, and `run` takes their steps.
+"""The interface of all searches, which are state machines, and the loop `run`, which takes their steps.
 
 Letters: B sentences, N rows of the model (one or more for each sentence).
 """
@@ -16,7 +16,7 @@ class Search(abc.ABC):
     """A search for the target sequences of B sentences, step by step.
 
     Its state is a named tuple of tensors. A tensor of rank 0 holds for the whole batch; every other tensor has B rows,
-    one for each sentence. So sentences can leave a search: the state of those that stay is a gather of these rows.
+    one for each sentence. So sentences can leave a search: the state of the remaining ones is a gather of their rows.
 
     Args:
         constraints: Which sequences may be produced.
@@ -39,7 +39,7 @@ class Search(abc.ABC):
 
     @abc.abstractmethod
     def result(self, now: Any) -> SearchResult:
-        """What has been found."""
+        """The sequences found so far."""
 
 
 def run(search: Search, next_logits: NextLogits, model_state: Any) -> SearchResult:

@@ -1,4 +1,4 @@
-"""Searches in which sentences that are finished leave the batch. They need shapes that change in a loop.
+"""Searches in which finished sentences leave the batch. They need a backend whose shapes may change in a loop.
 
 Letters: B sentences that take part, A all sentences of the batch.
 """
@@ -13,20 +13,20 @@ from kformer.decoding.result import SearchResult
 from kformer.decoding.search import Search
 from kformer.indexing import take_rows
 
-# A stretch ends when this share of its sentences is finished. A smaller share means fewer rows that are computed for
-# nothing, but more copies of caches.
+# A stretch ends when this share of its sentences is finished. With a smaller share, fewer rows are computed in vain,
+# but the caches are copied more often.
 LEAVING = 0.25
 
 
 class StretchModel(Protocol):
     """A model for `run_in_stretches`. Its state has two parts.
 
-    The context is what stays the same within a stretch: what is known of the sentences, and how much room there is.
-    The history is what every step changes.
+    The context stays the same within a stretch: the data of the sentences, and the room for their history. The history
+    changes with every step.
     """
 
     def begin(self, context: Any) -> NextLogits:
-        """The function that takes and gives histories. What all steps of a stretch need is computed here, once."""
+        """The function `next_logits(tokens, history)`. Values that all steps of a stretch need are computed here."""
 
     def is_full(self, context: Any, history: Any) -> Any:
         """() boolean, True if there is no room for a further step."""
@@ -45,7 +45,7 @@ def run_in_stretches(search: Search, model: StretchModel, context: Any, history:
     """As `run`, but in stretches: within a stretch, the number of sentences and the room for the history are fixed.
 
     A stretch ends when a share of its sentences is finished, or when the room is used up. Then finished sentences
-    leave, and the others get more room. What a sentence gives is what it would give alone.
+    leave, and the others get more room. The result of a sentence is the same as if it were searched alone.
 
     Args:
         search: The search of A sentences.
@@ -86,6 +86,6 @@ def _steps(search: Search, model: StretchModel, now: Any, context: Any, history:
 
 
 def _merged(found: SearchResult, sentences: Any, fresh: SearchResult) -> SearchResult:
-    """What has been found of all A sentences, with the newest of `sentences` (B,)."""
+    """The results of all A sentences, with new results for `sentences` (B,)."""
     places = ops.expand_dims(sentences, 1)
     return SearchResult(*(ops.scatter_update(old, places, new) for old, new in zip(found, fresh, strict=True)))

@@ -1,4 +1,4 @@
-"""What a beam search looks at, step by step: to show it, not to translate with it. Letter: K beams."""
+"""Records all hypotheses that a beam search considers, step by step, so that they can be shown. Letter: K beams."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -8,19 +8,19 @@ from keras import ops
 from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates, length_norm
 from kformer.decoding.constraints import NextLogits
 
-START = -1  # in place of the number of an extension: the beginning of all hypotheses
+START = -1  # the parent of the first extensions, which extend no other
 Fate = Literal["kept", "finished", "pruned"]
 
 
 class Extension(NamedTuple):
-    """A hypothesis that a search looked at: one more token behind a hypothesis that it had kept."""
+    """A hypothesis that a search considered: a kept hypothesis and one more token."""
 
-    parent: int  # the number of the extension that it goes on from, or START
+    parent: int  # the number of the extension that this one extends, or START
     token: int
     length: int  # tokens so far, this one included
     log_prob: float  # of all tokens so far
     score: float  # the log probability divided by the length penalty: equation 14 of Wu et al. (2016)
-    fate: Fate  # it goes on, it ended with the end token, or it was not among the best
+    fate: Fate  # kept in a beam, finished by the end token, or pruned because it was not among the best
 
 
 class _Tracing(BeamSearch):
@@ -34,7 +34,7 @@ class _Tracing(BeamSearch):
 
 
 def trace_beam_search(search: BeamSearch, next_logits: NextLogits, model_state: Any) -> list[Extension]:
-    """All extensions that a search of one sentence looked at: in each step the 2K best ones, best first.
+    """All extensions that a search of one sentence considered: in each step the 2K best ones, best first.
 
     Args:
         search: A search of one sentence.
@@ -61,7 +61,7 @@ def trace_beam_search(search: BeamSearch, next_logits: NextLogits, model_state: 
 
 
 def _extensions(search: _Tracing, beams: list[int], length: int) -> list[Extension]:
-    """The candidates of the last step that are hypotheses, with what became of them."""
+    """The candidates of the last step that are hypotheses, each with its fate."""
     log_probs, parents, tokens = (ops.convert_to_numpy(part)[0] for part in search.candidates)
     norm = float(ops.convert_to_numpy(length_norm(np.array(length), search.length_penalty)))
     found, room = [], search.beam_size

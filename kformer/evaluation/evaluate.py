@@ -27,13 +27,13 @@ def score(
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Translates the sources and compares with their targets.
+    """Translates the sources and compares the translations with the targets.
 
     Args:
         translate: From `kformer.inference.load.load_model`.
         pairs: Test pairs.
         symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF; see `sentences`.
-        limit: How many of the results of `sentences` are scored, from the first one; None: all.
+        limit: The number of results of `sentences` to score, from the first one; None: all.
         on_batch: Called after each batch with the number of sources in it.
 
     Returns:

@@ -43,7 +43,7 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Share of the words whose pronunciation is none of the references.
+    """The share of words whose pronunciation equals none of the references.
 
     This is the word error rate of grapheme-to-phoneme conversion: a word is right or wrong as a whole.
 
@@ -73,8 +73,8 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
     """The number of edits to the nearest references, divided by the number of phonemes in these references.
 
     PER = sum_i d(h_i, r_i) / sum_i |r_i|, where r_i is the reference of word i with the smallest edit distance d
-    (Levenshtein: substitutions, insertions and deletions cost 1) to the hypothesis h_i; of several
-    equally near ones, the first. It can exceed 1, because insertions count.
+    (Levenshtein: substitutions, insertions and deletions cost 1) to the hypothesis h_i. Of several equally near
+    references, it is the first. The PER can exceed 1, because insertions count.
 
     Args:
         hypotheses: one pronunciation a word, symbols split by blanks.
@@ -115,10 +115,10 @@ def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def edits(first: Sequence[str], second: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    """The symbols of two sequences side by side, with the fewest edits that make the second of the first.
+    """Aligns two sequences of symbols by the fewest edits that turn the first into the second.
 
-    Where several ways are equally short, a substitution comes before a deletion, and that before an insertion, from
-    the end.
+    If several alignments have the fewest edits, a substitution is preferred to a deletion, and a deletion to an
+    insertion, beginning at the end of the sequences.
 
     Returns:
         Pairs: (a, a) for a symbol that stays, (a, b) for a substitution, (a, None) for a deletion, (None, b) for an

@@ -1,4 +1,4 @@
-"""Finds out between which numbers the inputs of a model's products lie, as an int8 export must know beforehand."""
+"""Finds the range of the inputs of each matrix product of a model, which an int8 export must know beforehand."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from kformer.layers.arithmetic import Arithmetic, Dense
 from kformer.models import build_transformer
 from kformer.translation.translator import Translator
 
-# The numbers (in `model.variables`) of the matrices that are multiplied together, to the lowest and highest input.
+# From the indices (in `model.variables`) of matrices that are multiplied as one, to the lowest and highest input.
 InputRanges = dict[tuple[int, ...], tuple[float, float]]
 
 

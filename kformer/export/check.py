@@ -1,4 +1,4 @@
-"""Checks an export before it gets its name: it computes what the translator does, here and in a program of its own."""
+"""Checks an export before it gets its name: in this process and another, it must compute what the translator does."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from kformer.translation.translator import Translator
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
-# Reads requests from standard input. A name, not an import: what runs exports stands above what makes them.
+# Reads requests from standard input. It is not imported: `export` may not import from `inference`.
 _C_API_PROGRAM = "kformer.inference.c_api"
 
 
@@ -26,7 +26,7 @@ def check_operations(saved_model: str | pathlib.Path) -> set[str]:
     """Refuses a SavedModel that a stock TensorFlow Serving could not run.
 
     Returns:
-        What `operations` gives.
+        The names of all operations in the graph.
 
     Raises:
         ValueError: There is a Python callback or an operation of the XLA bridge in it.
@@ -70,9 +70,9 @@ def check_agreement(
 def check_without_python(
     saved_model: pathlib.Path, answer: Callable[..., Any], texts: Sequence[str], precision: str
 ) -> dict[str, float]:
-    """Loads the export through TensorFlow's C API, as a server does, in a process of its own.
+    """Loads the export through TensorFlow's C API, as a server does, in a separate process.
 
-    There, the texts are translated in one batch and one by one, and every other signature answers a request.
+    That process translates the texts in one batch and one by one, and calls every other signature once.
 
     Args:
         saved_model: The export.
@@ -81,10 +81,10 @@ def check_without_python(
         precision: Of the export.
 
     Returns:
-        The share of texts that are translated alike alone and in the batch.
+        The share of texts that have the same translation alone and in the batch.
 
     Raises:
-        ValueError: The C API does not load it, a signature does not answer, or the results are others.
+        ValueError: The C API does not load the export, a signature does not answer, or the results differ.
     """
     texts = list(texts)
     batches = [_encoded(batch) for batch in (texts, *([text] for text in texts))]
@@ -129,5 +129,5 @@ def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, A
 
 
 def _distance(expected: np.ndarray, found: np.ndarray) -> float:
-    """How far scores are apart on the average, as a share of their mean."""
+    """The mean difference of scores, as a share of their mean."""
     return float(np.abs(expected - found).mean() / max(np.abs(expected).mean(), 1e-9))

@@ -34,9 +34,9 @@ def served_functions(
         translator: The translator whose results the functions give.
         weights: Stores the weights, with their present values.
         precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
-        variant: "portable", of core operations and oneDNN's; or "xla", in float32 only.
-        samples: Texts like those that it will translate; int8 is fitted to them.
-        signatures: Of `kformer.export.signatures.SIGNATURES`.
+        variant: "portable" (core operations and oneDNN's) or "xla" (in float32 only).
+        samples: Texts like those that the export will translate; int8 takes the ranges of inputs from them.
+        signatures: Keys of `kformer.export.signatures.SIGNATURES`.
     """
     if variant == "xla":
         return {DEFAULT_SIGNATURE: _compiled(translator, weights)}

@@ -1,6 +1,6 @@
 """The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
 
-Each has the memory layout in which TensorFlow's oneDNN kernels were measured to be fastest (see CONTRIBUTING.md).
+Each matrix has the layout in which TensorFlow's oneDNN kernels were measured to be fastest (see CONTRIBUTING.md).
 
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """
@@ -20,11 +20,11 @@ from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 
 LARGEST = 127  # the largest signed byte; the smallest one used is -127
-# Of a weight: processors without VNNI add the products of two neighbours in a signed 16-bit number. It holds 32,767 at
-# most, and 2 x STEPS x 63 is less.
+# The largest weight. Processors without VNNI add two neighbouring products in a signed 16-bit number, which holds
+# 32,767 at most. 2 x STEPS x 63 is less.
 LARGEST_WEIGHT = 63
 STEPS = 255  # the largest unsigned byte
-TINY = 1e-12  # the highest number of inputs that are all 0
+TINY = 1e-12  # the upper end of the range where all inputs are 0, as nothing can be divided by 0
 ZERO_STEP = 128  # the unsigned byte that stands for 0 where there are negative numbers
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
@@ -35,9 +35,9 @@ class Matrix(abc.ABC):
 
     Args:
         matrix: (M, K) floats.
-        weights: Stores it.
-        input_range: The lowest and the highest number of the rows that it will be multiplied with, as far as is known;
-            only integers need it.
+        weights: Stores the matrix.
+        input_range: The lowest and the highest number in the rows that the matrix will be multiplied with. Only int8
+            needs it; None: not known.
     """
 
     def __init__(self, matrix: np.ndarray, weights: Weights, input_range: tuple[float, float] | None = None) -> None:
@@ -61,7 +61,7 @@ class Matrix(abc.ABC):
         second: Self,
         second_bias: np.ndarray | None,
     ) -> tf.Tensor:
-        """`multiply`, and then that of the matrix `second`, without an activation, of the result."""
+        """Multiplies with this matrix, and the result with the matrix `second`, without a second activation."""
         return second.multiply(self.multiply(rows, bias, activation), second_bias, keras.activations.linear)
 
     @abc.abstractmethod
@@ -108,9 +108,9 @@ class Int8Matrix(Matrix):
     """Products of bytes, summed in 32-bit integers.
 
     Weights are rounded to multiples of 1/63 of each output's largest weight. Inputs are rounded to multiples of 1/127
-    of the largest number that the samples brought to this matrix, see `calibration` (of 1/255 where none was below 0);
-    larger ones become this number. So a product needs one operation, its scales and its bias included, and no row's
-    result depends on another row.
+    of the largest input that the sample texts gave, see `calibration`; to multiples of 1/255 if no input was below 0.
+    Larger inputs are clipped. So one operation computes a product with its scales and bias, and no row's result depends
+    on another row.
     """
 
     def _converted(self, matrix: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ class Int8Matrix(Matrix):
     ) -> tf.Tensor:
         if activation is not keras.activations.relu:
             return super().multiply_twice(rows, bias, activation, second, second_bias)
-        # The first product gives the bytes that the second one takes, so that no pass lies between them.
+        # The first product writes the bytes that the second one reads: no conversion is needed between them.
         steps = self._product(self._in_steps(rows), bias, relu=True, output_range=second._steps_range()[:2])
         return second._product(steps, second_bias, relu=False)
 
@@ -157,7 +157,7 @@ class Int8Matrix(Matrix):
     def _in_steps(self, rows: tf.Tensor) -> tf.Tensor:
         """(N, K) float32 to the steps (N, K) quint8 that are nearest."""
         _, highest, zero = self._steps_range()
-        scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # A cast cuts off, so that this rounds.
+        scaled = rows * ((STEPS - zero) / highest) + (zero + 0.5)  # The cast truncates, so 0.5 makes it round.
         clipped = tf.raw_ops.ClipByValue(t=scaled, clip_value_min=0.0, clip_value_max=float(STEPS))
         return tf.bitcast(tf.cast(clipped, tf.uint8), tf.quint8)
 
@@ -211,7 +211,8 @@ def _with_bias(rows: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
 class ServedArithmetic(Arithmetic):
     """The dtype policy of a model that an export holds: products with stored matrices, in one of the formats above.
 
-    A model that is built under it must be frozen before use. It runs in TensorFlow graphs only and cannot be trained.
+    A model that is built under this policy must be frozen before use. It runs in TensorFlow graphs only and cannot be
+    trained.
 
     Args:
         precision: Key of `MATRICES`.
@@ -271,7 +272,7 @@ class ServedArithmetic(Arithmetic):
         return _shaped_like(matrix.multiply(_as_rows(inputs), None, keras.activations.linear), inputs)
 
     def _stored(self, variables: Sequence[keras.Variable], transposed: bool = False) -> Matrix:
-        """One matrix of all rows; of all columns where `transposed`."""
+        """One matrix of the rows of all variables, or of their columns if `transposed`."""
         key = tuple(id(variable) for variable in variables)
         if key not in self._matrices:
             values = [self._frozen.array(variable) for variable in variables]
@@ -286,7 +287,7 @@ def _as_rows(inputs: tf.Tensor) -> tf.Tensor:
 
 
 def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
-    """(N, M) rows in the shape (..., M) of the inputs that they were made of."""
+    """(N, M) rows as (..., M), with the leading dimensions of the inputs."""
     if inputs.shape.rank == 2:
         return rows
     return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [rows.shape[-1]]], axis=0))
@@ -295,8 +296,8 @@ def _shaped_like(rows: tf.Tensor, inputs: tf.Tensor) -> tf.Tensor:
 def _normalize(rows: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Layer normalization of (N, D) float32 in operations of Eigen.
 
-    oneDNN's operation was measured to be slower. Graph rewrites make it of layer norms that are written in another way,
-    and with an epsilon of 0.001.
+    oneDNN's operation was measured to be slower. Graph rewrites do not insert it here: they look for a layer norm in
+    another form, with an epsilon of 0.001.
     """
     centred = rows - tf.reduce_mean(rows, axis=1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Says what would keep a SavedModel, whoever wrote it, from being served by a TensorFlow Serving of a given version."""
+"""Finds what would prevent a version of TensorFlow Serving from serving a SavedModel, also one of another program."""
 
 import pathlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def lint(saved_model: str | pathlib.Path, server_version: str | None = None) -> 
 
     Args:
         saved_model: The folder of one version, with its `saved_model.pb`.
-        server_version: Of TensorFlow Serving: one of `server_versions()`, by default the newest of them.
+        server_version: The version of TensorFlow Serving: one of `server_versions()`, by default the newest.
 
     Returns:
         What is wrong, the fatal findings first.
@@ -82,7 +82,7 @@ def _remedy(operation: str) -> str:
 
 
 def _set_up(found: dict[str, list[Place]]) -> Iterator[Finding]:
-    """What a server can run if it stands on the right machine and is started in the right way."""
+    """Yields what needs a certain processor, or a certain option when the server starts."""
     every_place = [place for there in found.values() for place in there]
     compiled = [place.path for place in every_place if _COMPILED in place.attributes and place.attributes[_COMPILED].b]
     if compiled:
@@ -103,7 +103,7 @@ def _set_up(found: dict[str, list[Place]]) -> Iterator[Finding]:
 
 
 def _signatures(saved_model: str | pathlib.Path) -> Iterator[Finding]:
-    """What makes a signature awkward: names that REST encodes, and shapes that a server cannot batch."""
+    """Yields problems of signatures: none at all, names that REST encodes, or shapes that a server cannot batch."""
     for meta_graph in read(saved_model).meta_graphs:
         signatures = {name: value for name, value in meta_graph.signature_def.items() if not name.startswith("__")}
         if not signatures:

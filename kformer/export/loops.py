@@ -1,9 +1,9 @@
-"""How the loops of an int8 export run: as functions, whose operations a simple executor starts one after the other.
+"""Makes the loops of an int8 export run as functions, whose operations a simple executor starts one after the other.
 
 TensorFlow's usual loops hand every value from one operation to the next at run time. In a step that computes one row,
 this costs more time than the operations do. The simple executor knows the order of the operations beforehand and
-computes constants once. It is chosen by an attribute of the function that a loop repeats, for which TensorFlow has no
-Python function.
+computes constants once. An attribute of the loop's functions chooses it; TensorFlow has no Python function that sets
+this attribute.
 """
 
 import pathlib
@@ -13,9 +13,9 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from kformer.export.operations import read
 
 LOOPS = ("While", "StatelessWhile")
-# What the simple executor cannot run. Assertions are made of conditions.
+# The simple executor cannot run these operations. An assertion contains a condition, too.
 BRANCHES = (*LOOPS, "If", "StatelessIf", "Case", "StatelessCase")
-# TensorFlow makes these operations of oneDNN in a graph, but not in the functions that such loops repeat.
+# TensorFlow replaces these operations by oneDNN's in a graph, but not in the functions that such loops repeat.
 OF_ONEDNN = {"BatchMatMulV2": "_MklBatchMatMulV2", "Softmax": "_MklSoftmax"}
 
 

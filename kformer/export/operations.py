@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-# What is reached from no signature: a server runs it when it loads the model.
+# The path of nodes that no signature reaches: a server runs them when it loads the model.
 AT_START = "at start"
 
 
@@ -31,7 +31,7 @@ def read(saved_model: str | pathlib.Path) -> saved_model_pb2.SavedModel:
         proto.ParseFromString(path.read_bytes())
     except FileNotFoundError:
         raise ValueError(f"{saved_model} is no SavedModel: there is no {path.name}. Name its folder.") from None
-    except Exception as error:  # of a class that depends on how protobuf was built
+    except Exception as error:  # its class depends on how protobuf was built
         raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error
     return proto
 
@@ -49,7 +49,7 @@ def operations(saved_model: str | pathlib.Path) -> set[str]:
 
 
 def places(saved_model: str | pathlib.Path) -> Iterator[Place]:
-    """Every node once, with the shortest way to it: from a signature, if one reaches it.
+    """Every node once, with the shortest path to it, from a signature if one reaches it.
 
     Raises:
         ValueError: The SavedModel is missing or damaged.

@@ -52,12 +52,12 @@ def export_saved_model(
     The export has variables of its own for the weights, because TensorFlow's C API would not restore Keras's
     variables; only a Python loader would.
 
-    Before the folder gets its name, the export and `translator` translate the same texts, and TensorFlow's C API does
-    so in a process of its own, in a batch and one by one. `versions.DESCRIPTION_FILE` in the folder says how the export
-    was made and how much the results differ; `card.CARD_FILE` adds what is known of the model, its corpus and its
-    scores. `warmup.WARMUP_FILE` has requests that a server runs before it answers with this version, each tried.
-    Beside the versions stand `batching.config`, `models.config` and `monitoring.config` for the server's start; they
-    are written once, and may be edited.
+    Before the folder gets its name, `translator` and the export translate the same texts. The export does so in Python,
+    and through TensorFlow's C API in a separate process, there in a batch and one by one. `versions.DESCRIPTION_FILE`
+    in the folder says how the export was made and how much the results differ; `card.CARD_FILE` adds what is known of
+    the model, its corpus and its scores. `warmup.WARMUP_FILE` has requests that a server runs before it answers with
+    this version; each was tried. `batching.config`, `models.config` and `monitoring.config` for the server's start are
+    beside the versions; they are written once, and may be edited.
 
     Args:
         translator: What to export.
@@ -68,14 +68,14 @@ def export_saved_model(
             AVX512-BF16 or AMX, but slow on others; "int8", a quarter of the size, on x86 only.
         variant: "portable" has core operations only and runs everywhere. "xla" compiles the search for each shape of
             its inputs, in float32 only; TensorFlow Serving needs `--xla_cpu_compilation_enabled` for it.
-        samples: The texts to try it out on, and to which int8 is fitted; by default `translator.samples`, which for a
-            run folder are validation sources. If there are none, texts of random pieces are used, which say little
-            about how a trained model behaves.
-        server_version: The TensorFlow Serving that is to run it, such as "2.17"; None: whichever can.
-            `assets.extra/kformer.json` names the oldest that has all operations, and the processor that they need.
-        signatures: Further ones, of "n_best" (all hypotheses of the beam), "score" (how probable given translations
-            are), "translate_detailed" (tokens, their places, probabilities and alignment) and "translate_with_options"
-            (length penalty, largest length, sampling, and how the translation begins, with each request).
+        samples: Texts to try the export on; int8 takes the ranges of inputs from them. By default `translator.samples`,
+            which for a run folder are validation sources. If there are none, texts of random pieces are used, which say
+            little about how a trained model behaves.
+        server_version: The version of TensorFlow Serving that must run the export, such as "2.17"; None: any version.
+            `assets.extra/kformer.json` names the oldest one that has all operations, and the processor that they need.
+        signatures: More signatures: "n_best" (all hypotheses of the beam), "score" (how probable given translations
+            are), "translate_detailed" (tokens, their places, probabilities and alignment) or "translate_with_options"
+            (each request gives its length penalty, largest length, sampling and the beginning of the translation).
 
     Returns:
         The path of the new version.
@@ -83,9 +83,8 @@ def export_saved_model(
     Raises:
         FileExistsError: The version exists already.
         OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
-        ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that
-            cannot be served, or that the server of `server_version` lacks, or the export's scores differ too much from
-            the translator's.
+        ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that cannot
+            be served or that `server_version` lacks, or the export's scores differ too much from the translator's.
 
     Example:
         >>> path = export_saved_model(translator, "exported/cmudict", signatures=["n_best"])  # doctest: +SKIP
@@ -175,7 +174,7 @@ def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> No
 
 
 def _save(translator: Translator, weights: Weights, functions: dict[str, Any], folder: pathlib.Path) -> None:
-    """Writes the SavedModel. In a notebook, TensorFlow would tell where: in a folder that soon has another name."""
+    """Writes the SavedModel, without TensorFlow's message that names the folder: the folder is renamed later."""
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel("WARNING")
@@ -205,7 +204,7 @@ def _named(fresh: pathlib.Path, directory: pathlib.Path, version: int | None) ->
     while True:
         target = directory / str(next_version(directory) if version is None else version)
         try:
-            # The system refuses it where the version exists, since a folder that is not empty cannot be replaced.
+            # This fails if the version exists, since a folder that is not empty cannot be replaced.
             return fresh.rename(target)
         except OSError:
             if version is not None:

@@ -1,13 +1,13 @@
-"""The files in a model's base folder by which a TensorFlow Serving is started: `--model_config_file` and its like."""
+"""The configuration files for TensorFlow Serving in a model's base folder, such as that of `--model_config_file`."""
 
 import pathlib
 
 from kformer.files import write_text
 
-# By the variant of an export: a warm-up has requests of these sizes, and a server makes no larger batches. XLA compiles
-# for each size, which takes seconds.
+# For each variant of an export, the sizes of the warm-up's requests. A server makes no larger batches. XLA compiles for
+# each size, which takes seconds.
 BATCH_SIZES = {"portable": (1, 2, 4, 8, 16, 32), "xla": (1, 8, 32)}
-# A request that has waited so long in a queue is still answered before the 30 seconds of REST are over.
+# A request that has waited this long in a queue is still answered within the 30 seconds that REST allows.
 LONGEST_WAIT = 10  # seconds
 
 _BATCHING = """\
@@ -42,7 +42,7 @@ prometheus_config {
 
 
 def write_server_files(base: pathlib.Path, variant: str, batch_seconds: float) -> None:
-    """Writes `batching.config`, `models.config` and `monitoring.config`, those that are not there yet.
+    """Writes `batching.config`, `models.config` and `monitoring.config`, unless they exist.
 
     Args:
         base: The folder of the versions; its name is the model's.

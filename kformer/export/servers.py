@@ -1,7 +1,7 @@
-"""Which TensorFlow Serving runs an export: the operations that each version has.
+"""Finds the versions of TensorFlow Serving that can run an export, by the operations that each version has.
 
-The lists are made of TensorFlow's own wheels, by export/list_operations.py of the repository. Attributes of operations
-need no lists: a server ignores those that it does not know. Nothing here needs TensorFlow.
+export/list_operations.py of the repository makes the lists from TensorFlow's own wheels. Attributes of operations need
+no lists: a server ignores those that it does not know. Nothing here needs TensorFlow.
 """
 
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _LISTS = pathlib.Path(__file__).with_name("server_operations.json")
-# The operation that a precision cannot do without, where servers are without it.
+# An operation that a precision needs and that some servers lack.
 OPERATION_OF_PRECISION = {"int8": "_QuantizedMatMul"}
 # Beginnings of the names of operations that exist only where TensorFlow is built with oneDNN: on x86-64.
 _ONEDNN = ("_Quantized", "_Mkl")
@@ -42,7 +42,7 @@ def known_server(version: str) -> str:
 
 
 def check_server(version: str, precision: str) -> str:
-    """Refuses a server that is not known, or cannot run this precision, before any work is done for it.
+    """Refuses a server that is not known or cannot run this precision, before any other work is done.
 
     Returns:
         What `known_server` gives.
@@ -85,7 +85,7 @@ def lacking(used: Iterable[str], version: str) -> list[str]:
 
 
 def oldest_server(used: Iterable[str]) -> str | None:
-    """The oldest server that, with all newer ones that are known, has every operation; None if the newest has not."""
+    """The oldest server such that it and all newer ones have every operation; None if the newest lacks one."""
     used = list(used)
     oldest = None
     for version in reversed(server_versions()):

@@ -1,8 +1,8 @@
 """The signatures of an export: each is one function of the served model, which all share.
 
 All inputs and outputs have the batch as their first dimension, so that a server can put requests together. Only
-`translate_with_options` has scalars, and a prefix that may be one for all texts: options of a whole request. No name
-ends in `_bytes`, which REST would encode. Shape letters: B texts, N beams.
+`translate_with_options` is different: its options are scalars for a whole request, and it may have one prefix for all
+texts. No name ends in `_bytes`, because REST encodes such outputs. Shape letters: B texts, N beams.
 """
 
 import functools
@@ -86,11 +86,11 @@ def detailed(served: Served) -> Function:
 def with_options(served: Served) -> Function:
     """From `text` and options to what `Translator.translate_with_options` gives.
 
-    Each option has a default in the SignatureDef, which a server takes where a request has none: that of the search of
-    `serving_default`.
+    Each option has a default in the SignatureDef, which a server uses if a request does not give the option: the value
+    that the search of `serving_default` has.
     """
     default = default_options(served.codec)
-    no_prefix = tf.constant([""])  # not in the module: a tensor would start TensorFlow before its settings are made
+    no_prefix = tf.constant([""])  # not at module level: a tensor would start TensorFlow before its settings are made
 
     @tf.function(autograph=False, input_signature=OPTIONS)
     def function(

@@ -14,7 +14,7 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
-# An export has those of them that are asked for.
+# An export has only those that are asked for.
 MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options")
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"

@@ -1,4 +1,4 @@
-"""The warm-up requests of an export: TensorFlow Serving runs them when it loads a version, before it answers with it.
+"""The warm-up requests of an export: TensorFlow Serving runs them when it loads a version, before any client's request.
 
 Without them the first clients wait while TensorFlow prepares the graph for every size of a batch.
 """
@@ -21,7 +21,7 @@ def try_requests(
 ) -> tuple[list[bytes], float]:
     """Runs a request of every batch size, for every signature without scalars.
 
-    A server that batches refuses scalars, and a request that fails keeps the whole version from being served.
+    A server that batches refuses scalars, and it does not serve a version whose warm-up has a request that fails.
 
     Args:
         answers: The export's signatures, loaded again, by their names. Their inputs are `text`, or `text` and
@@ -30,8 +30,8 @@ def try_requests(
         batch_sizes: Of the requests, rising.
 
     Returns:
-        The requests for `write_warmup`; and the seconds that the largest batch of the default signature took, which had
-        been run before.
+        The requests for `write_warmup`; and the seconds that the largest batch of the default signature takes when it
+        runs a second time.
     """
     translate = answers[DEFAULT_SIGNATURE]
     requests = []
@@ -60,7 +60,7 @@ def write_warmup(saved_model: pathlib.Path, requests: Sequence[bytes]) -> None:
 
 
 def _request(signature_name: str, inputs: dict[str, tf.Tensor]) -> bytes:
-    from tensorflow_serving.apis import prediction_log_pb2  # not above: it is needed here alone
+    from tensorflow_serving.apis import prediction_log_pb2  # not at the top: only this function needs it
 
     log = prediction_log_pb2.PredictionLog()
     log.predict_log.request.model_spec.signature_name = signature_name

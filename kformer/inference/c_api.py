@@ -6,7 +6,7 @@ a model is ready in about a second, and a call's operations run on the thread th
     echo '[["a text", {"b64": "/w=="}], ["a second batch"]]' | python -m kformer.inference.c_api SAVED_MODEL_DIRECTORY
 
 reads a JSON list of batches of texts from standard input ({"b64": ...} for bytes that are not UTF-8) and prints the
-list of their outputs. In place of a batch, {"signature": NAME, "inputs": {NAME: texts, or {"float32": 0.5}}} asks
+list of their outputs. In place of a batch, {"signature": NAME, "inputs": {NAME: texts, or {"float32": 0.5}}} calls
 another signature, and the shapes of its outputs are printed.
 """
 
@@ -31,22 +31,22 @@ INVALID_ARGUMENT = 3  # the status code
 
 
 class Signature(NamedTuple):
-    """The tensors in the graph of a signature's arguments and results: {argument name: tensor name}."""
+    """The names of a signature's inputs and outputs, each with the name of its tensor in the graph."""
 
     inputs: dict[str, str]
     outputs: dict[str, str]
 
 
 class SavedModel:
-    """A SavedModel and its signatures. Threads may call it at once.
+    """A SavedModel and its signatures. Several threads may call it at the same time.
 
     Args:
         directory: The SavedModel.
         threads_per_operation: Threads that share the work of one operation; None: as many as there are cores. The first
-            model of a process decides for all, and so does Python's TensorFlow if it is at work already.
+            model of a process decides for all, or Python's TensorFlow, if it computed something before.
 
     Attributes:
-        signatures: By name.
+        signatures: The signatures by their names.
 
     Raises:
         SavedModelError: TensorFlow cannot load it.
@@ -72,7 +72,7 @@ class SavedModel:
         """The outputs of `serving_default` for these texts.
 
         Raises:
-            SavedModelError: TensorFlow cannot compute them, or the signature takes something else.
+            SavedModelError: TensorFlow cannot compute them, or the signature has other inputs.
         """
         array = np.empty(len(texts), object)
         array[:] = texts
@@ -151,7 +151,7 @@ def _close(tf: ctypes.CDLL, session: int, graph: int) -> None:
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """(number, value) of each field of a serialized protobuf: an int, or the bytes of a string or a message.
 
-    Its Python classes come with Python's TensorFlow only.
+    The Python classes of these messages come only with Python's TensorFlow.
     """
 
     def varint(at: int) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _signatures(meta_graph: bytes) -> dict[str, Signature]:
-    """The signatures of a serialized MetaGraphDef, but for those of TensorFlow's own (`__saved_model_init_op`)."""
+    """The signatures of a serialized MetaGraphDef, without TensorFlow's own ones (`__saved_model_init_op`)."""
 
     def entries(message: bytes, number: int) -> dict[str, bytes]:
         """A map field, whose entries are messages of key 1 and value 2."""

@@ -1,8 +1,8 @@
 """Keeps a run folder's model as a SavedModel, so that only the first translation waits for Keras and TensorFlow.
 
 The SavedModels lie in a cache folder: `$KFORMER_CACHE`, or else where the system keeps such folders, such as
-`~/.cache/kformer`. Each has the name of a fingerprint of everything that decides what it computes, so that a changed
-model, search or program makes a new one. The folder may be deleted at any time.
+`~/.cache/kformer`. The name of each is a fingerprint of everything that its results depend on, so that a changed model,
+search or program makes a new one. The folder may be deleted at any time.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ _DAY = 24 * 3600  # seconds
 def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Iterator[pathlib.Path]:
     """A SavedModel of the run's best weights, in float32, whose outputs have the shape (B, n_best).
 
-    It is made when it is first asked for, which takes some ten seconds, and kept. Where nothing can be kept, it is
-    deleted when the block ends.
+    It is made when it is first asked for, which takes some ten seconds, and kept. If the cache folder cannot be written
+    to, it is deleted when the block ends.
 
     Raises:
         DamagedFileError: A file of the run folder is damaged.
@@ -57,13 +57,13 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
 
 
 def cache_folder() -> pathlib.Path:
-    """Where the SavedModels lie; it need not exist."""
+    """The folder of the SavedModels, which may not exist yet."""
     chosen = os.environ.get("KFORMER_CACHE")
     return pathlib.Path(chosen or platformdirs.user_cache_dir("kformer")) / "translators"
 
 
 def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
-    """Says what decides the results: the model's files, the search, the program and its libraries."""
+    """A hash of everything that the results depend on: the model's files, the search, the program and its libraries."""
     files = [run.transformer_file, run.weights_file(), *sorted(run.tokenizer_folder.rglob("*"))]
     model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
     libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
@@ -72,7 +72,7 @@ def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
 
 
 def _program() -> list[tuple[str, int, int]]:
-    """kformer's own files, with their sizes and times: they may change without a new version."""
+    """kformer's own files, with their sizes and times: they may change while the version number stays the same."""
     folder = pathlib.Path(__file__).parent.parent
     states = [(file, file.stat()) for file in sorted(folder.rglob("*.py"))]
     return [(str(file.relative_to(folder)), state.st_size, state.st_mtime_ns) for file, state in states]
@@ -90,7 +90,7 @@ def _is_whole(saved_model: pathlib.Path) -> bool:
 
 
 def _make(run: RunFolder, decoding: DecodingConfig, n_best: int, target: pathlib.Path) -> None:
-    from kformer.export.saved_model import save_n_best  # It brings Python's TensorFlow.
+    from kformer.export.saved_model import save_n_best  # It imports Python's TensorFlow.
     from kformer.translation.translator import Translator
 
     translator = Translator.from_run(run.path, decoding)
@@ -104,7 +104,7 @@ def _make(run: RunFolder, decoding: DecodingConfig, n_best: int, target: pathlib
 
 
 def _delete_old(folder: pathlib.Path) -> None:
-    """Deletes SavedModels that nobody has used for a day, but for the `MOST_KEPT` used last."""
+    """Deletes SavedModels that were not used for a day, except the `MOST_KEPT` used last."""
     kept = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     kept.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in kept[MOST_KEPT:]:

@@ -10,7 +10,7 @@ from kformer.quiet import quiet_libraries
 
 
 class SavedModelError(RuntimeError):
-    """TensorFlow refused a model or a call; the message is its own.
+    """TensorFlow refused a model or a call; the message is TensorFlow's.
 
     Attributes:
         code: The canonical status code, such as 3 for INVALID_ARGUMENT.

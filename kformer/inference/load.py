@@ -21,18 +21,19 @@ def load_model(
     n_best: int = 1,
     threads_per_operation: int | None = None,
 ) -> TranslateBatch:
-    """A function that translates batches. It works outside Python's TensorFlow, and many threads may call it at once.
+    """A function that translates batches, without Python's TensorFlow. Several threads may call it at the same time.
 
-    A run folder's model is made a SavedModel first, which is kept, see `kformer.inference.kept_exports`.
+    A run folder's model is first saved as a SavedModel, which is kept: see `kformer.inference.kept_exports`.
 
     Args:
         path: A run folder, a SavedModel, or a folder of numbered SavedModel versions (the last one is taken).
         decoding: How a run folder's model searches; by default as the folder says (`RunFolder.decoding_config`).
-            A SavedModel carries its own search, so it must be None.
+            It must be None for a SavedModel, whose search is fixed.
         n_best: Hypotheses per text, at most the beam size.
         threads_per_operation: Threads that share one operation; None: as many as there are cores, which is best for
             one batch at a time. Where many batches are translated, 1 is best: `translate_all` then keeps every core
-            busy with a batch of its own. The first model of a process decides, or Python's TensorFlow before it.
+            busy with a batch of its own. The first model of a process decides for all, or Python's TensorFlow, if it
+            computed something before.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
@@ -86,5 +87,5 @@ def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedMod
         model.text_input  # noqa: B018 (raises where the model takes something else than texts)
         return model
     except SavedModelError as error:
-        reason = str(error).strip().splitlines()[0]  # Below it stands where in the graph.
+        reason = str(error).strip().splitlines()[0]  # The lines below name places in the graph.
         raise ValueError(f"{path} cannot be loaded: {reason}. Export the model again.") from error

@@ -31,7 +31,7 @@ _TSTRING_SIZE = 24  # sizeof(TF_TString), c/tf_tstring.h
 def new_tensor(array: np.ndarray) -> int:
     """A TF_Tensor with a copy of the values; `delete_tensor` frees it."""
     tf = tensorflow()
-    array = np.ascontiguousarray(array).reshape(array.shape)  # the first alone makes a vector of a scalar
+    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a vector of a scalar
     if array.dtype not in DATA_TYPES:
         raise SavedModelError(f"Expected inputs of {', '.join(map(str, DATA_TYPES))}. Received: {array.dtype}.")
     kind = DATA_TYPES[array.dtype]
@@ -48,7 +48,7 @@ def new_tensor(array: np.ndarray) -> int:
 
 
 def delete_tensor(tensor: int) -> None:
-    """Frees a tensor of `new_tensor`: its strings have memory of their own."""
+    """Frees a tensor of `new_tensor` and the memory of its strings."""
     tf = tensorflow()
     if tf.TF_TensorType(tensor) == _STRING:
         data = tf.TF_TensorData(tensor)

@@ -1,4 +1,4 @@
-"""Products with weights: the dense layer of this package, and the policies that compute it in another way.
+"""Products with weights: the dense layer of this package, and dtype policies that replace how products are computed.
 
 Shape letters: K inputs, M outputs, V vocabulary, D model size.
 """
@@ -17,19 +17,19 @@ class Arithmetic(keras.DTypePolicy, abc.ABC):
     """A dtype policy that also computes the products with weights.
 
     Every layer hands its dtype policy down to its sublayers. Under a plain policy `Dense` and `TokenEmbedding` compute
-    as Keras does. Under a policy of this kind they leave their products to the policy. So a model that is exported
-    computes in the number formats of a server, and its layers do not know of exports.
+    as Keras does. Under an `Arithmetic` they call its methods instead. So an exported model can compute in the number
+    formats of a server, and its layers stay the same.
     """
 
     @abc.abstractmethod
     def dense(self, layers: Sequence["Dense"], inputs: Tensor) -> list[Tensor]:
-        """What each of `layers` computes of the same inputs: (..., K) floats to (..., M) floats.
+        """Applies each of `layers` to the same inputs: (..., K) floats to (..., M) floats.
 
-        With their biases, and with the activation where there is one layer only.
+        The biases are added. The activation is applied only if there is a single layer.
         """
 
     def dense_twice(self, first: "Dense", second: "Dense", inputs: Tensor) -> Tensor:
-        """What `second`, which has no activation, makes of what `first` makes of (..., K) floats."""
+        """Applies `first` and then `second`, which has no activation, to (..., K) floats."""
         return self.dense([second], self.dense([first], inputs)[0])[0]
 
     @abc.abstractmethod
@@ -67,7 +67,7 @@ class Dense(keras.layers.Dense):
 
 
 def project_together(layers: Sequence[Dense], inputs: Tensor) -> list[Tensor]:
-    """What dense layers without activation make of the same inputs; under an `Arithmetic`, in one product.
+    """Applies dense layers without activation to the same inputs; under an `Arithmetic`, in one product.
 
     Args:
         layers: Layers of the same dtype policy.

@@ -15,14 +15,14 @@ from kformer.layers.dropout import Dropout
 from kformer.layers.masks import check_mask, explicit_or_implicit
 from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
-# The dtypes with a fused kernel. JAX's kernel in float16 needs a product that CPUs and TPUs do not compile.
+# The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_k) + bias), the first factor of equation 1; the paper has no bias.
 
-    The softmax runs in float32 whatever the inputs' dtype.
+    The softmax runs in float32 for inputs of every dtype.
 
     Args:
         query, key: (B, H, T, K) and (B, H, S, K) floats.
@@ -36,7 +36,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
     """
     check_mask(mask)
-    # The queries are scaled, not the scores: they are fewer numbers where S > K, and products in float16 stay small.
+    # The queries are scaled, not the scores: queries have fewer numbers if S > K, and float16 products stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
@@ -46,7 +46,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     # Adding is faster here than `ops.where`. The most negative float32 makes any score negligible.
     allowed = ops.cast(mask, "float32")
     weights = ops.softmax(scores + (1.0 - allowed) * float(np.finfo("float32").min))
-    # Where nothing is allowed, all scores are equal and the softmax is uniform. Times max(allowed) = 0, the row is 0.
+    # If all keys are masked, all scores are equal and the softmax is uniform. The factor max(allowed) = 0 makes it 0.
     return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
 
 
@@ -171,7 +171,7 @@ class MultiHeadAttention(keras.layers.Layer):
         Raises:
             ValueError: `attention_mask` is not boolean, or has fewer or more than four dimensions.
         """
-        if key is None:  # Keras fills `mask` where `query` is the only tensor, else the masks with a tensor's name.
+        if key is None:  # Keras fills `mask` if `query` is the only tensor, otherwise `query_mask` and `key_mask`.
             key_mask = query_mask if mask is None else mask
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
         queries, keys, values = self._queries_keys_values(query, key, value, rotation)
@@ -209,7 +209,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def _queries_keys_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None, rotation: Rotation | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, H, T, K), (B, H, S, K) and (B, H, S, K); those of self-attention come from one product."""
+        """(B, H, T, K), (B, H, S, K) and (B, H, S, K); for self-attention, all three are projected together."""
         if key is None and value is None:
             queries, keys, values = (self._split_heads(one) for one in self.project(query))
             queries, keys = (one if rotation is None else rotation(one) for one in (queries, keys))

@@ -15,10 +15,10 @@ from kformer.layers.tensors import KeysValues, Rotation, Tensor
 
 
 class RowOrder(NamedTuple):
-    """How the B x R x H vectors of all heads in one position are ordered: by row and head, or by head and row.
+    """Indices between two orders of the B x R x H head vectors at one position: by row and head, or by head and row.
 
-    The projections give the first order, attention needs the second, and caches are written from the first. Gathering
-    whole vectors by an index that is made once is faster than transposing.
+    The projections give the first order, and caches are written from it. Attention needs the second order. Gathering
+    whole vectors by an index that is computed once is faster than transposing.
 
     Example:
         >>> order = row_order(batch_size=1, num_heads=2, rows=3)
@@ -39,7 +39,7 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
     """The order of the vectors of B sentences with R rows and H heads each. A search makes it once.
 
     Example:
-        Rows 0 to 2 with the heads a and b, first by row and then by head:
+        Rows 0 to 2 with the heads a and b, ordered by row and head, are reordered by head and row:
 
         >>> vectors = np.array(["0a", "0b", "1a", "1b", "2a", "2b"])
         >>> vectors[np.asarray(row_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
@@ -96,17 +96,17 @@ class Cache:
 
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
-        """What a search keeps of the keys and values (B, H, S, K) of a source; a subclass may order them otherwise."""
+        """Keys and values (B, H, S, K) of a source, as a search keeps them; a subclass may change their layout."""
         return keys_values
 
     @classmethod
     def of_source(cls, keys_values: KeysValues, order: RowOrder) -> "Cache":
-        """The cache of what `source_layout` gave: all rows of a sentence attend to it, and nothing is written."""
+        """A cache of the result of `source_layout`. All rows of a sentence attend to it; it is never written to."""
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
     @classmethod
     def of_history(cls, tensors: KeysValues, room: int | Tensor, order: RowOrder) -> Self:
-        """A cache with the `tensors` of another one, which has room for `room` positions."""
+        """A cache made of the `tensors` of another cache, which has room for `room` positions."""
         return cls(tensors.key, tensors.value, room * order.rows, order)
 
     @property
@@ -157,7 +157,7 @@ class Cache:
 
         Args:
             sentences: Numbers from 0 to B - 1.
-            room: Number of positions, not less than now.
+            room: Number of positions, at least the present room.
         """
         missing = room * self.order.rows - self.num_keys
 
@@ -202,7 +202,7 @@ def self_attention_step(
     score_bias: Tensor | None = None,
     rotation: Rotation | None = None,
 ) -> tuple[Tensor, Cache]:
-    """Writes one position of every row into the cache and attends from it, as `MultiHeadAttention.call` does there.
+    """Writes one position of every row into the cache, and computes self-attention from this position.
 
     Args:
         layer: A self-attention layer.
@@ -213,7 +213,7 @@ def self_attention_step(
         rotation: As in `MultiHeadAttention.call`, for this position.
 
     Returns:
-        (N, D) floats and the new cache.
+        (N, D) floats, those of `MultiHeadAttention.call` at this position, and the new cache.
     """
     query, key, value = layer.project(inputs)
     cache = cache.write(_heads(layer, key, rotation), _heads(layer, value), place)
@@ -227,12 +227,12 @@ def attend_step(
     attention_mask: Tensor | None = None,
     score_bias: Tensor | None = None,
 ) -> Tensor:
-    """Attends from one position of every row, as `MultiHeadAttention.call` does there, and writes nothing.
+    """Computes attention from one position of every row to a cache, without writing to it.
 
     Args:
         layer: An attention layer.
         inputs: (N, D) floats, with the rows of a sentence next to each other.
-        cache: What is attended to, as a source from `Cache.of_source`.
+        cache: The keys and values to attend to, such as those of a source from `Cache.of_source`.
         attention_mask, score_bias: As in `Cache.attend`.
 
     Returns:

@@ -38,8 +38,8 @@ def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Embeddings times sqrt(d_model); called in reverse, the projection to the vocabulary.
 
-    With `tie_weights` both use one matrix. One such layer for source, target and softmax is the three-way
-    weight tying of section 3.4.
+    With `tie_weights`, embedding and projection use one matrix. One such layer for source, target and softmax is the
+    three-way weight tying of section 3.4.
 
     Args:
         input_dim: V.

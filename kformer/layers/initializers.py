@@ -8,7 +8,8 @@ STANDARD_DEVIATION = 0.02
 def small_normal() -> keras.initializers.Initializer:
     """A normal distribution with standard deviation 0.02 for every matrix, as in Hugging Face's BERT and Marian.
 
-    When the layer norm follows the sum, small initial sublayers leave most of the sum to the residual path. On the
-    shipped corpus, models learned faster with it than with Glorot's uniform initializer: see CONTRIBUTING.md.
+    If the layer norm follows the sum, sublayers with small initial weights leave most of the sum to the residual path.
+    On the shipped corpus, models learned faster with this initializer than with Glorot's uniform one: see
+    CONTRIBUTING.md.
     """
     return keras.initializers.RandomNormal(stddev=STANDARD_DEVIATION)

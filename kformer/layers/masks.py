@@ -40,7 +40,7 @@ def key_mask(visible: Tensor) -> Tensor:
 
 
 def check_mask(attention_mask: Tensor | None) -> None:
-    """Refuses masks that attention could misread: a mask (B, T, S) would be taken for (H, T, S) where B is H.
+    """Refuses masks that attention could misread: a mask (B, T, S) would be read as (H, T, S) if B = H.
 
     Raises:
         ValueError: The mask is not boolean, or has fewer or more than four dimensions.
@@ -58,10 +58,10 @@ def check_mask(attention_mask: Tensor | None) -> None:
 
 
 def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None) -> Tensor | None:
-    """The attention mask that was given; else the one that follows from a Keras mask (B, S); else None.
+    """The attention mask that was given; else the mask that follows from a Keras mask (B, S); else None.
 
-    Keras fills a layer's argument `mask` where the layer gets exactly one tensor. Where it gets more, Keras fills
-    `<name>_mask` for each tensor, as in `query_mask`. So a layer whose further tensors are optional takes both.
+    Keras fills a layer's argument `mask` if the layer gets exactly one tensor. If the layer gets more, Keras fills
+    `<name>_mask` for each tensor, as in `query_mask`. So a layer with optional further tensors takes both arguments.
     """
     if attention_mask is not None or implicit is None:
         return attention_mask
@@ -86,7 +86,7 @@ def causal_mask(length: int | Tensor) -> Tensor:
 
 
 def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
-    """What each row of a search sees in a cache that all rows of its sentence share.
+    """The keys that each row of a search may attend to, in a cache that all rows of its sentence share.
 
     Args:
         ancestors: (B x R, T) integers: which row of the sentence wrote position t of this row's history; -1 where
@@ -97,7 +97,7 @@ def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
         Booleans of shape (B, 1, R, T x R), for a cache with position t of row r at t x R + r.
 
     Example:
-        Of three positions two are written. Row 1 goes on from what row 0 wrote first:
+        Two of three positions are written. Row 0 wrote the first one for both rows, and each row its own second one:
 
         >>> mask = ancestry_mask(np.array([[0, 0, -1], [0, 1, -1]]), rows=2)
         >>> np.asarray(mask)[0, 0].astype(int).tolist()

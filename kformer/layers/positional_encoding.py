@@ -13,17 +13,17 @@ from keras import ops
 from kformer.layers.initializers import small_normal
 from kformer.layers.tensors import Tensor, check_width
 
-_BASE = 32  # The base in which positions are written. It keeps the tables small, which an export must store.
+_BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.
 _DIGITS = 4
 
 
 class Positions(keras.layers.Layer, abc.ABC):
-    """A positional encoding, as a stack of layers uses it.
+    """The interface between a positional encoding and a stack of layers.
 
-    It may act in three places: it may be added to the embeddings, it may rotate the heads of queries and keys, and
-    it may add a bias to the scores of self-attention. It implements `table` and those of `add`, `rotate` and
-    `score_bias` that it needs; the others leave everything as it is. A whole sequence and a single step of a search go
-    through the same methods: the first with all rows of the table, the second with one.
+    An encoding can act in three places: `add` changes the embeddings, `rotate` the heads of queries and keys, and
+    `score_bias` the scores of self-attention. A subclass implements `table`, and those of the three methods that it
+    needs. The others change nothing. A whole sequence and a single step of a search use the same methods: a sequence
+    with all rows of the table, a step with one row.
 
     To make a new class available in the configuration, add its name to `POSITIONS` and to
     `kformer.config.POSITIONAL_ENCODINGS`.
@@ -48,13 +48,13 @@ class Positions(keras.layers.Layer, abc.ABC):
 
     @abc.abstractmethod
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
-        """What the encoding needs for the positions offset, offset + 1, ...: (length, ...), one row per position.
+        """The values that the encoding needs: (length, ...), one row for each of the positions offset, offset + 1, ...
 
-        A search computes it once, and looks up its rows.
+        A search computes the table once, and looks up its rows.
         """
 
     def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        """Embeddings (B, T, D) with their positions.
+        """Adds positions to embeddings.
 
         Args:
             inputs: (B, T, D) floats; or (N, D) floats of N sequences at one position.
@@ -67,7 +67,7 @@ class Positions(keras.layers.Layer, abc.ABC):
         return heads
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor | None:
-        """What is added to the scores of T queries and S keys: floats that broadcast to (B, H, T, S); or None."""
+        """The bias to add to the scores of T queries and S keys: floats that broadcast to (B, H, T, S); or None."""
         return None
 
     def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -92,8 +92,8 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same; interleaved (section 3.5).
 
     The angles are exact: a position is written with four digits in base 32, NumPy computes tables of the sines and
-    cosines of each digit's part of the angle in float64, and the angle addition formulas combine them. In float32 the
-    angle of position 20,000 would be off by a thousandth.
+    cosines of each digit's part of the angle in float64, and the angle addition formulas combine them. A float32 angle
+    of position 20,000 would have an error of 0.001.
 
     Args:
         positions: (T,) integers from 0 to 1,048,575.
@@ -103,7 +103,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
         (T, D) float32, correct to 5e-7.
     """
     rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
-    sine, cosine = 0.0, 1.0  # Of the angle 0, which is the sum of no digits.
+    sine, cosine = 0.0, 1.0  # Of the angle 0, to which the angle of each digit is added.
     for place in (_BASE**power for power in range(_DIGITS)):
         angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
         digits = ops.cast(positions, "int32") // place % _BASE
@@ -115,7 +115,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
 
 class AddedPositions(Positions):
-    """A kind whose table has a vector for each position, (T, D), which is added to the embedding there."""
+    """A positional encoding whose table has a vector for each position, (T, D), which is added to the embedding."""
 
     def add(self, inputs: Tensor, rows: Tensor) -> Tensor:
         return inputs + ops.cast(rows, inputs.dtype)
@@ -169,8 +169,8 @@ class LearnedPositionalEncoding(AddedPositions):
         d_model: D.
 
     Raises:
-        ValueError: Inputs have another width; or their length exceeds `max_length`, if it is known when the graph is
-            made. If it is known only later, all positions after the last one use the last one's vector.
+        ValueError: Inputs have another width; or their length exceeds `max_length` and is known when the graph is
+            made. If the length is known only later, all positions beyond `max_length` use the last vector.
 
     Example:
         >>> positions = LearnedPositionalEncoding(max_length=16, d_model=8)

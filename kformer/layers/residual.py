@@ -17,7 +17,7 @@ class ResidualConnection(keras.layers.Layer):
     Args:
         dropout_rate: P_drop, applied to the sublayer's output before it is added (section 5.4).
         norm_first: Whether the norm comes before the sublayer (the second form).
-        layer_norm_epsilon: Added to the variance in the norm; the paper does not say.
+        layer_norm_epsilon: Added to the variance in the norm; the paper gives no value.
 
     Example:
         The norm of (1, 3) is (-1, 1); the norm of (1, 3) + 10 * (1, 3) is the same:
@@ -49,11 +49,11 @@ class ResidualConnection(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], training: bool | None = None) -> Tensor:
-        """Applies `sublayer`, a function from (B, T, D) to (B, T, D), around the residual path.
+        """Applies `sublayer` with the residual connection around it.
 
         Args:
             inputs: (B, T, D) floats.
-            sublayer: What is wrapped.
+            sublayer: A function from (B, T, D) to (B, T, D).
             training: Whether dropout is applied.
 
         Returns:

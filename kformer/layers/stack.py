@@ -1,4 +1,4 @@
-"""What encoder and decoder have in common: the options and sublayers of a layer, and how layers make a stack."""
+"""The base classes of encoder and decoder: a layer with its options and sublayers, and a stack of layers."""
 
 import functools
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from kformer.layers.tensors import Rotation, Tensor, check_width
 class TransformerLayer(keras.layers.Layer):
     """Self-attention and a feed-forward network, each in a residual connection; maps (B, T, D) to (B, T, D).
 
-    Abstract: a kind of layer implements `call`, and `step` if a `Decoder` is to decode with it step by step.
+    Abstract: a subclass implements `call`, and also `step` if a `Decoder` decodes with it step by step.
     Implicit Keras masks are honoured where no explicit mask is given, and passed on.
 
     Args:
@@ -29,7 +29,7 @@ class TransformerLayer(keras.layers.Layer):
         dropout_rate: P_drop.
         attention_dropout_rate: Dropout of attention weights; the paper drops none.
         norm_first: Layer norm before each sublayer, not after the sum.
-        activation: Of the feed-forward network, the name of a Keras activation; the paper's is "relu".
+        activation: Name of a Keras activation, for the feed-forward network; the paper's is "relu".
         layer_norm_epsilon: Added to the variance in every layer norm.
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
 
@@ -128,12 +128,12 @@ class TransformerLayer(keras.layers.Layer):
 
 
 def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: Any) -> Callable[[Tensor], Tensor]:
-    """How a layer attends without dropout, while it notes the weights of the attention in `scores`.
+    """A function that computes `attention` without dropout, and appends the attention weights to `scores`.
 
     Args:
         attention: The sublayer.
         scores: Each call appends the weights (B, H, T, S) after the softmax.
-        arguments: Of the attention, all but its queries.
+        arguments: The arguments of the attention, except its queries.
     """
 
     def attend(query: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class Stack(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.final_norm = None
-        # The last layer's output is the stack's: with `norm_first` it is a sum that no norm has followed.
+        # With `norm_first`, the output of the last layer is a sum without a norm after it.
         if self.layers and self.layers[-1].norm_first:
             epsilon = self.layers[-1].layer_norm_epsilon
             self.final_norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="final_norm")
@@ -193,7 +193,7 @@ class Stack(keras.layers.Layer):
         return outputs, self.positions.score_bias(rows, rows), functools.partial(self.positions.rotate, rows=rows)
 
     def _finish(self, outputs: Tensor) -> Tensor:
-        """The last norm, where the stack has one."""
+        """Applies the final norm, if the stack has one."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:

@@ -6,7 +6,7 @@ Shape letters: B batch, H heads, S keys, T positions, K size of a head.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Tensor = Any  # A tensor of whichever backend Keras runs on.
+Tensor = Any  # A tensor of the backend that Keras runs on.
 Rotation = Callable[[Tensor], Tensor]  # Rotates heads by their positions: (..., T, K) to the same shape.
 
 
@@ -18,7 +18,7 @@ class KeysValues(NamedTuple):
 
 
 def check_width(layer: Any, inputs_shape: tuple) -> None:
-    """Refuses inputs whose width is not the layer's `d_model`: they could not be added to what it computes.
+    """Refuses inputs whose width is not the layer's `d_model`: the layer could not add them to its own values.
 
     Raises:
         ValueError: The last dimension of `inputs_shape` is another number.

@@ -13,7 +13,7 @@ def check_about(about: Mapping[str, Any]) -> None:
     """Refuses names that are not in `ABOUT`.
 
     Raises:
-        ValueError: There is one.
+        ValueError: There is such a name.
     """
     unknown = sorted(set(about) - set(ABOUT))
     if unknown:

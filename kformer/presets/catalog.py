@@ -22,11 +22,11 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
     """The folder of a model.
 
     Args:
-        preset: The name of a shipped model, or the path of a run folder, packed or not. A name comes before a path:
-            write `./NAME` for a folder of the same name.
+        preset: The name of a shipped model, or the path of a run folder, packed or not. If a folder has the name of a
+            shipped model, write `./NAME` for the folder.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: `preset` is neither.
         FileNotFoundError: The folder is no run folder, or has no weights yet.
 
     Example:

@@ -20,10 +20,10 @@ class PackingReport:
 
     Attributes:
         run: The folder.
-        size: Of the whole folder, in bytes.
+        size: The size of the whole folder in bytes.
         parameters: Number of weights.
-        relative_error: Root mean square distance of the packed weights from the run's, as a share of their own root
-            mean square.
+        relative_error: The root mean square of the differences between the packed weights and the run's, divided by
+            the root mean square of the run's weights.
 
     Example:
         >>> report = PackingReport(find_preset("cmudict"), size=5_500_000, parameters=5_500_000, relative_error=0.007)
@@ -47,19 +47,19 @@ def pack_run(
 ) -> PackingReport:
     """Makes a small run folder: configurations, tokenizers, and the best weights in bytes (see `packed_weights`).
 
-    It translates, is evaluated and exported like any run, and a new run may begin with its weights. What only a resumed
-    run needs is left out. The folder appears whole or not at all.
+    It can be used like any run folder, to translate, evaluate and export, and a new run may begin with its weights.
+    Files that only a resumed run needs are left out. The folder appears whole or not at all.
 
     Args:
         run: A run folder.
         output: The folder to make.
         about: Facts about the model for `preset.json`, plain values under any of the names in
-            `kformer.presets.about.ABOUT`: what it is, the command that trained it, its scores with their signatures,
-            under which licence it is passed on, and where the text came from.
-        steps: Of the packed weights, see `save_packed_weights`: fewer make a smaller file, and a larger error.
-        decoding: How the packed model searches by default; None: as the run's model does.
-        samples: Texts that an export of the packed model is tried on. They are passed on with the model. So the
-            run's own samples, which are validation sources, are used only if you give them: `RunFolder(run).samples()`.
+            `kformer.presets.about.ABOUT`: a description, the command that trained it, its scores with their
+            signatures, its licence, and the provenance of the text.
+        steps: See `save_packed_weights`: fewer steps make a smaller file and a larger error.
+        decoding: The default search of the packed model; None: that of the run's model.
+        samples: Texts on which an export of the packed model is tried. They are passed on with the model. The run's own
+            samples are validation sources, so they are used only if you give them: `RunFolder(run).samples()`.
 
     Raises:
         FileNotFoundError: `run` is no run folder, or has no weights yet.

@@ -1,6 +1,6 @@
-"""Recipes: published experiments as files that people read, one YAML file each beside this module.
+"""Recipes: published experiments, one YAML file each beside this module.
 
-A recipe names a corpus, and gives every setting of model, training and search, each with its place in the paper. The
+A recipe names a corpus, and gives the settings of model, training and search, with comments on their origin. The
 command line takes it by `--recipe NAME`, or `--recipe FILE` for one of your own.
 """
 
@@ -22,7 +22,7 @@ class Recipe:
     Attributes:
         corpus: a name for `kformer.data.load_corpus`.
         transformer, training: what is trained, and how.
-        decoding: how the result is evaluated.
+        decoding: the search with which the result is evaluated.
     """
 
     corpus: str
@@ -41,7 +41,7 @@ def load_recipe(name: str | pathlib.Path) -> Recipe:
 
     Args:
         name: one of `recipe_names()`, or a `.yaml`, `.yml` or `.json` file with `corpus: NAME` and the parts
-            `transformer:`, `training:` and `decoding:`. Fields that it leaves out have their defaults: those of the
+            `transformer:`, `training:` and `decoding:`. Fields that are missing in it have the defaults of the
             configurations, not those of a size.
 
     Raises:

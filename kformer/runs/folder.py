@@ -1,19 +1,19 @@
-"""The run folder: what one training run leaves on disk, and under which names.
+"""The run folder: the files of one training run, and their names.
 
 RUN/
   transformer.json, training.json   the configurations, with every default written out
-  corpus.json                       what it is trained on
+  corpus.json                       facts about the corpus that it is trained on
   samples.json                      some validation sources: an export is tried on them
-  decoding.json                     how its model searches, if not as in the paper
-  environment.json                  versions of what it is trained with
+  decoding.json                     the model's search, if it is not the paper's
+  environment.json                  versions of the packages that it is trained with
   tokenizer/                        both tokenizers
-  initial/                          the run whose weights it began with, if any: a small run folder
+  initial/                          a small run folder with the initial weights, if they are those of another run
   best.weights.h5                   the weights of the best validation
   weights/                          the weights of the last validations, for averaging
   checkpoint.npz                    everything needed to resume the run
   previous-checkpoint.npz           the one before it
-  SHA256SUMS, weights/SHA256SUMS    checksums of all of these but the checkpoints, which have their own
-  lock                              who trains here, see `kformer.runs.ownership`
+  SHA256SUMS, weights/SHA256SUMS    checksums of the files above, except the checkpoints, which contain their own
+  lock                              the process that trains here, see `kformer.runs.ownership`
   log.csv, tensorboard/             the logs of the run
 
 A packed run folder (`kformer.presets.pack_run`) has `packed-weights.npz` instead of `best.weights.h5`, `preset.json`
@@ -89,7 +89,7 @@ class RunFolder:
 
         Raises:
             FileNotFoundError: It is no run folder, or it has no weights to translate with.
-            DamagedFileError: A file of its description or a tokenizer is not the one that was written.
+            DamagedFileError: A configuration, a description or a tokenizer was damaged or edited.
         """
         self._check_is_run()
         self.check_weights()
@@ -116,7 +116,7 @@ class RunFolder:
 
         Raises:
             FileNotFoundError: It is no run folder.
-            DamagedFileError: A file of its description or a tokenizer is not the one that was written.
+            DamagedFileError: A configuration, a description or a tokenizer was damaged or edited.
         """
         self._check_is_run()
         self.check_files()
@@ -130,7 +130,7 @@ class RunFolder:
             )
 
     def kept_weights_remedy(self) -> str:
-        """What to do where the best weights are lost."""
+        """What a user can do if the best weights are lost."""
         kept = len(self.kept_weights())
         if not kept:
             return "Restore it from a copy."
@@ -143,12 +143,12 @@ class RunFolder:
         """Checks configurations, tokenizers and descriptions. Weights and checkpoints are checked when they are read.
 
         Raises:
-            DamagedFileError: One of the files is not the one that was written.
+            DamagedFileError: One of the files was damaged or edited.
         """
         check_folder(self.path, but=(".h5", ".npz"))
 
     def note_files(self) -> None:
-        """Notes the checksums of all files of the folder that say how its model computes."""
+        """Notes the checksums of configurations, descriptions, tokenizers and best weights."""
         files = [self.transformer_file, self.training_file, self.decoding_file, self.corpus_file, self.samples_file]
         files += [self.environment_file, self.preset_file, self.best_weights_file, self.packed_weights_file]
         files += self.tokenizer_folder.rglob("*")
@@ -190,7 +190,7 @@ class RunFolder:
         return TrainingConfig.load(self.training_file)
 
     def decoding_config(self) -> DecodingConfig:
-        """How the model searches by default: the paper's search, if the folder does not name another."""
+        """The model's default search: that of `decoding.json`, or the paper's if there is no such file."""
         return DecodingConfig.load(self.decoding_file) if self.decoding_file.is_file() else DecodingConfig()
 
     def corpus(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class RunFolder:
         return _read_json(self.samples_file) if self.samples_file.is_file() else []
 
     def write_samples(self, texts: Sequence[str]) -> None:
-        """Keeps some source texts like those that the model is made for: an export is tried on them."""
+        """Keeps some typical source texts: an export is tried on them."""
         write_json(self.samples_file, list(texts))
 
     def environment(self) -> dict[str, str]:

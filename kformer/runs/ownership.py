@@ -1,7 +1,8 @@
 """One process owns a run folder while it trains in it.
 
-The owner holds a lock (flock) on the file `lock` in the folder, in which it writes who it is. The operating system
-releases the lock when the process ends, however it ends. The file stays; an owner that ends in good order empties it.
+The owner holds a lock (flock) on the file `lock` in the folder, and writes its host and process id into that file. The
+operating system releases the lock when the process ends for any reason. The file stays; an owner that ends normally
+empties it.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from kformer.files import is_same_file
 
 LOCK_FILE = "lock"
 PATIENCE = 0.5  # seconds
-# What a file system without locks answers, such as some that mount a bucket.
+# The errors of file systems without locks, such as some that mount a storage bucket.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -36,8 +37,8 @@ class FolderLostError(RuntimeError):
 def owned(folder: pathlib.Path, tell: Callable[[str], object] = lambda note: None) -> Iterator[Callable[[], None]]:
     """Owns a run folder while the block runs. The folder is made if it is missing, and removed if it stays empty.
 
-    The block gets a function that raises a `FolderLostError` if the folder, or its lock, was moved or removed since:
-    then another process may own the folder of that name, and nothing may be written to it.
+    The block gets a function to call before it writes. The function raises a `FolderLostError` if the folder or its
+    lock file was moved or removed, because another process may then own a folder of that name.
 
     Args:
         folder: The run folder.
@@ -78,12 +79,12 @@ def check_not_owned(folder: pathlib.Path) -> None:
         RunInUseError: Another process owns the folder.
     """
     if (folder / LOCK_FILE).is_file():
-        with contextlib.suppress(PermissionError):  # told when the folder is owned
+        with contextlib.suppress(PermissionError):  # reported later, by `owned`
             os.close(_lock(folder / LOCK_FILE)[0])
 
 
 def _lock(path: pathlib.Path) -> tuple[int, bool]:
-    """An open and locked lock file, and whether the file system has locks."""
+    """The descriptor of the lock file, now open and locked, and whether the file system has locks."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -103,16 +104,16 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
                 f"Another process trains in {path.parent}: {owner or 'it has just begun'}. Wait until it ends, stop "
                 "it, or choose another folder."
             ) from None
-        if is_same_file(path, descriptor):  # An owner that left the folder empty has removed its own lock.
+        if is_same_file(path, descriptor):  # An owner that left the folder empty may just have removed this file.
             return descriptor, True
         os.close(descriptor)
 
 
 def _take(descriptor: int) -> None:
-    """Locks, and tries for a moment before it gives up.
+    """Takes the lock, and tries for a moment before it gives up.
 
-    `check_not_owned` of another process holds the lock for an instant, and one that has just become the owner needs an
-    instant to write who it is.
+    `check_not_owned` in another process holds the lock for an instant. And a process that has just become the owner
+    needs an instant to write its host and process id.
     """
     last_try = time.monotonic() + PATIENCE
     while True:
@@ -154,7 +155,7 @@ def _write(descriptor: int, text: str) -> None:
 
 
 def _check_ended(path: pathlib.Path, owner: str) -> None:
-    """Without locks only what the file says can tell whether its writer still trains."""
+    """Refuses a folder whose lock file names an owner, for file systems without locks: the owner may still train."""
     if owner:
         raise RunInUseError(
             f"{path} names an owner, {owner}, and its file system has no locks that tell whether that process still "

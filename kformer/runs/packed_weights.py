@@ -1,8 +1,9 @@
 """Weights in a quarter of their size, for models that are passed on: matrices in signed bytes, vectors as they are.
 
 A packed file is an `.npz` with the array of every weight under the weight's path. A matrix is int8, in steps of
-`PATH/scale`: a float32 for each of its rows, or for each of its columns, whichever loses less. The largest number of
-each row (or column) is a whole number of steps, 127 at most, and so is kept; every other is off by half a step at most.
+`PATH/scale`: one float32 for each row, or one for each column, whichever has the smaller error. The largest number of
+each row (or column) is a whole number of steps, at most 127, so it is kept. The error of every other number is at most
+half a step.
 
 Shape letters: M rows, K columns.
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from kformer.files import DAMAGE, replacing
 
-MOST_STEPS = 127  # that a signed byte has on both sides of zero
+MOST_STEPS = 127  # the largest n for which n and -n are signed bytes
 _SCALE = "/scale"
 
 
@@ -29,8 +30,8 @@ def save_packed_weights(path: str | pathlib.Path, model: keras.Model, steps: int
             compressed file about a tenth smaller and double the error.
 
     Returns:
-        How far the packed weights are from the model's: the root of their mean square distance, divided by the root of
-        the weights' mean square.
+        The relative error of the packed weights: the root mean square of their differences from the model's weights,
+        divided by the root mean square of the model's weights.
 
     Raises:
         ValueError: A weight is not finite, or `steps` is not from 1 to 127.
@@ -98,7 +99,7 @@ def _unpack(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
-        # Opened here: np.load would leave a file open that it cannot read.
+        # Opened here, because np.load would not close a file that it cannot read.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:

@@ -14,7 +14,7 @@ FINISHED = 0
 MEND = 1  # an option, an input or a file is wrong: a person must change something
 USAGE = 2  # the command line cannot be parsed (Click's status)
 DIVERGED = 3  # the loss is not finite any more
-WRITING = 74  # a file could not be written, such as on a full disk (EX_IOERR): resume when the cause is mended
+WRITING = 74  # a file could not be written, such as on a full disk (EX_IOERR): resume when the cause is removed
 RESUME = 75  # stopped by a signal, or another process was lost or owns the run (EX_TEMPFAIL): resume
 INTERRUPTED = 130  # stopped at once, by a second Ctrl-C or before the training began (128 + SIGINT): resume
 
@@ -32,11 +32,11 @@ def exit_status(error: BaseException) -> int:
 
 
 def check_summary(path: pathlib.Path, run: RunFolder) -> None:
-    """Refuses a path for a summary, before any work is done for it. A summary of an earlier run may be there.
+    """Refuses a path where no summary can be written, before any work is done. An earlier summary may be there.
 
     Raises:
         OSError: No file can be written there.
-        ValueError: It is the run folder, or there is a file that is no summary.
+        ValueError: The path is the run folder, or a file that is no summary.
     """
     if path.resolve() == run.path.resolve():
         raise ValueError(f"The summary cannot be the run folder {run.path} itself. Name a file for it.")
@@ -54,7 +54,7 @@ def check_summary(path: pathlib.Path, run: RunFolder) -> None:
 def write_ended(
     path: str | pathlib.Path, run: RunFolder, status: int, reason: str, steps: int, best: float | None
 ) -> None:
-    """Writes how a run ended that was trained.
+    """Writes the summary of a run that ended without an error.
 
     Args:
         path: The JSON file. It has the fields `exit_status`, `reason`, `steps` (optimizer updates), `best` and

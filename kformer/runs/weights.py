@@ -26,7 +26,7 @@ def load_weights_file(path: str | pathlib.Path, model: keras.Model) -> None:
     """Reads a file of `save_weights` into a functional model, compiled or not; its optimizer stays as it is.
 
     Raises:
-        DamagedFileError: It is not the file that was written.
+        DamagedFileError: The file was damaged or edited.
     """
     check_file(pathlib.Path(path), "Load other weights, or restore it from a copy.")
     _uncompiled(model).load_weights(path)
@@ -51,5 +51,5 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
 
 
 def _uncompiled(model: keras.Model) -> keras.Model:
-    """The same layers in a model never compiled: Keras keeps a compiled model's optimizer in `.weights.h5`."""
+    """The same layers in an uncompiled model: of a compiled one, Keras writes the optimizer to `.weights.h5`, too."""
     return keras.Model(model.inputs, model.outputs)

@@ -1,4 +1,4 @@
-"""Who may ask: clients that send the token, where the server has one."""
+"""Access control: if the server has a token, only clients that send it get answers."""
 
 import hmac
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 PAGE_FILES = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css", "/icon.svg": "icon.svg"}
-# What anybody may see: whether the server lives, and the page, which has a field for the token.
+# Anybody may see the health of the server, and the page, which has a field for the token.
 OPEN_PATHS = frozenset({*PAGE_FILES, "/healthz", "/readyz"})
 _REFUSED = "The token is missing or wrong. Send the header: Authorization: Bearer TOKEN."
 

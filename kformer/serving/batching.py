@@ -1,6 +1,6 @@
-"""Requests of several clients in one batch: each thread takes what waits, computes it, and hands every client its rows.
+"""Requests of several clients in one batch: a thread takes waiting requests, and gives every client its rows.
 
-As in TensorFlow Serving, a request waits for company until the batch is full or its time is over. Letter: B rows.
+As in TensorFlow Serving, a request waits for others until the batch is full or its time is over.
 """
 
 import collections
@@ -23,9 +23,9 @@ Arrays: TypeAlias = Mapping[str, np.ndarray]
 Run: TypeAlias = Callable[[str, Arrays], dict[str, np.ndarray]]
 Answer: TypeAlias = "concurrent.futures.Future[dict[str, np.ndarray]]"
 
-# Of the texts of several requests in one batch: nobody waits for a neighbour's long text.
+# The most bytes of text that several requests have in one batch, so that nobody waits for another client's long text.
 BATCH_BYTES = 16 * 1024
-# Of the texts of a request: one that has more has a batch for itself, and such batches leave one thread to the others.
+# A request with more bytes of text gets a batch for itself. Such batches leave one thread to the others.
 LONG_BYTES = 8 * 1024
 
 
@@ -37,7 +37,7 @@ class ClosedError(Exception):
 class _Request:
     signature: str
     inputs: Arrays
-    rows: int  # of a batch; 1 where it has a batch for itself
+    rows: int  # of a batch; 1 if the request has a batch for itself
     texts: int
     size: int  # bytes of its texts
     shared: bool
@@ -87,7 +87,7 @@ class Batcher:
 
     Args:
         run: Computes a signature's outputs from its inputs; several threads call it at once.
-        batching: How.
+        batching: How requests share batches.
         on_batch: Called after each batch with its signature, its rows and the seconds it took.
     """
 
@@ -104,13 +104,13 @@ class Batcher:
     def start(self, requests: Sequence[tuple[str, Arrays]] = ()) -> None:
         """Starts the threads. They share these requests among them, and then answer those of clients.
 
-        TensorFlow prepares a part of its work for every thread anew, so it is well that each thread may have some.
+        TensorFlow prepares a part of its work for each thread separately, so every thread should run some of them.
 
         Args:
             requests: Signatures and inputs.
 
         Raises:
-            Exception: What a request has raised.
+            Exception: The error of a request that failed.
         """
         warmup: SimpleQueue[tuple[str, Arrays]] = SimpleQueue()
         for request in requests:
@@ -134,7 +134,7 @@ class Batcher:
 
         Args:
             signature: The signature's name.
-            inputs: Where `shared`, all with the same first dimension.
+            inputs: If `shared`, all have the same first dimension.
             shared: Whether it may share a batch with other requests, if it is not long.
 
         Raises:
@@ -146,7 +146,7 @@ class Batcher:
         texts = max((len(array) for array in inputs.values() if array.ndim), default=1)
         rows = texts if shared else 1
         request = _Request(signature, inputs, rows, texts, size, shared)
-        # Requests without company wait in two queues, the short ones and the long ones.
+        # Requests that share no batch wait in two queues, one for short requests and one for long ones.
         shapes = ((name, array.shape[1:]) for name, array in sorted(inputs.items()))
         key = (signature, *shapes) if shared else (request.is_long,)
         with self._changed:
@@ -207,7 +207,7 @@ class Batcher:
                         return None
                     self._changed.wait()
                     continue
-                # Those whose time is over or whose batch is full; of these, the one whose request came first.
+                # Among the queues whose time is over or whose batch is full, the one with the oldest request.
                 left = {key: self._seconds_left(queue) for key, queue in waiting}
                 ready = [item for item in waiting if left[item[0]] <= 0]
                 if not ready:
@@ -218,11 +218,11 @@ class Batcher:
                 self._long_running += bool(batch) and batch[0].is_long
                 if not queue.requests:
                     del self._queues[key]
-                self._changed.notify()  # what is left may be for another thread
+                self._changed.notify()  # another thread may take what is left
                 return batch
 
     def _seconds_left(self, queue: _Queue) -> float:
-        """How long the oldest request of a queue may still wait for company."""
+        """How long the oldest request of a queue may still wait for others."""
         if queue.rows >= queue.max_rows or self._closed:
             return 0.0
         return queue.requests[0].entered + self._batching.batch_timeout_micros / 1e6 - time.monotonic()
@@ -233,7 +233,7 @@ class Batcher:
         return bool(queue.requests) and (not queue.requests[0].is_long or self._long_running < most_long)
 
     def _answer(self, batch: Sequence[_Request]) -> None:
-        """Computes a batch. Where that fails, each request is computed alone: only the one at fault gets an error."""
+        """Computes a batch. If that fails, computes each request alone, so that only the faulty one gets an error."""
         try:
             outputs = self._compute(batch)
         except Exception as error:
@@ -261,12 +261,12 @@ class Batcher:
         return outputs
 
     def _filling(self, rows: int) -> int:
-        """How many rows are missing to the next size that is allowed."""
+        """How many rows must be added to reach the next allowed size."""
         return next((size - rows for size in self._batching.allowed_batch_sizes if size >= rows), 0)
 
 
 def _joined(arrays: Sequence[np.ndarray], missing: int) -> np.ndarray:
-    """All rows, and the first one once more for each that is missing."""
+    """All rows, and a copy of the first row for each that is missing."""
     rows = np.concatenate(arrays)
     return np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]) if missing else rows
 

@@ -14,7 +14,7 @@ Text: TypeAlias = str | bytes
 
 
 class Transport(Protocol):
-    """How a model is asked. Strings are objects that are bytes. Every method may raise `ServerError`."""
+    """Sends requests to a model. Strings are objects that are bytes. Every method may raise `ServerError`."""
 
     def predict(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of a signature for one request."""
@@ -42,19 +42,19 @@ class Client:
 
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, or `grpc://HOST:8500/NAME` for gRPC, which needs TensorFlow
-            here, too; `https` and `grpcs` are with TLS. `/versions/3` or `/labels/stable` behind it names a version;
+            here, too; `https` and `grpcs` use TLS. `/versions/3` or `/labels/stable` at its end chooses a version;
             otherwise the latest answers.
-        token: Sent with every request as `Authorization: Bearer TOKEN`. Without TLS others on the way can read it.
+        token: Sent with every request as `Authorization: Bearer TOKEN`. Without TLS, others on the network can read it.
         timeout: Seconds that one try may take.
         tries: How often a request is sent, at most.
-        backoff_factor: Seconds by which the waits between tries are multiplied: 0, 2, 4, 8, ... A server's
+        backoff_factor: The waits between tries are 0, 2, 4, 8, ... times this number of seconds. A server's
             `Retry-After` is added to them.
         batch_size: Texts in a request, at most; servers of kformer's exports take 32. More are sent in several
             requests.
         ca_file: Certificates (PEM) of the authorities that are trusted in place of the usual ones.
 
     Raises:
-        ValueError: The URL has another form, or an argument a value that cannot be.
+        ValueError: The URL has another form, or an argument is invalid.
         FileNotFoundError: There is no `ca_file`.
 
     Example:

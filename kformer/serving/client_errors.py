@@ -5,10 +5,10 @@ class ServerError(OSError):
     """A server refuses a request, or does not answer.
 
     Args:
-        message: Says which server, and holds its own words.
-        code: HTTP's status. For gRPC it is the one that belongs to gRPC's code, such as 404 for NOT_FOUND; where REST
-            has a more exact one (413 for what is too large), it is the general one (400). A server that cannot be
-            reached has 503, one that takes too long 504.
+        message: Names the server, and holds the server's words.
+        code: HTTP's status. For gRPC it is the status that belongs to gRPC's code, such as 404 for NOT_FOUND. This may
+            be less exact: for a text that is too large, 400 over gRPC and 413 over REST. It is 503 for a server that
+            cannot be reached, and 504 for one that takes too long.
 
     Example:
         >>> try:  # nothing answers at port 1

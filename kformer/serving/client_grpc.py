@@ -27,7 +27,7 @@ _OPTIONS = (
     # Otherwise answers have at most 4 MiB.
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # A server that was away is looked for again after at most so long, so that every try is a real one.
+    # The longest waits before gRPC connects again. With its usual ones, a try could fail without asking the server.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
@@ -90,7 +90,7 @@ class GrpcTransport:
         """The server's answer. gRPC's own retries would try five times at most, and not after a timeout.
 
         Raises:
-            ServerError: There is none, or it is an error.
+            ServerError: The server does not answer, or answers with an error.
         """
         attempts = self._retries
         while True:
@@ -116,5 +116,5 @@ def _may_succeed_later(error: grpc.RpcError) -> bool:
 
 
 def _is_too_large(error: grpc.RpcError) -> bool:
-    """Whether a request is beyond the server's limit, which gRPC tells by the same status as a full queue."""
+    """Whether a request is larger than the server's limit. gRPC has the same status for this as for a full queue."""
     return "message larger than max" in (error.details() or "").lower()

@@ -33,16 +33,16 @@ _TYPES: dict[str, type] = {
 
 
 class RestTransport:
-    """Asks a model over REST; see `Client`. Inputs and outputs stand in JSON in column format.
+    """Asks a model over REST; see `Client`. Inputs and outputs are JSON in the column format.
 
-    JSON tells neither the types of numbers nor, where there is one output alone, its name. They are in the metadata,
+    JSON has neither the types of numbers nor the name of an output that is the only one. Both are in the metadata,
     which are asked for once.
     """
 
     def __init__(self, address: ServerAddress, settings: ClientSettings) -> None:
         self._url = address.url
         self._timeout = settings.timeout
-        # None of these stands in the session, where variables such as REQUESTS_CA_BUNDLE or a .netrc would go before.
+        # Given with each request, not to the session: REQUESTS_CA_BUNDLE or a .netrc would overrule the session's.
         self._auth = None if settings.token is None else _Bearer(settings.token)
         self._verify = True if settings.ca_file is None else str(settings.ca_file)
         self._session = requests.Session()
@@ -83,7 +83,7 @@ class RestTransport:
         """The JSON object that the server answers, which has this key.
 
         Raises:
-            ServerError: It does not answer, or with another status than 200, or without such an object.
+            ServerError: The server does not answer, or its answer has another status than 200 or no such object.
         """
         status, content = self._send(method, what, body)
         found = _object(content)
@@ -100,7 +100,7 @@ class RestTransport:
         )
 
     def _send(self, method: str, what: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        """Status and body of an answer. An error that held all of it would keep its connection open."""
+        """Status and body of an answer. An error that held the whole answer object would keep its connection open."""
         try:
             answer = self._session.request(
                 method,
@@ -152,7 +152,7 @@ def _output_types(metadata: dict[str, Any], signature: str) -> dict[str, type]:
 
 
 def _describe(types: dict[str, type], outputs: Any) -> bool:
-    """Whether these are the types of the outputs; a single one stands without its name."""
+    """Whether these types have the names of the outputs. A single output has no name in JSON."""
     return {*types} == {*outputs} if isinstance(outputs, dict) else len(types) == 1
 
 

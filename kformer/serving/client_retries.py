@@ -1,19 +1,19 @@
 """When a request is sent again, and after how long.
 
-Translating changes nothing on the server, so a request may be sent again though the server may have worked on it.
+Translating changes nothing on the server, so a request may be sent again even if the server has worked on it.
 """
 
 from urllib3 import BaseHTTPResponse
 from urllib3.util import Retry
 
-BUSY = (429, 503, 504)  # a later try may succeed; the other statuses say that the request is wrong, or the server
-LONGEST_WAIT = 60.0  # seconds, whatever a server asks for
+BUSY = (429, 503, 504)  # A later try may succeed. Other statuses mean that the request or the server has a fault.
+LONGEST_WAIT = 60.0  # seconds, even if a server asks for more
 
 
 class _Retries(Retry):
     """urllib3's, but a request that is too large (413) is not sent again, and no wait is longer than `LONGEST_WAIT`.
 
-    After a server's `Retry-After` follows the usual wait. Otherwise all clients of a busy server would come back
+    The usual wait is added to a server's `Retry-After`. Otherwise all clients of a busy server would come back
     together, again and again.
     """
 
@@ -34,7 +34,7 @@ def retries(tries: int, backoff_factor: float) -> Retry:
 
     The second try follows at once, since a connection that was kept open may have been closed meanwhile. The waits
     before the further ones are 2, 4, 8, ... times `backoff_factor` seconds, and up to `backoff_factor` seconds more,
-    so that clients that failed together do not come back together. A server's `Retry-After` is waited for before.
+    so that clients that failed together do not come back together. A server's `Retry-After` is added to these waits.
     """
     return _Retries(
         total=tries - 1,

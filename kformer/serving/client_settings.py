@@ -19,7 +19,7 @@ class ServerAddress:
         is_encrypted: TLS.
         host: `HOST:PORT`; for REST the port may be missing.
         model: The model's name.
-        version: Its version; None: the label's, or else the latest.
+        version: Its version; None: the one that the label names, or else the latest.
         label: The name of a version, such as "stable".
     """
 
@@ -36,7 +36,7 @@ class ServerAddress:
         """Reads a URL.
 
         Raises:
-            ValueError: It has neither of the two forms.
+            ValueError: The URL has neither of the two forms.
         """
         url = url.removesuffix("/")
         parts = urllib.parse.urlsplit(url)
@@ -75,7 +75,7 @@ class ClientSettings:
     """How a server is asked; the fields are arguments of `Client`.
 
     Raises:
-        ValueError: A field has a value that cannot be.
+        ValueError: A field is invalid.
         FileNotFoundError: There is no `ca_file`.
     """
 

@@ -28,10 +28,10 @@ class Batching:
     """How requests share batches.
 
     Args:
-        max_batch_size: Texts of a batch at most, and of a request.
-        batch_timeout_micros: How long a request waits for company, in microseconds.
+        max_batch_size: The most texts in a batch, and in a request.
+        batch_timeout_micros: How long a request waits for others, in microseconds.
         max_enqueued_batches: Batches that may wait; further requests are refused.
-        num_batch_threads: Batches that are computed at once.
+        num_batch_threads: Batches that are computed at the same time.
         allowed_batch_sizes: Rising; a smaller batch is filled up to the next of them. Empty: every size is allowed.
     """
 
@@ -60,7 +60,7 @@ class ModelSettings:
     """A model and where its versions are.
 
     Args:
-        name: In the URLs.
+        name: Its name in URLs.
         base_path: The folder of its versions.
         latest: How many of the newest versions are served; None: all of them.
         specific: Serve these versions, and no others.
@@ -78,7 +78,7 @@ def read_batching(path: pathlib.Path) -> Batching:
     """Reads a file for TensorFlow Serving's `--batching_parameters_file`.
 
     Raises:
-        ConfigError: The file is missing, or holds something that is no such parameter, or no sensible one.
+        ConfigError: The file is missing, or has an unknown parameter or an invalid value.
     """
     message = _parse(path, _messages()["BatchingParameters"]())
     given = {field.name: value for field, value in message.ListFields()}
@@ -127,7 +127,7 @@ def model_settings(message: Any) -> list[ModelSettings]:
     """The models of a `ModelServerConfig`.
 
     Raises:
-        ValueError: It has no list of models, or a model without a name or a path, or one twice.
+        ValueError: It has no list of models, a model without a name or a path, or the same name twice.
     """
     if message.WhichOneof("config") != "model_config_list":
         raise ValueError("There is no model_config_list.")

@@ -1,4 +1,4 @@
-"""Clients that begin a request and do not go on, over REST and gRPC, or send over gRPC what is no request."""
+"""Refuses requests that do not arrive in time, over REST and gRPC, and those over gRPC that cannot be read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,11 +14,11 @@ _MOST_BYTES = 64 * 1024  # of a request's headers
 class Connection(HttpToolsProtocol):
     """Closes itself when a request's headers do not arrive in time, or are too long: uvicorn waits without end.
 
-    They may take as long as a connection may rest between two requests, uvicorn's `timeout_keep_alive`.
+    Headers may take as long as a connection may be idle between two requests, uvicorn's `timeout_keep_alive`.
     """
 
     _late: asyncio.TimerHandle | None = None  # while headers are awaited
-    _bytes = 0  # that have arrived meanwhile
+    _bytes = 0  # that have arrived since then
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -57,8 +57,8 @@ class Connection(HttpToolsProtocol):
 class RequestsInTime(grpc.aio.ServerInterceptor):
     """Refuses a call over gRPC whose request does not arrive in time, or cannot be read.
 
-    grpc reads the request of a unary call before any Python code runs, and waits for it without end. That of a
-    streaming call is read by the code that answers, and looks the same to a client.
+    grpc reads the request of a unary call before any Python code runs, and waits for it without end. So each unary call
+    is answered as a streaming call, whose request Python code reads. A client sees no difference.
 
     Args:
         seconds: How long a request may take to arrive.

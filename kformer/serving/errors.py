@@ -1,4 +1,4 @@
-"""What goes wrong with a request: one error, which REST and gRPC tell each in its own way."""
+"""The error of a request: one class, which REST and gRPC each report in their own way."""
 
 import enum
 
@@ -35,8 +35,8 @@ class ServingError(Exception):
     """A request that cannot be answered.
 
     Args:
-        code: Why not.
-        message: For the client. It holds none of the user's text beyond a few characters. What is too long is cut off.
+        code: The kind of error.
+        message: For the client. It holds at most a few characters of the user's text. A long message is cut off.
         http_status: Where HTTP has a more exact status than the code's, such as 413.
     """
 
@@ -47,5 +47,5 @@ class ServingError(Exception):
 
 
 def too_large(message: str) -> ServingError:
-    """A request beyond a limit on sizes: it would be refused however often it is sent."""
+    """The error of a request that is larger than a limit: sending it again does not help."""
     return ServingError(Code.INVALID_ARGUMENT, message, http_status=413)

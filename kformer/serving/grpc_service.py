@@ -119,7 +119,7 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
 
 
 async def _told(answer: Callable[[], Awaitable[Any]], context: Any) -> Any:
-    """An answer whose errors become gRPC's."""
+    """Waits for an answer, and turns its errors into those of gRPC."""
     try:
         return await answer()
     except ServingError as error:

@@ -21,7 +21,7 @@ class JsonLines(logging.Formatter):
 def start_logging(level: str) -> None:
     """Writes the log to standard error: its own lines, and the warnings of the libraries.
 
-    A log that cannot be written, on a full disk, for example, stops nothing.
+    If the log cannot be written, on a full disk, for example, the server goes on.
 
     Args:
         level: "debug" (every request), "info" (versions and refused requests), "warning" or "error".

@@ -1,4 +1,4 @@
-"""What a server counts, in Prometheus's form."""
+"""The metrics of a server, in Prometheus's format."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Which versions of which models are served: the folders are watched, new versions taken up, old ones let go.
+"""Decides which versions of models are served: watches their folders, loads new versions, and unloads old ones.
 
-A new version is loaded and warmed up before the old one goes. While it is broken, the newest that works is served.
+A new version is loaded and warmed up before the old one is unloaded. If it is broken, the newest that works is served.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ class Version:
 
     Args:
         number: Its number.
-        state: What is done with it.
+        state: Its state.
         error: Why it could not be loaded; empty if it could.
         servable: While it is AVAILABLE.
-        files: A mark of its files: a version that could not be loaded is tried again when they change.
+        files: From `_mark`: a version that could not be loaded is tried again when its files change.
     """
 
     number: int
@@ -64,8 +64,8 @@ class ModelManager:
         self._on_change = on_change
         self._settings = {model.name: model for model in models}
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self._settings}
-        self._lock = threading.Lock()  # of the two above
-        self._unread: dict[str, str] = {}  # why the folders of models could not be looked at the last time
+        self._lock = threading.Lock()  # guards the two above
+        self._unread: dict[str, str] = {}  # by model: why its folder could not be read the last time
         self._updating = threading.Lock()
         self._stop = threading.Event()
         self._looked = threading.Event()  # set after the first look into the folders
@@ -77,7 +77,7 @@ class ModelManager:
         self._thread.start()
 
     def close(self) -> None:
-        """Lets all versions go, after the requests that wait have been answered."""
+        """Unloads all versions, after the requests that wait have been answered."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -96,12 +96,12 @@ class ModelManager:
                         raise FileNotFoundError(f"{settings.base_path} is no folder.")
                     self._update(name, settings)
                     self._unread.pop(name, None)
-                except Exception as error:  # such as a folder that cannot be read for a while; others do not wait
+                except Exception as error:  # such as a folder that cannot be read; the other models go on
                     self._tell_unread(name, error)
             self._looked.set()
 
     def _tell_unread(self, name: str, error: Exception) -> None:
-        """Logs why the folder of a model cannot be looked at, once while the reason stays the same."""
+        """Logs why the folder of a model cannot be read, once while the reason stays the same."""
         reason = str(error) or type(error).__name__
         if self._unread.get(name) != reason:
             self._unread[name] = reason
@@ -185,7 +185,7 @@ class ModelManager:
             return [entry for entry in self._versions.get(name, {}).values() if entry.state == State.AVAILABLE]
 
     def _is_loading(self, name: str, version: int | None) -> bool:
-        """Whether a version (any where None) may soon be available."""
+        """Whether a version, or any version if None, may soon be available."""
         with self._lock:
             entries = list(self._versions.get(name, {}).values())
         if not entries:
@@ -200,7 +200,7 @@ class ModelManager:
         for number in [*sorted(wanted), *older]:
             if number in wanted or not self._available(name):  # an older one only where nothing else works
                 self._load_if_new(name, number, found[number])
-        # While no version that is wanted works, those that do stay.
+        # While no wanted version works, the other ones that work stay.
         if settings is None or any(entry.number in wanted for entry in self._available(name)):
             for entry in [entry for entry in self._available(name) if entry.number not in wanted]:
                 self._unload(name, entry)
@@ -223,7 +223,7 @@ class ModelManager:
         self._change(name, entry, State.LOADING)
         try:
             servable = self._load(name, number, path)
-        except Exception as error:  # whatever a broken model causes must not end the thread
+        except Exception as error:  # no error of a broken model may end the thread
             entry.error = str(error) or type(error).__name__
             self._change(name, entry, State.END)
             return
@@ -253,7 +253,7 @@ def _wanted(settings: ModelSettings, found: dict[int, pathlib.Path]) -> set[int]
 
 
 def _mark(path: pathlib.Path) -> object:
-    """Changes when the files of a version do."""
+    """A value that changes when the files of a version change."""
     try:
         return sorted((file.name, file.lstat().st_size, file.lstat().st_mtime_ns) for file in path.rglob("*"))
     except OSError:  # a folder that is being removed

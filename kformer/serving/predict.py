@@ -1,4 +1,4 @@
-"""How a request is answered, whichever way it came."""
+"""Answers the requests of both REST and gRPC."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from kformer.serving.signatures import Signature, check_sizes
 
 Outputs = dict[str, np.ndarray]
 ReadInputs = Callable[[Signature], Mapping[str, np.ndarray]]
-_TRIES = 3  # a version may be let go between the moment it is found and the moment it is asked
+_TRIES = 3  # a version may be unloaded between the moment it is found and the moment it gets the request
 
 
 class Predictor:
@@ -27,7 +27,7 @@ class Predictor:
 
     Args:
         manager: The models.
-        limits: What one client may ask for.
+        limits: The limits of a request.
         metrics: Where requests are counted.
     """
 
@@ -40,7 +40,7 @@ class Predictor:
     def counted(self, model: str) -> Iterator[None]:
         """Counts a request by how the block ends.
 
-        A model that is not served is not counted by its name: anybody could make up many.
+        A model that is not served is counted without its name, because clients could invent any number of names.
         """
         began, code = time.monotonic(), "INTERNAL"
         try:
@@ -68,7 +68,7 @@ class Predictor:
 
         Args:
             model: The model's name.
-            read_inputs: Gives the inputs, when it is known which types they must have.
+            read_inputs: Reads the inputs, with the types that the signature has.
             version: The version's number; by default the newest.
             label: The version's label, in place of its number.
             signature_name: By default `serving_default`.
@@ -92,7 +92,7 @@ class Predictor:
     async def _wait(self, answer: Answer, seconds: float | None) -> Outputs:
         limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)
         try:
-            # When the time is over, the request is cancelled, so that nobody computes it if it still waits.
+            # When the time is over, the request is cancelled, so that it is not computed if it still waits.
             return await asyncio.wait_for(asyncio.wrap_future(answer), limit)
         except TimeoutError:
             raise ServingError(

@@ -1,4 +1,4 @@
-"""The messages of TensorFlow Serving's interfaces, from and to what the server works with."""
+"""Converts the messages of TensorFlow Serving's interfaces from and to arrays and other objects of the server."""
 
 from collections.abc import Mapping, Sequence
 
@@ -54,9 +54,9 @@ def inputs_of(request: predict_pb2.PredictRequest, signature: Signature) -> dict
     """The inputs of a request.
 
     Raises:
-        ServingError: They have other names than the signature's, or one is no tensor.
+        ServingError: They have other names than the signature's, or an input is not a valid tensor.
     """
-    signature.check_names(request.inputs)  # first: a request has room for hundreds of thousands
+    signature.check_names(request.inputs)  # first, as a request may have hundreds of thousands of inputs
     return {name: array_of(name, tensor) for name, tensor in request.inputs.items()}
 
 
@@ -79,7 +79,7 @@ def array_of(name: str, tensor: tensor_pb2.TensorProto) -> np.ndarray:
         if dtype == tf.string and len(tensor.string_val) not in (size, 1):
             raise _invalid(name, f"{size} values for the shape {shape}", f"{len(tensor.string_val)} values")
         return tf.make_ndarray(tensor)
-    # TensorFlow knows no type of this number, NumPy has none such, or the values are none of this type or shape.
+    # TensorFlow or NumPy does not know the type, or the values do not have this type or shape.
     except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
         raise _invalid(name, "a tensor", str(error)[:100]) from None
 

@@ -24,7 +24,7 @@ from kformer.serving.protos import metadata_response, status_response
 
 log = logging.getLogger(__name__)
 _PAGE = pathlib.Path(__file__).parent / "page"
-# The page loads nothing from elsewhere, and no other page may show it.
+# The page loads nothing from other servers, and no other page may embed it.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -156,7 +156,7 @@ def _file(path: pathlib.Path) -> Endpoint:
     """An endpoint that gives a file of the page."""
 
     async def answer(request: Request) -> Response:
-        # One for each request: with some versions of Starlette, a request for a part of the file leaves its marks.
+        # A new response for each request: in some versions of Starlette, a request for a part of the file changes it.
         return FileResponse(path, headers=_PAGE_HEADERS)
 
     return answer
@@ -172,13 +172,13 @@ def _spec(request: Request) -> tuple[str, int | None, str | None]:
 
 
 async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answer:
-    """Waits for an answer. It is cancelled when its client goes away, so that nobody computes it if it still waits.
+    """Waits for an answer. If the client goes away, cancels it, so that it is not computed if it still waits.
 
     Raises:
         ClientDisconnect: The client has gone.
     """
     answering = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(request.receive())  # after the body, the end of the connection alone can come
+    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection can come
     leaving.add_done_callback(lambda _: answering.cancel())
     try:
         return await answering

@@ -24,7 +24,7 @@ OnBatch = Callable[[str, int, float], None]
 class Servable:
     """A version that is loaded, with the threads that compute its batches.
 
-    TensorFlow runs it through its C API: nothing of a SavedModel is Python code.
+    TensorFlow's C API runs it, as a SavedModel holds no Python code.
 
     Args:
         name: The model's name.
@@ -49,7 +49,7 @@ class Servable:
         }
         requests = _warmup_requests(path)
         try:
-            # One thread for an operation: as many batches are computed at once as there are cores.
+            # One thread for an operation, as each core computes a batch of its own.
             self._model = SavedModel(path, threads_per_operation=1)
             self._batcher = Batcher(self._model.run, batching, on_batch)
             self._batcher.start([(name, self.signature(name).complete(inputs)) for name, inputs in requests])

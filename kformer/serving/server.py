@@ -60,8 +60,8 @@ class Server:
             on_start: Called when both ports are open.
 
         Returns:
-            Whether threads still load or compute what nobody waits for any more. If so, end the process by `os._exit`:
-            at the usual end of Python, TensorFlow is taken down while they use it, which crashes.
+            Whether threads still load a model or compute a batch. If so, end the process by `os._exit`: the usual end
+            of Python would destroy TensorFlow's objects while these threads use them, which crashes.
 
         Raises:
             OSError: A port is taken, or a file of TLS cannot be read.
@@ -69,12 +69,12 @@ class Server:
         return asyncio.run(self._serve(on_start))
 
     def stop(self) -> None:
-        """Lets `run` end, from any thread."""
+        """Makes `run` end. Any thread may call it."""
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     def is_ready(self) -> bool:
-        """Whether every model has a version that answers, and the server is to go on."""
+        """Whether every model has a version that answers, and the server is not stopping."""
         return self._manager.is_ready() and not self._draining
 
     async def _serve(self, on_start: Callable[["Server"], None]) -> bool:
@@ -100,7 +100,7 @@ class Server:
         return is_busy
 
     def _let_go(self) -> bool:
-        """Lets the models go; whether that was soon done. A batch that nobody waits for any more can take minutes."""
+        """Unloads the models. False if that takes too long: a batch whose clients have gone can take minutes."""
         closing = threading.Thread(target=self._manager.close, name="closing", daemon=True)
         closing.start()
         closing.join(_SECONDS_TO_CLOSE)
@@ -108,11 +108,11 @@ class Server:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[socket.socket]:
-        """The socket of REST: a port that is taken is told before anything is loaded."""
+        """The socket of REST, opened before anything is loaded, so that a port that is taken is an error at once."""
         family = socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET
         with socket.socket(family) as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Connections inherit it: one whose client reads nothing for so long ends. gRPC has such a limit of its own.
+            # Connections inherit this: if a client reads nothing for this time, its connection ends. gRPC has its own.
             patience = max(1000, round(self.settings.limits.seconds * 1000))  # milliseconds
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
             try:
@@ -146,10 +146,10 @@ class Server:
         options = [
             ("grpc.max_receive_message_length", self.settings.limits.request_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # or a second server would share the port unnoticed
+            ("grpc.so_reuseport", 0),  # otherwise a second server would share the port unnoticed
             ("grpc.server_handshake_timeout_ms", max(1000, round(self.settings.limits.seconds * 1000))),
         ]
-        # The first one is the outermost: requests without the token must arrive in time, too.
+        # The first interceptor is the outermost: requests without the token must arrive in time, too.
         interceptors: list[Any] = [RequestsInTime(self.settings.limits.seconds)]
         if self.settings.token is not None:
             interceptors.append(TokenForGrpc(self.settings.token))
@@ -171,7 +171,7 @@ class Server:
 
     @contextlib.contextmanager
     def _on_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT stop the server; a second one ends it at once. Only the main thread can have signals."""
+        """SIGTERM and SIGINT stop the server; a second one ends it at once. Only the main thread can handle signals."""
         assert self._loop is not None
         assert self._stop is not None
         chosen = (signal.SIGTERM, signal.SIGINT)
@@ -199,7 +199,7 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to `Server`, which stops gRPC with it."""
+    """Leaves signals to `Server`, which also stops gRPC."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -9,13 +9,13 @@ from kformer.serving.config_files import DEFAULT_METRICS_PATH, Batching, ModelSe
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What one client may ask for.
+    """The limits of a request.
 
     Args:
-        request_bytes: Of a request's body.
-        text_bytes: Of a text.
-        texts: Of a request.
-        seconds: From the arrival of a request to its answer.
+        request_bytes: The most bytes of its body.
+        text_bytes: The most bytes of a text.
+        texts: The most texts.
+        seconds: The longest time from its arrival to its answer.
     """
 
     request_bytes: int = 64 * 1024
@@ -31,10 +31,10 @@ class ServerSettings:
     Args:
         models: What it serves.
         host: The address it listens on.
-        rest_port: Of REST and the page; 0 for one that is free.
-        grpc_port: Of gRPC; 0 for one that is free.
+        rest_port: The port of REST and the page; 0: any free port.
+        grpc_port: The port of gRPC; 0: any free port.
         batching: How requests share batches.
-        limits: What one client may ask for.
+        limits: The limits of a request.
         metrics_path: Where Prometheus finds the metrics; None: nowhere.
         poll_seconds: How often the folders are looked at for new versions.
         token: What clients must send (`Authorization: Bearer TOKEN`); None: nothing.
@@ -55,5 +55,5 @@ class ServerSettings:
 
     @property
     def drain_seconds(self) -> float:
-        """After a SIGTERM: by then every request that has arrived has its answer."""
+        """How long the server waits after a SIGTERM: by then, all requests that had arrived are answered."""
         return self.limits.seconds + 1

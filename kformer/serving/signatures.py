@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kformer.serving.errors import Code, ServingError, too_large
 
-MOST_DIMENSIONS = 8  # of an input in a request: NumPy has no arrays of any number of them
+MOST_DIMENSIONS = 8  # of an input in a request: NumPy's arrays have a limit, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Tensor:
 
     Args:
         dtype: Strings are objects that are bytes.
-        shape: None for a dimension of any size; None altogether for an unknown rank.
+        shape: None in place of a size that may vary; None in place of the shape if the rank is unknown.
     """
 
     dtype: np.dtype
@@ -60,7 +60,7 @@ class Signature:
 
     @property
     def is_shared(self) -> bool:
-        """Whether requests may share a batch: the first dimension of all that goes in and out counts the examples."""
+        """Whether requests may share a batch: the first dimension of every input and output counts the examples."""
         return bool(self.inputs) and all(tensor.is_batch for tensor in (*self.inputs.values(), *self.outputs.values()))
 
     def complete(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -11,22 +11,23 @@ from kformer.runs.weights import load_weights_file, save_weights
 
 
 def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: int | None = None) -> RunFolder:
-    """Makes a run folder whose best weights are the mean of the `last` ones that a run has kept.
+    """Makes a run folder whose best weights are the mean of the `last` weights that a run has kept.
 
     A run keeps the weights of its last `TrainingConfig.keep_weights` validations. The new folder has the run's
-    configurations and tokenizers, so it translates, is evaluated and exported like any run. It appears whole or not at
-    all.
+    configurations and tokenizers, so it can be used like any run folder: to translate, evaluate and export. It appears
+    whole or not at all.
 
     Args:
         run: A run folder.
         output: The folder to make.
-        last: How many; None: all that the run has kept. The paper takes 5 for base models, 20 for big ones.
+        last: The number of weights to average; None: all that the run has kept. The paper averages 5 for base models,
+            20 for big ones.
 
     Raises:
         FileNotFoundError: `run` is no run folder.
-        DamagedFileError: One of the weights is not the file that was written.
+        DamagedFileError: A weights file was damaged or edited.
         FileExistsError: `output` exists.
-        ValueError: The run has kept fewer weights than that.
+        ValueError: The run has kept fewer weights than `last`, or none.
     """
     source = RunFolder(run).check_described()
     with derived_run(source, output) as fresh:
@@ -39,9 +40,9 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
 
 
 def _assign_last_mean(model: keras.Model, source: RunFolder, last: int | None) -> int:
-    """Assigns the mean of the last weights, and returns how many they are.
+    """Assigns the mean of the last weights, and returns their number.
 
-    A run that is being trained drops its oldest weights at every validation. Then the list is read once more.
+    If the run is still training, it may remove its oldest weights while they are read. Then the list is read again.
     """
     while True:
         weights = source.last_weights(last)

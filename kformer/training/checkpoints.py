@@ -3,8 +3,8 @@
 A checkpoint is one `.npz` file. It holds every variable of the model (its seed generators too, which Keras's
 `.weights.h5` leaves out), of the optimizer (gradient accumulators and loss scale included) and of the metrics, in
 order, and the `TrainingState` as JSON. It is written beside its target, synced to disk and renamed, so a file with the
-checkpoint's name is always whole. The previous checkpoint stays beside it, in case a disk damages the last one: the
-format's checksums show that when it is read.
+checkpoint's name is always whole. The previous checkpoint is kept beside it, in case a disk damages the last one. The
+format's checksums show damage when a checkpoint is read.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _NOT_IN_JSON = ("metrics", "end_reason", "interrupted")  # fields of `TrainingSt
 
 @dataclasses.dataclass
 class TrainingState:
-    """Where a run stands. One object is shared by the callbacks of a run, which keep it up to date."""
+    """The progress of a run. The callbacks of a run share one object, and keep it up to date."""
 
     step: int = 0  # optimizer updates done
     batch: int = 0  # batches consumed: where the data stream goes on
@@ -41,7 +41,7 @@ class TrainingState:
     transformer: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     training: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     corpus: str = dataclasses.field(default="", compare=False)  # fingerprint of the corpus, as in corpus.json
-    validating: bool = False  # the batches before the next validation are all consumed, and the validation is to come
+    validating: bool = False  # the batches before the next validation are consumed; the validation is not finished
     # Why the run ends, in words, written when a callback ends it; "" while it goes on. A checkpoint does not hold it.
     end_reason: str = dataclasses.field(default="", compare=False)
     # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
@@ -53,7 +53,7 @@ class DamagedCheckpointError(ValueError):
 
 
 def previous_checkpoint(path: str | pathlib.Path) -> pathlib.Path:
-    """Where `save_checkpoint` puts the checkpoint that it replaces."""
+    """The path to which `save_checkpoint` moves the checkpoint that it replaces."""
     path = pathlib.Path(path)
     return path.with_name("previous-" + path.name)
 
@@ -98,7 +98,7 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
     """
     path = pathlib.Path(path)
     try:
-        # Opened here: np.load would leave a file open that it cannot read.
+        # Opened here, because np.load would not close a file that it cannot read.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         state = TrainingState(**json.loads(arrays.pop(_STATE).tobytes()))
@@ -119,9 +119,9 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
 
 
 def saved_state(path: str | pathlib.Path) -> TrainingState | None:
-    """The state in the last checkpoint that can be read, or in the previous one, without metrics; None: there is none.
+    """The state in the last checkpoint, or in the previous one if the last cannot be read; None if neither can be.
 
-    It reads no weights.
+    Metrics and weights are not read.
     """
     for file in (path, previous_checkpoint(path)):
         try:
@@ -153,7 +153,7 @@ def load_last_checkpoint(path: str | pathlib.Path, model: keras.Model) -> tuple[
 
 
 def _named_variables(model: keras.Model) -> list[tuple[str, Any]]:
-    """All variables of the model and of the optimizer under numbers, as Keras may give two variables the same name."""
+    """All variables of the model and of the optimizer, numbered, because Keras may give two variables the same name."""
     if getattr(model, "optimizer", None) is None:
         raise ValueError("A checkpoint holds the optimizer too. Call model.compile(optimizer, ...) first.")
     if not model.optimizer.built:

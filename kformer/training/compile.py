@@ -31,5 +31,5 @@ def compile_transformer(model: keras.Model, transformer: TransformerConfig, trai
 
 
 def compiled_by_xla() -> bool:
-    """Whether training steps are compiled, once for every shape of a batch."""
+    """Whether XLA compiles the training step, once for each batch shape."""
     return has_gpu() or keras.backend.backend() != "tensorflow"

@@ -1,4 +1,4 @@
-"""Where a run prints."""
+"""The console of a training run."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ import rich.console
 
 
 class Console(rich.console.Console):
-    """A console that falls silent when nobody reads it any more, as behind `| head`: the run goes on."""
+    """A console that stops printing when its output pipe is closed, as by `| head`. The run goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # or else Python's last flush would fail
+        os.dup2(nowhere, sys.stdout.fileno())  # otherwise Python's flush at exit would fail
         os.close(nowhere)

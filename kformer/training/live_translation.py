@@ -36,7 +36,7 @@ _GAP = 4
 
 
 class LiveTranslator:
-    """Greedy translations by a model in training, with the weights that it has at the moment, on every backend.
+    """Greedy translations by a model in training, with its current weights, on every backend.
 
     Args:
         model: From `build_transformer(config)`.
@@ -53,7 +53,7 @@ class LiveTranslator:
         self._search = compiled_search(Searcher(model, config, GREEDY))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """Translates texts as a `kformer.translation.batches.TranslateBatch` does, with one hypothesis of each."""
+        """Translates texts as a `kformer.translation.batches.TranslateBatch` does, with one hypothesis per text."""
         source, limits = self._encoded(texts)
         found = self._decode(self._find(source, limits), limits)
         pairs = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)
@@ -87,16 +87,16 @@ class LiveTranslator:
 
 
 class ScoreTranslations(keras.callbacks.Callback):
-    """Adds the scores of translations to the logs: all of `kformer.monitors.MONITORS` that the corpus has.
+    """Adds the scores of translations to the logs: the figures of `kformer.monitors.MONITORS` that suit the corpus.
 
     It must come before the callbacks that use these scores.
 
     Args:
-        translate: What translates.
+        translate: The translator.
         pairs: Validation pairs.
         symbols: Whether the translations are symbols, not sentences.
-        limit: Sources to translate.
-        on_batch: Called after each batch of translations. It may leave the validation by an exception.
+        limit: The number of sources to translate.
+        on_batch: Called after each batch of translations. It may end the validation by raising an exception.
     """
 
     def __init__(
@@ -122,16 +122,16 @@ class ScoreTranslations(keras.callbacks.Callback):
 
 
 class SampleTranslations(keras.callbacks.Callback):
-    """Prints translations of a few texts after every validation; TensorBoard gets them, and an image of attention.
+    """Prints translations of a few texts after every validation. TensorBoard gets them, too, and an attention image.
 
     The image has a row for each decoder layer and a column for each head. In each of these parts a row of squares
-    stands for a target token and a column for a source token; dark squares are where the decoder looks.
+    stands for a target token and a column for a source token. Darker squares have larger attention weights.
 
     Args:
         texts: Source texts.
-        translate: What translates.
-        console: Where to print; the progress bar's, so that the lines appear above it.
-        tensorboard: Where text and image go.
+        translate: The translator.
+        console: Where to print: the progress bar's console, so that the lines appear above the bar.
+        tensorboard: Writes the translations and the image.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Adam(keras.optimizers.Adam):
         return iterations
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """As in Keras. TensorFlow has one operation for it, which passes over the memory once and not a dozen times."""
+        """As in Keras. On TensorFlow it is one operation, which reads the memory once instead of a dozen times."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
@@ -92,7 +92,7 @@ class Adam(keras.optimizers.Adam):
         return zip(self._trainable_variables if self._averages else (), self._averages, strict=True)
 
     def _average(self) -> None:
-        """Takes the weights into their averages if the last micro-batch has completed an update."""
+        """Updates the averages with the weights if the last micro-batch has completed an update."""
         is_update = ops.equal(self._iterations % accumulation_steps(self), 0)
         updates = ops.cast(self.iterations, "float32")
         kept = ops.minimum(self.ema_decay, (updates - 1) / (updates + 8))
@@ -109,7 +109,7 @@ class Adam(keras.optimizers.Adam):
             average.assign(value)
 
     def assign_averages(self) -> None:
-        """The weights become their averages; the averages stay."""
+        """Replaces the weights by their averages. The averages stay as they are."""
         for weight, average in self._weights_and_averages():
             weight.assign(average)
 
@@ -124,7 +124,7 @@ class AccumulatingAdam(Adam):
     Keras decides in a `cond` whether to accumulate or to update, and lets the replicas communicate inside it, which
     TensorFlow does not allow. This class sums the gradients over the replicas at every micro-batch, and then each
     replica decides by itself. So the accumulators of all replicas are equal, too, and a checkpoint between two
-    micro-batches misses nothing.
+    micro-batches is complete.
     """
 
     def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:

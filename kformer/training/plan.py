@@ -19,7 +19,7 @@ def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPl
 
 
 def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
-    """What an update sees, in one line."""
+    """One line with the mean numbers of tokens of an update and the share of padding."""
     source, target = (tokens * training.gradient_accumulation_steps for tokens in plan.mean_tokens)
     return (
         f"An update sees {source:,.0f} source and {target:,.0f} target tokens on average; "
@@ -28,7 +28,7 @@ def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
 
 
 def step_budget(training: TrainingConfig, plan: BatchPlan) -> int | None:
-    """The budget of steps and epochs as one number of optimizer updates; None where there is neither."""
+    """The budget of steps and epochs as one number of optimizer updates; None without such a budget."""
     limits = []
     if training.max_steps is not None:
         limits.append(training.max_steps)
@@ -39,7 +39,7 @@ def step_budget(training: TrainingConfig, plan: BatchPlan) -> int | None:
 
 
 def spent_already(training: TrainingConfig, state: TrainingState, max_steps: int | None) -> str:
-    """Why a resumed run has nothing left to do; "" if it has."""
+    """Why a resumed run has nothing left to do; "" if there is something to do."""
     if state.validating:
         return ""
     if max_steps is not None and state.step >= max_steps:

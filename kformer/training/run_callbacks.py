@@ -17,7 +17,7 @@ from kformer.training.distributed import ProcessGroup
 from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
 from kformer.training.run_setup import RunSetup
 
-SAMPLES = 3  # translations shown where sources are translated anyway
+SAMPLES = 3  # translations to show if sources are scored but no samples are given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ActiveRun:
         setup: What the run trains with.
         group: The devices and processes that train together.
         model: Compiled, with the weights of `state`.
-        state: Where the run stands.
+        state: The progress of the run.
         console: Where to print.
         check_there: Raises an error if the folder was moved or removed since the run began.
     """
@@ -125,7 +125,7 @@ def _endings(
     interrupt: callbacks.GracefulInterrupt,
     notices: Sequence[callbacks.NoticeStop],
 ) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
-    """The callbacks that end the run, and those that must be the last in the list for it."""
+    """The callbacks that end the run: those for the beginning of the list, and those that must be last in it."""
     state, max_minutes = run.state, run.setup.training.max_minutes
     loss_check = callbacks.StopOnNaN(state)
     of_this_process: list[callbacks.EndsRun] = [interrupt]

@@ -1,4 +1,4 @@
-"""How a run begins: a new run folder with its tokenizers and configurations, or one that is read back."""
+"""The start of a run: makes a new run folder with tokenizers and configurations, or reads an existing one back."""
 
 import hashlib
 import pathlib
@@ -20,7 +20,7 @@ from kformer.runs.folder import RunFolder, derived_run
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
 from kformer.training.checkpoints import saved_state
 
-SAMPLES = 16  # validation sources that are kept for the trial of an export
+SAMPLES = 16  # validation sources that are kept, to try an export on them
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
 # Fields that say when a run ends and is saved. Only these may change when a run is resumed.
 BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
@@ -31,7 +31,7 @@ OF_TOKENIZERS = ("tokenizer", "vocab_size", "shared_vocabulary")
 
 
 class RunSetup(NamedTuple):
-    """What a run trains with, as its folder and its corpus say."""
+    """Configurations, tokenizers and data of a run, from its folder and its corpus."""
 
     transformer: TransformerConfig
     training: TrainingConfig
@@ -60,8 +60,8 @@ def start_run(
 ) -> RunSetup:
     """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
 
-    The tokenizers are trained on the corpus; those of an earlier run are kept, with its transformer. The corpus and
-    the configurations are checked before anything is written.
+    The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
+    run are taken instead. The corpus and the configurations are checked before anything is written.
     """
     run.check_new()
     _check_monitor(training, corpus)
@@ -92,8 +92,8 @@ def start_run(
 
 
 def _copy_initial(origin: RunFolder, run: RunFolder) -> None:
-    """Copies what the run needs of the run whose weights it begins with."""
-    if run.initial.exists():  # of a run that was killed while it began
+    """Copies what the new run needs from `origin`, the run with its initial weights."""
+    if run.initial.exists():  # left by a run that was killed at its start
         shutil.rmtree(run.initial.path)
     check_file(origin.weights_file(), origin.kept_weights_remedy())
     with derived_run(origin, run.initial.path) as initial:
@@ -126,7 +126,7 @@ def resume_run(
     else:
         origin = run.initial if run.initial.exists() else None
         training = _complete_training_config(training, corpus, origin)
-        # The multiple of a run stays: it depends on the devices that the run began with.
+        # A run keeps this multiple, because it depends on the devices that the run began with.
         training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
         _refuse_changes(run, stored_training, training, but=BUDGET)
         if training != stored_training:
@@ -137,13 +137,13 @@ def resume_run(
 
 
 def check_resumable(run: RunFolder) -> None:
-    """Refuses a run whose files cannot go on as the last checkpoint left them. The process that owns them asks it.
+    """Refuses a run whose files do not fit its last checkpoint. Only the process that owns the folder may call it.
 
     Raises:
         FileNotFoundError: The checkpoints or the best weights were removed.
         DamagedFileError: The best weights or the description of the corpus are damaged.
-        ValueError: It is no run that was trained, a configuration was edited since the last checkpoint (the message
-            says what differs), or the checkpoint is of a run on another corpus.
+        ValueError: The folder holds a packed model or a mean of weights, not a trained run; a configuration was edited
+            since the last checkpoint (the message says what differs); or the checkpoint is of a run on another corpus.
     """
     check_file(run.corpus_file)  # it is read first
     _check_trained(run)
@@ -171,7 +171,7 @@ def check_resumable(run: RunFolder) -> None:
 
 
 def _check_just_begun(run: RunFolder) -> None:
-    """A run without a checkpoint can only begin again, which would overwrite weights that it has kept."""
+    """Refuses a run that has weights but no checkpoint: it could only begin again, and overwrite the weights."""
     if run.best_weights_file.is_file() or run.kept_weights():
         raise FileNotFoundError(
             f"{run.path} has weights, but no checkpoint that can be read: it was removed. Restore "
@@ -272,7 +272,7 @@ def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) 
 
 
 def environment_note(run: RunFolder) -> str | None:
-    """A note that the run began in another environment, to be shown when it is resumed; None if it did not."""
+    """A note, to show at a resume, that the run began in another environment; None if the environment is the same."""
     changes = environment_changes(run.environment())
     if not changes:
         return None
@@ -317,7 +317,7 @@ def _changes(
 
 
 def _describe(corpus: Corpus) -> dict:
-    """Name, sizes and fingerprint of a corpus. The fingerprint covers what is trained and validated on."""
+    """Name, sizes and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
     digest = hashlib.sha256()
     for pairs in (corpus.train, corpus.valid):
         for source, target in pairs:

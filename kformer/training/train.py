@@ -83,11 +83,11 @@ def train(
 
     The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
     or after `patience` validations without better weights. Ctrl-C (SIGINT), SIGTERM and `stop_signals` save the run and
-    end it before the next batch; when it is resumed, it takes the course of a run that was not stopped. A second signal
-    ends it at once. After SIGTERM the process then ends by that signal.
+    end it before the next batch. A resumed run goes on as if it had not been stopped. A second signal ends the run at
+    once. After SIGTERM not only the run but also the process ends.
 
-    The process owns the folder `output` while it trains, by a lock that ends with the process. Other processes may
-    translate, evaluate and export meanwhile.
+    While it trains, the process holds a lock on the folder `output`, so that no second process trains there. Other
+    processes may translate, evaluate and export meanwhile.
 
     Args:
         corpus: What to learn from; its validation part decides which weights are the best.
@@ -107,15 +107,15 @@ def train(
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
             (TensorFlow backend).
         callbacks: Keras callbacks of your own, run in the main process. A Keras "epoch" is one interval between
-            validations. At its end your callbacks run after kformer's own have scored, kept and shown the weights, and
-            before the checkpoint is written; the logs then have all figures. During a validation and at the end of an
-            epoch the model has the weights that are validated: with `training.ema_decay` the averaged ones. A callback
-            that sets `model.stop_training` ends the run cleanly. A run that is resumed between two validations calls
-            `fit` twice: for the rest of that epoch, and for the following ones.
+            validations. At the end of an epoch your callbacks run after kformer's callbacks that score, keep and show
+            the weights, and before the checkpoint is written. The logs then have all figures. During a validation and
+            at the end of an epoch the model has the validated weights: with `training.ema_decay` the averaged ones. A
+            callback that sets `model.stop_training` ends the run cleanly. A run that is resumed between two
+            validations calls `fit` twice: for the rest of that epoch, and for the following ones.
         console: Where to print; standard output by default.
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
-            Keras lists. In processes that called `kformer.training.distributed.initialize` it is all devices of
-            all of them; only process 0 then prints and writes to `output`, and the others get the run from it.
+            Keras lists. If several processes have called `kformer.training.distributed.initialize`, all devices of all
+            processes are used. Then only process 0 prints and writes to `output`, and the others get the run from it.
         stop_signals: Further signals that save and end the run as SIGTERM does, but do not end the process.
         summary: A JSON file that says how the run ended, see `kformer.runs.summary.write_ended`. It is written before a
             SIGTERM ends the process, but not if the run ends by an error.
@@ -127,10 +127,10 @@ def train(
         FileExistsError: `output` holds a run already and `resume` is False.
         FileNotFoundError: There is nothing to resume.
         kformer.runs.ownership.RunInUseError: Another process trains in `output`.
-        kformer.runs.ownership.FolderLostError: `output` was moved or removed while it was trained in.
-        ValueError: The corpus has no training or no validation pairs; or it, or a configuration, is not that of the
-            resumed run; or the transformer is not that of `initialize_from`; or the devices cannot share the run's
-            batches evenly; or an argument is of another class.
+        kformer.runs.ownership.FolderLostError: `output` was moved or removed during the training.
+        ValueError: The corpus has no training or no validation pairs; the corpus or a configuration is not that of the
+            resumed run; the transformer is not that of `initialize_from`; the devices cannot share the run's batches
+            evenly; or an argument has the wrong class.
         ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
@@ -153,12 +153,12 @@ def train(
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
 
     def check_there() -> None:
-        """Only the main process owns the folder and writes there: `open_run` replaces this."""
+        """Checks nothing. In the main process, which alone owns and writes the folder, `open_run` replaces it."""
 
     def open_run(folder: RunFolder) -> RunSetup:
         nonlocal check_there
         if resume is True:
-            folder.check_begun()  # before the folder is owned, which makes it
+            folder.check_begun()  # before `owned`, which makes the folder
         check_there = ownership.enter_context(owned(folder.path, say))
         if resume is True or (resume == "auto" and folder.exists()):
             check_resumable(folder)
@@ -169,7 +169,7 @@ def train(
         return resume_run(folder, corpus)
 
     with (
-        # Signals count from here on. A SIGTERM that came is handed on when all below is closed.
+        # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
         GracefulInterrupt(TrainingState(), stop_signals) as interrupt,
         contextlib.ExitStack() as ownership,
         lost_processes_explained(group, output_folder.path),
@@ -196,10 +196,10 @@ def train(
 
 
 def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -> None:
-    """Refuses arguments of another class before anything is written.
+    """Refuses arguments of the wrong class before anything is written.
 
     Raises:
-        ValueError: An argument is of another class.
+        ValueError: An argument has the wrong class.
     """
     if not isinstance(corpus, Corpus):
         raise ValueError(
@@ -254,7 +254,7 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
 
 
 def _last_state(folder: RunFolder, model: keras.Model, say: Callable[[str], None]) -> TrainingState:
-    """Reads the last good checkpoint into the model. A run killed before its first one starts over."""
+    """Reads the last good checkpoint into the model. A run that was killed before its first checkpoint starts over."""
     files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
         say("There is no checkpoint yet: the run begins again.")
@@ -284,7 +284,7 @@ def _fit(
     interval = batches_between_validations(training, plan)
     listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
     with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
-        if state.epoch_batch:  # The run goes on between two validations, or in one.
+        if state.epoch_batch:  # The run was stopped between two validations, or during one.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
             if state.validating:
                 _validate(run, valid, listed)
@@ -297,7 +297,7 @@ def _fit(
 
 
 def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
-    """This process's part of the batches, from where the run stands."""
+    """This process's part of the batches, from the run's next batch on."""
     return make_dataset(
         plan,
         shuffle_seed=run.setup.training.seed,
@@ -322,7 +322,7 @@ def _fit_epochs(
     steps_per_epoch: int,
     last_epoch: int,
 ) -> None:
-    """Goes on from where the run stands. One Keras "epoch" is one interval between validations."""
+    """Trains on from the current state. One Keras "epoch" is one interval between validations."""
     run.model.fit(
         _training_batches(run, plan),
         validation_data=valid,
@@ -336,7 +336,7 @@ def _fit_epochs(
 
 
 def _validate(run: ActiveRun, valid: tf.data.Dataset, listed: list[keras.callbacks.Callback]) -> None:
-    """Does what `fit` does after the last batch before a validation, for a run that was stopped during it."""
+    """Validates as `fit` does at the end of an epoch, for a run that was stopped during this validation."""
     callbacks = keras.callbacks.CallbackList(listed, model=run.model)
     run.model.stop_training = False
     callbacks.on_train_begin()
@@ -360,7 +360,7 @@ def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]
 
 @contextlib.contextmanager
 def _write_errors_explained(run: ActiveRun) -> Iterator[None]:
-    """Adds to a write error, such as that of a full disk, what the state of the run folder is."""
+    """Adds the state of the run folder to the message of a write error, such as that of a full disk."""
     try:
         yield
     except OSError as error:

@@ -18,7 +18,7 @@ from kformer.translation.codec import TextCodec
 
 
 def read_attention(codec: TextCodec, model: keras.Model, text: str, translation: str) -> Attention:
-    """The weights with which a model reads a text and a translation of it; see `Translator.attention`."""
+    """The attention weights of a model that reads a text and its translation; see `Translator.attention`."""
     config = codec.config
     source_ids, source_tokens = _tokens(codec.source_tokenizer, text)
     target_ids, target_tokens = _tokens(codec.target_tokenizer, translation)
@@ -42,7 +42,7 @@ def _array(weights: Any) -> np.ndarray:
 
 
 def _tokens(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
-    """The ids of a text, and what each of them stands for in it."""
+    """The ids of a text, and the piece of the text that each id stands for."""
     spans: Spans = tokenizer.tokenize_with_offsets(tf.constant([text]))
     content = text.encode("utf-8")
     ids, starts, ends = (values[0].numpy().tolist() for values in spans)

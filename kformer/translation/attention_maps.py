@@ -1,5 +1,4 @@
-"""The attention weights of a model between tokens, as values: what makes them is in `attention`, what draws them in
-`kformer.visualization`.
+"""The attention weights of a model, with their tokens. `attention` computes them, `kformer.visualization` draws them.
 
 Letters: L layers, H heads, S source tokens with the end, T target tokens with the end.
 """
@@ -17,17 +16,17 @@ NO_BYTES = "·"  # a token that has no bytes of its own, such as the second byte
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMap:
-    """Attention weights and the tokens that they stand between.
+    """Attention weights, with the tokens of their rows and columns.
 
     Args:
-        weights: (L, H, queries, keys) floats; of one layer (H, queries, keys), or of one head (queries, keys).
-        queries: The tokens that look: a word for each row.
-        keys: The tokens that are looked at: a word for each column.
-        name: What the attention is called in titles.
+        weights: (L, H, queries, keys) floats; or (H, queries, keys) of one layer, or (queries, keys) of one head.
+        queries: The tokens that attend, one for each row.
+        keys: The tokens that are attended to, one for each column.
+        name: Name of the attention in titles.
 
     Raises:
-        ValueError: The weights have fewer than two or more than four dimensions, or the tokens are not as many as the
-            rows and the columns.
+        ValueError: The weights have fewer than two or more than four dimensions, or the numbers of tokens differ from
+            those of rows and columns.
 
     Example:
         >>> attention = AttentionMap([[0.75, 0.25], [0.5, 0.5]], queries=["la", "casa"], keys=["the", "house"])
@@ -105,8 +104,8 @@ def read_detailed(found: Mapping[str, Any], number: int = 0) -> AttentionMap:
     """The alignment of one text in the result of the signature or method `translate_detailed`.
 
     Args:
-        found: The result, of arrays, tensors, or lists as a server gives them.
-        number: Which text of the batch.
+        found: The result: arrays, tensors, or lists as from a server.
+        number: Index of the text in the batch.
 
     Returns:
         One map (T, S) between the tokens of the translation and those of the text: the mean of a layer's heads.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 BATCH_SIZE = 64  # texts; 128 were measured to be slower
-BATCH_BYTES = 64 * 256  # of a batch whose texts are all as long as its longest: long texts make smaller batches
+BATCH_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
 
 
 class Hypothesis(NamedTuple):
@@ -18,7 +18,7 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-# A batch of texts to the hypotheses of each, best first.
+# From a batch of texts to the hypotheses of each text, best first.
 TranslateBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
 
 
@@ -26,7 +26,7 @@ def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypoth
     """The hypotheses of each text, from a model's outputs.
 
     Args:
-        translations: (B, N) or, where N is 1, (B,); objects that are bytes.
+        translations: (B, N) or, if N is 1, (B,); `bytes` objects.
         scores: The same shape, float32.
     """
     if translations.ndim == 1:
@@ -47,10 +47,10 @@ def translate_all(
     Args:
         translate: From `kformer.inference.load.load_model`, or `kformer.serving.client_batches.translate_batch`.
         texts: UTF-8.
-        batch_size: Texts a batch, at most; fewer where texts are long, see `BATCH_BYTES`.
+        batch_size: Largest number of texts in a batch; fewer if texts are long, see `BATCH_BYTES`.
         on_batch: Called after each batch with the number of texts in it.
-        at_once: Batches under way at once; None: as many as there are cores, because the small operations of one
-            batch do not fill them.
+        at_once: Number of batches translated at the same time. None: the number of cores, because the small operations
+            of one batch do not use all cores.
     """
     batches = _batches([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
@@ -59,7 +59,7 @@ def translate_all(
     def answer(batch: list[int]) -> list[list[Hypothesis]]:
         return translate([texts[index] for index in batch])
 
-    # One batch stays in this thread: TensorFlow prepares its operations anew for every thread.
+    # A single batch is translated in this thread: TensorFlow prepares its operations again for every thread.
     answers = map(answer, batches) if len(batches) == 1 else pool.map(answer, batches)
     try:
         for batch, found in zip(batches, answers, strict=True):
@@ -67,7 +67,7 @@ def translate_all(
                 results[index] = hypotheses
             on_batch(len(batch))
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no more than the batches under way
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further batch begins
     return results
 
 

@@ -1,4 +1,4 @@
-"""The hypotheses that a beam search of one text looks at, with their tokens as text. `tracing` makes it."""
+"""The hypotheses that a beam search considers for one text, with their tokens as text. `tracing` finds them."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from kformer.decoding.tracing import Extension
 
 
 class BeamTree(NamedTuple):
-    """The extensions of a search, each with the text of its token; extension i goes on from number `parent`."""
+    """The extensions of a search, each with the text of its token. Each one extends the one with number `parent`."""
 
     extensions: list[Extension]
     tokens: list[str]  # of each extension

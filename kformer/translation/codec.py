@@ -31,7 +31,7 @@ class TextCodec:
     def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Converts texts to source ids, and computes how long their translations may become.
 
-        What a text has beyond `longest_part` tokens is left out: `kformer.translation.parts` divides long texts before.
+        Tokens beyond `longest_part` are cut off: `kformer.translation.parts` divides long texts before this.
 
         Args:
             text: (B,) string.
@@ -44,7 +44,7 @@ class TextCodec:
 
     @property
     def score_penalty(self) -> float:
-        """The length penalty that scores are divided by: none in greedy search."""
+        """Exponent of the length penalty that scores are divided by: 0 in greedy search."""
         return self.decoding.length_penalty if self.decoding.beam_size > 1 else 0.0
 
     @property
@@ -53,7 +53,7 @@ class TextCodec:
         return longest_source(self.config, self.decoding) - 1
 
     def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `encode`, of sources that are ids already: (B, None) int32, at most `longest_part` in a row."""
+        """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
         source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)

@@ -26,7 +26,7 @@ class Options(NamedTuple):
 
 
 def default_options(codec: TextCodec) -> Options:
-    """Those with which a text is translated as without options."""
+    """The options that give the same translations as no options."""
     return Options(
         length_penalty=tf.constant(codec.decoding.length_penalty, tf.float32),
         max_length=tf.constant(0, tf.int32),
@@ -45,7 +45,7 @@ def translate_with_options(
         text = tf.identity(text)
     texts = tf.size(text)
     parts = divide(text, codec.source_tokenizer, codec.longest_part)
-    # A prefix begins a text's translation, that of its first part.
+    # Only the translation of a text's first part begins with the prefix.
     of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
     prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
     draws = options.temperature > 0
@@ -58,7 +58,7 @@ def translate_with_options(
             return searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty)
 
         def sample() -> SearchResult:
-            # Every batch has a seed of its own; the one that holds the first part has the seed as it is given.
+            # Every batch has its own seed. The batch with the first part has the given seed.
             high = tf.bitwise.right_shift(options.seed, 32) + tf.cast(tf.reduce_min(rows), tf.int64)
             seed = tf.stack([options.seed, high])
             temperature = tf.where(draws, options.temperature, 1.0)
@@ -72,11 +72,11 @@ def translate_with_options(
 
 
 def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list[tf.Operation]:
-    """What a request can get wrong; a server answers it with INVALID_ARGUMENT."""
+    """The checks of a request. If one fails, a server answers with INVALID_ARGUMENT."""
     penalty, temperature = options.length_penalty, options.temperature
     prefixes = tf.size(target_prefix)
     return [
-        # Beyond that, the penalty of a long text is no float32 number any more.
+        # Beyond 10, the penalty of a long text is too large for float32.
         _require((penalty >= 0) & (penalty <= 10), "length_penalty must be a number from 0 to 10", penalty),
         _require(options.max_length >= 0, "max_length must be at least 0, which is for no limit", options.max_length),
         _require(

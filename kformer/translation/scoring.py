@@ -1,4 +1,4 @@
-"""How probable a model finds given translations: every token under the ones before it, all at once.
+"""The probability that a model gives to translations, computed for all tokens at once.
 
 Shape letters: B pairs, S source length, T target length with the end token.
 """
@@ -10,7 +10,7 @@ from kformer.decoding.beam_search import length_norm
 from kformer.translation.codec import TextCodec, longest_translation
 from kformer.translation.texts import in_batches
 
-BATCH_TOKENS = 512  # of a batch's targets: each has the logits of the whole vocabulary
+BATCH_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
 
 
 def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -24,10 +24,10 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
 
     Returns:
         `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
-        `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, of the
-        translation, its end included; `truncated` (B,) bool, True where a text has more tokens than the model reads, or
-        a translation more than a search gives, so that the rest of it was not looked at: attention over all of it would
-        take memory with the square of its length.
+        `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, the
+        number of tokens of the translation, its end included; `truncated` (B,) bool, True where a text has more tokens
+        than the model reads, or a translation more than a search gives. The rest is not read, because the memory for
+        attention grows with the square of the length.
     """
     source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
     longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
@@ -56,7 +56,7 @@ def _log_probabilities(
 
 
 def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """What the model reads and what it is to predict, (B, T) int32, of targets (B, None) without start and end ids."""
+    """Inputs and labels of the model, (B, T) int32 each, for targets (B, None) without start and end ids."""
     config = codec.config
     special = tf.fill([target.nrows(), 1], tf.constant(config.end_id, tf.int32))
     target_in = tf.concat([tf.fill(tf.shape(special), config.start_id), target], axis=1)

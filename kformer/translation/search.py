@@ -26,7 +26,7 @@ FIRST_ROOM = 16  # number of positions for which the caches have room at first, 
 
 
 def first_room() -> int | None:
-    """The first room of the caches on the backend at hand: None, for all positions, where shapes cannot change."""
+    """The first room of the caches on the current backend; None, for all positions, where shapes cannot change."""
     return FIRST_ROOM if keras.backend.backend() == "tensorflow" else None
 
 
@@ -38,9 +38,10 @@ class Searcher:
         model: From `build_transformer(config)`.
         config: The model's configuration.
         decoding: How to search.
-        cache: How keys and values are kept, see `StepwiseTransformer`.
-        first_room: Number of positions for which the caches have room at first. They grow, and sentences that are
-            finished leave the search. None for XLA, where shapes cannot change: there is room for all from the start.
+        cache: The class that keeps keys and values, see `StepwiseTransformer`.
+        first_room: Number of positions for which the caches have room at first. Full caches grow, and finished
+            sentences leave the search. None for XLA, where shapes cannot change: then there is room for all positions
+            from the start.
     """
 
     model: keras.Model
@@ -57,7 +58,7 @@ class Searcher:
         prefix: Tensor | None = None,
         length_penalty: Tensor | None = None,
     ) -> SearchResult:
-        """Greedy search, or beam search where the beam is wider than 1.
+        """Greedy search, or beam search if the beam size exceeds 1.
 
         Args:
             source: (B, S) int32 ids.
@@ -131,7 +132,7 @@ class Searcher:
 
 
 def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
-    """Compiles `searcher.find` with the backend at hand. Each call uses the weights that the model has at that time.
+    """Compiles `searcher.find` with the current backend. Each call uses the weights that the model has at that time.
 
     JAX compiles once for every shape of the arguments.
     """
@@ -159,8 +160,8 @@ def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], S
 def own_values(variables: list[keras.Variable]) -> list[Tensor]:
     """The values of `variables` on one device of this process.
 
-    JAX may keep a copy of each variable on many devices. A computation with these values uses one device, and waits for
-    no other process.
+    JAX may keep a copy of each variable on many devices. A computation with these values uses one device, and does not
+    wait for other processes.
     """
     if keras.backend.backend() != "jax":
         return [variable.value for variable in variables]

@@ -12,7 +12,7 @@ from kformer.translation.batches import BATCH_SIZE
 from kformer.translation.codec import TextCodec
 from kformer.translation.parts import Parts, divide, join
 
-BATCH_TOKENS = 4096  # of a batch, its padding counted: this bounds the memory that a search takes
+BATCH_TOKENS = 4096  # of a batch, padding included: this bounds the memory of a search
 
 Find = Callable[[tf.Tensor, tf.Tensor], SearchResult]
 FindRows = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], SearchResult]
@@ -20,7 +20,7 @@ Answer = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
-    """Divides texts in parts, translates these in batches, and joins the translations.
+    """Divides texts into parts, translates the parts in batches, and joins the translations.
 
     Args:
         codec: The tokenizers and the largest lengths.
@@ -47,7 +47,7 @@ def translate_parts(
     Args:
         codec: The tokenizers and the largest lengths.
         parts: From `divide`.
-        find: From the numbers of some parts, their sources and limits (see `TextCodec.pad`) to N hypotheses of each.
+        find: From the numbers, sources and limits of some parts (see `TextCodec.pad`) to N hypotheses of each part.
         texts: () int, B.
         n_best: N.
         score_penalty: The length penalty that the scores of `find` are divided by.
@@ -74,13 +74,13 @@ def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def in_batches(lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Takes P rows in batches of like length, at most `BATCH_SIZE` rows each, and gives the results in order.
+    """Processes P rows in batches of similar length, at most `BATCH_SIZE` rows each. The results keep the rows' order.
 
     Args:
         lengths: (P,) int32.
-        tokens: Largest number of tokens of a batch, its padding counted; a batch has at least one row.
-        answer: From the numbers of rows to their results.
-        nothing: The results of no rows.
+        tokens: Largest number of tokens of a batch, padding included; a batch has at least one row.
+        answer: From the numbers of some rows to their results.
+        nothing: The results for zero rows: empty tensors.
     """
     found, back = run_batches(lengths, tokens, answer, nothing)
     return [tf.gather(values, back) for values in found]
@@ -89,12 +89,12 @@ def in_batches(lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequenc
 def run_batches(
     lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """As `in_batches`, but the results stand in the order in which the rows were taken.
+    """As `in_batches`, but the results are in the order in which the rows were processed.
 
-    A result may have any number of entries for a row, one behind the other.
+    A result may have any number of entries for a row, one after the other.
 
     Returns:
-        The results; and (P,) int32, the place of each row among those taken.
+        The results; and (P,) int32, the place of each row in this order.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
 

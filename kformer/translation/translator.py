@@ -48,13 +48,16 @@ OPTIONS = [
 class Translator(tf.Module):
     """Translates texts.
 
-    Every input has a result. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
-    gets the translation "" with score 0. An empty batch gives an empty batch. The lines of a text are translated one by
-    one. A line of more tokens than the model reads (`decoding.max_source_length` with its end id, and no more than a
-    model with learned positions has positions) is divided into its sentences, and a sentence that is still longer into
-    parts of like length. What comes of them is joined, with the white space that stood between them. The translation
-    of a text does not depend on the other texts of its batch, but for rounding: how numbers are summed depends on a
-    batch's shape, and where two hypotheses have all but the same score, that decides.
+    Every text has a translation. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
+    gets the translation "" with score 0. An empty batch gives an empty batch.
+
+    The lines of a text are translated one by one. The model reads at most `decoding.max_source_length` tokens with the
+    end id, and with learned positions at most as many as it has positions. A longer line is divided into its sentences,
+    and a sentence that is still too long into parts of similar length. The translations of the parts are joined with
+    the white space that stood between the parts.
+
+    The translation of a text does not depend on the other texts of its batch, except for rounding: the order of sums
+    depends on the shape of the batch. Rounding can decide between two hypotheses with almost equal scores.
 
     Args:
         model: From `build_transformer(config)`.
@@ -62,8 +65,8 @@ class Translator(tf.Module):
         source_tokenizer: Tokenizer of the source texts that the model was trained on.
         target_tokenizer: Tokenizer of the target texts that the model was trained on.
         decoding: How to search; by default with the beam search of the paper.
-        samples: Some texts like those that the model is made for: an export of this translator is tried on them.
-        origin: Where the weights come from, see `RunFolder.origin`: an export of this translator says it.
+        samples: Some texts of the kind that the model is made for. An export of this translator is checked with them.
+        origin: Where the weights come from, see `RunFolder.origin`. An export of this translator states it.
 
     Raises:
         ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
@@ -103,7 +106,7 @@ class Translator(tf.Module):
         Args:
             preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
                 `kformer.presets.pack_run` writes.
-            decoding: How to search; by default as the preset says, which is how its scores were reached.
+            decoding: How to search; by default as the preset says. Its scores were measured with these settings.
 
         Raises:
             ValueError: There is no such model.
@@ -116,7 +119,7 @@ class Translator(tf.Module):
 
         Args:
             run: The path of the run folder.
-            decoding: How to search; by default as the folder says, which is the paper's beam search if it says nothing.
+            decoding: How to search; by default as the folder says, or the paper's beam search if it says nothing.
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
@@ -167,7 +170,7 @@ class Translator(tf.Module):
 
     @tf.function(autograph=False, input_signature=[TEXT, TRANSLATION])
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Says how probable the model finds given translations.
+        """Computes the probability that the model gives to translations.
 
         Args:
             text: (B,) string, UTF-8.
@@ -175,18 +178,19 @@ class Translator(tf.Module):
 
         Returns:
             `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
-            `score` (B,) float32 as in `translate`; `tokens` (B,) int32, of the translation, its end included;
-            `truncated` (B,) bool, True where a text has more tokens than the model reads: the rest does not count.
+            `score` (B,) float32 as in `translate`; `tokens` (B,) int32, the number of tokens of the translation, its
+            end included; `truncated` (B,) bool, True where a text has more tokens than the model reads: the rest does
+            not count.
         """
         return score_pairs(self.codec, self.model, text, translation)
 
     @tf.function(autograph=False, input_signature=[TEXT])
     def translate_detailed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translates texts and says how the tokens of the translations came about.
+        """Translates texts, and gives the places, probabilities and alignments of the tokens.
 
-        Places are bytes of UTF-8. A text of several parts (lines; sentences, where a line is too long for the model)
-        has the tokens of all its parts, one part behind the other. S, T and L are the largest numbers in the batch;
-        what is behind a text's own number is "" or 0.
+        Places count bytes of UTF-8. A text of several parts (lines; or sentences, if a line is too long for the model)
+        has the tokens of all its parts, one part after the other. S, T and L are the largest numbers in the batch;
+        shorter rows are padded with "" or 0.
 
         Args:
             text: (B,) string, UTF-8.
@@ -194,17 +198,17 @@ class Translator(tf.Module):
         Returns:
             `translation` (B,) string and `score` (B,) float32 as in `translate`;
             `source_token` (B, S) string, `source_start` and `source_end` (B, S) int32, the tokens of the text and their
-            places in it as given, and `source_length` (B,) int32, how many they are;
-            `target_token`, `target_start`, `target_end` (B, T) and `target_length` (B,), those of the translation. The
-            last token of each part is its end, which has no bytes;
-            `log_probability` (B, T) float32, the natural logarithm of each target token's probability under the tokens
-            before it: their sum, divided by the length penalty, is the score;
-            `alignment` (B, T, L) float32, how much each target token looks at the L source tokens from number
-            `alignment_start` (B, T) int32 on, which are those of its part. What is missing to a sum of 1 falls on the
-            end of the source. It is the mean of the heads of one decoder layer (section 3.2.3 of the paper);
+            places in the original text, and `source_length` (B,) int32, the number of these tokens;
+            `target_token`, `target_start`, `target_end` (B, T) and `target_length` (B,), the same for the translation.
+            The last token of each part is its end token, which has no bytes;
+            `log_probability` (B, T) float32, the natural logarithm of each target token's probability given the tokens
+            before it. The sum, divided by the length penalty, is the score;
+            `alignment` (B, T, L) float32, how much each target token attends to the source tokens of its part, which
+            begin at number `alignment_start` (B, T) int32. The rest up to a sum of 1 is the attention to the end of the
+            source. It is the mean of the heads of one decoder layer (section 3.2.3 of the paper);
             `divided` (B,) bool, True for a text that was translated in several parts; `overlong` (B,) bool, True where
-            a single sentence was too long for the model and was divided within; `truncated` (B,) bool, True where the
-            translation of a part was ended by its largest length.
+            a single sentence was too long for the model and was divided; `truncated` (B,) bool, True where the
+            translation of a part reached its largest length without an end token.
         """
         return translate_detailed(self.codec, self.model, self.searcher.find, text)
 
@@ -215,19 +219,19 @@ class Translator(tf.Module):
 
         Args:
             text: One sentence.
-            translation: What the decoder reads; by default the translation that the model gives. It is tokenized anew,
-                which may give other tokens than those that a search found.
+            translation: The text that the decoder reads; by default the model's translation. It is tokenized again, so
+                its tokens may differ from those that a search found.
 
         Raises:
-            ValueError: A text has no token, or more than the model reads at once; or a tokenizer does not know where
-                its tokens stand.
+            ValueError: A text has no token, or more than the model reads at once; or a tokenizer cannot tell the
+                places of its tokens.
         """
         if translation is None:
             translation = self([text])[0]
         return read_attention(self.codec, self.model, text, translation)
 
     def beam_tree(self, text: str, beam_size: int | None = None, length_penalty: float | None = None) -> BeamTree:
-        """All hypotheses that a beam search looks at for one text, with what became of them.
+        """All hypotheses that a beam search considers for one text, each with its fate.
 
         `kformer.visualization.plot_beam` draws them. The search runs step by step in Python, which is slow.
 
@@ -254,19 +258,19 @@ class Translator(tf.Module):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> dict[str, tf.Tensor]:
-        """Translates texts with options of this call. Without any, the result is that of `translate`.
+        """Translates texts with options for this call. Without options, the result is that of `translate`.
 
         Args:
             text: (B,) string, UTF-8.
-            target_prefix: What each translation begins with: one for all texts, or (B,) strings. The model goes on
-                behind it, so it should end with a whole word; its tokens count for length and score. A text of several
-                parts has it at its beginning, an empty text not at all.
+            target_prefix: The beginning of each translation: one for all texts, or (B,) strings. The model continues
+                after it, so it should end with a whole word. Its tokens count for length and score. The translation of
+                a text of several parts begins with it once; that of an empty text stays empty.
             length_penalty: Exponent of a beam search's length penalty, from 0 to 10; None: `decoding.length_penalty`.
-            max_length: Largest number of tokens of a part's translation, its end included; 0 for what `decoding`
-                allows, which is a limit in any case.
-            temperature: 0 for the search of `translate`. Above, each token is drawn at random, from the same
-                probabilities as in `sample`, but not with the same result for the same seed: `top_k`, `top_p` and
-                `seed` are for this. A score is then the log probability of what was drawn.
+            max_length: Largest number of tokens of a part's translation, its end included; 0 for no limit but those of
+                `decoding`, which always apply.
+            temperature: 0 for the search of `translate`. Above 0, each token is drawn at random, with `top_k`, `top_p`
+                and `seed`. The probabilities are those of `sample`, but the same seed gives other translations. The
+                score is then the log probability of the drawn tokens.
             top_k: Only the k most probable tokens are drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.

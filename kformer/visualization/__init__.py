@@ -1,7 +1,7 @@
 """Pictures of the paper's formulas, of attention, searches and runs (`pip install 'kformer[plots]'`: Matplotlib).
 
 Every function returns a `matplotlib.figure.Figure` and shows nothing: a notebook displays the figure that a cell ends
-with, and `figure.savefig("name.svg")` writes it. Colours follow Matplotlib's style in force, also a dark one.
+with, and `figure.savefig("name.svg")` writes it. Colours follow Matplotlib's current style, also a dark one.
 """
 
 try:

@@ -12,11 +12,11 @@ from kformer.visualization.fonts import families_for
 
 _INCHES_PER_TOKEN = 0.26
 _FONT_SIZE = 9
-_MOST_CELLS = 144  # of a grid: more pictures than that cannot be told apart
+_MOST_CELLS = 144  # of a grid: more maps would be too small to see
 
 
 def plot_attention(attention: AttentionMap, layer: int = -1, head: int | None = None) -> Figure:
-    """Attention weights as a heat map: a row for each token that looks, a column for each that is looked at.
+    """Attention weights as a heat map: a row for each query token, a column for each key token.
 
     Args:
         attention: From `Translator.attention`, or made of arrays: `AttentionMap(weights, queries, keys)`.
@@ -97,9 +97,9 @@ def plot_attention_heads(
 def plot_attention_links(
     attention: AttentionMap, query: int | str | None = None, layer: int = -1, heads: Sequence[int] | None = None
 ) -> Figure:
-    """Lines from tokens that look to those that they look at, a colour for each head (figures 3 to 5 of the paper).
+    """Lines from query tokens to key tokens, a colour for each head (figures 3 to 5 of the paper).
 
-    A line's width and strength stand for its weight.
+    The larger a weight, the wider and the less transparent is its line.
 
     Args:
         attention: As in `plot_attention`.
@@ -137,14 +137,14 @@ def plot_attention_links(
 
 
 def plot_alignment(attention: AttentionMap, layer: int = -1, smallest: float = 0.1) -> Figure:
-    """The strongest link of every token that looks, by the mean of a layer's heads: what it stands for, mostly.
+    """The strongest link of every query token, by the mean of a layer's heads: mostly the token that it translates.
 
     A line's width stands for its weight.
 
     Args:
         attention: As in `plot_attention`; cross-attention gives the alignment of a translation and its source.
         layer: As in `plot_attention`.
-        smallest: Weights below are not drawn.
+        smallest: Links with smaller weights are not drawn.
 
     Returns:
         The figure.
@@ -167,7 +167,7 @@ def plot_alignment(attention: AttentionMap, layer: int = -1, smallest: float = 0
 
 
 def _two_columns(attention: AttentionMap, title: str) -> tuple[Figure, Axes]:
-    """Axes between two columns of tokens; x is 0 at those that look and 1 at the others, y their number."""
+    """Axes between two columns of tokens. x is 0 at the queries and 1 at the keys; y is the number of a token."""
     tokens = max(len(attention.queries), len(attention.keys))
     figure, (axes,) = new_figure(6, 1.6 + tokens * _INCHES_PER_TOKEN)
     fonts = families_for([*attention.queries, *attention.keys])

@@ -1,4 +1,4 @@
-"""Which symbols a model takes for which, as a picture."""
+"""The confusion matrix of a model's symbols, as a picture."""
 
 import collections
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ NOTHING = "–"  # an insertion or a deletion
 
 
 def plot_confusion(references: Sequence[str], hypotheses: Sequence[str], max_symbols: int = 40) -> Figure:
-    """The confusion of symbols, such as phonemes: a row for what is right, a column for what was given.
+    """The confusion matrix of symbols, such as phonemes: a row for each right symbol, a column for each given symbol.
 
-    Each hypothesis is laid beside its reference with the fewest edits. A cell is the share of the row's symbol that
-    became the column's; "–" stands for nothing (a symbol left out, or one too many). Right symbols are not
-    coloured, so that rare mistakes can be seen: the row's label says their share.
+    Each hypothesis is aligned with its reference by the fewest edits. A cell is the share of the row's symbol that
+    became the column's symbol; "–" stands for no symbol (a deletion or an insertion). Right symbols are not coloured,
+    so that rare mistakes can be seen. The label of the row has their share.
 
     Args:
-        references: What is right: symbols split by blanks.
-        hypotheses: What a model gave, one for each reference.
-        max_symbols: Only the symbols with the most mistakes are drawn, at most so many.
+        references: The right sequences: symbols split by blanks.
+        hypotheses: A model's sequences, one for each reference.
+        max_symbols: The largest number of symbols to draw: those with the most mistakes.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: The hypotheses are not as many as the references, or there are none.
+        ValueError: The numbers of hypotheses and references differ, or there are none.
 
     Example:
         >>> figure = plot_confusion(["K AE T", "K AE T"], ["K AE T", "K AH T"])

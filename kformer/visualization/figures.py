@@ -9,14 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Colours that people with any colour vision tell apart (Okabe and Ito, 2008); grey for black, which a dark page hides.
+# Colours for every kind of colour vision (Okabe and Ito, 2008), but grey instead of black, which a dark page hides.
 LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-# Of numbers from low to high: as light or dark in print as in colour. Of numbers around zero: white in the middle.
+# Colour maps: for numbers from low to high, from dark to light also in grey; for numbers around zero, white at zero.
 LOW_TO_HIGH, AROUND_ZERO = "cividis", "PuOr"
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes, row by row. It belongs to no window, so that nobody has to close it.
+    """An empty figure and its axes, row by row. The figure belongs to no window, so it need not be closed.
 
     Args:
         width, height: In inches.
@@ -27,7 +27,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 
 
 def show_in_notebooks() -> None:
-    """Lets a notebook show figures, as `matplotlib.pyplot` does where it is imported."""
+    """Lets a notebook show figures, as an import of `matplotlib.pyplot` does."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
@@ -39,7 +39,7 @@ def show_in_notebooks() -> None:
 
 
 def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> None:
-    """A line for each named row over `x`, told apart by colour and by dashes."""
+    """Draws a line for each named row over `x`, with different colours and dashes."""
     for number, (name, values) in enumerate(rows):
         dashes = ("-", "--", ":", "-.")[number // len(LINES) % 4]
         axes.plot(x, values, dashes, color=LINES[number % len(LINES)], label=name)
@@ -48,14 +48,14 @@ def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]
 
 
 def draw_matrix(figure: Figure, axes: Axes, matrix: np.ndarray, colors: str, unit: str, **limits: Any) -> None:
-    """A matrix, the first row at the top, with a bar that says what its colours stand for.
+    """Draws a matrix, the first row at the top, with a colour bar.
 
     Args:
         figure: The figure of the axes.
-        axes: Where.
+        axes: Where to draw.
         matrix: (rows, columns).
         colors: The name of a colour map.
-        unit: What the numbers are.
+        unit: The label of the colour bar.
         limits: vmin and vmax of the colour map.
     """
     image = axes.imshow(matrix, cmap=colors, aspect="auto", interpolation="nearest", **limits)

@@ -1,7 +1,7 @@
 """Fonts for tokens of any script.
 
 Matplotlib shapes Arabic and puts right-to-left text in order from version 3.11 on. Its own font has no Chinese,
-Japanese or Korean: where such tokens are drawn, a font of the system that has them is looked for.
+Japanese or Korean characters. For such tokens, `families_for` looks for an installed font that has them.
 """
 
 import functools
@@ -14,10 +14,10 @@ _NORMAL_WEIGHT = 400
 
 
 def families_for(texts: Iterable[str]) -> list[str]:
-    """The font families in force, followed by installed ones that have the characters which those lack.
+    """The current font families, followed by installed ones with the characters that the current ones lack.
 
     Characters that no font has are drawn as boxes, and Matplotlib warns of them: install a font, such as Noto Sans CJK.
-    An SVG or HTML file needs none, because the browser that shows it chooses.
+    An SVG or HTML file needs no installed font, because the browser chooses one.
     """
     families = list(matplotlib.rcParams["font.family"])
     missing = {ord(character) for text in texts for character in text if character.isprintable()}

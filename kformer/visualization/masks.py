@@ -13,7 +13,7 @@ _HIDDEN = "#BBBBBB"
 
 
 def plot_masks(length: int = 8, padding: int = 2) -> Figure:
-    """Which keys each position of a decoder may attend to: without padding, without what comes later, and without both.
+    """Which keys each position of a decoder may attend to: without padding, without later positions, without both.
 
     Args:
         length: T and S, the positions of a padded sentence.

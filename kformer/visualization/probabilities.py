@@ -11,14 +11,14 @@ from kformer.visualization.figures import LINES, new_figure
 
 
 def plot_smoothed_labels(num_classes: int = 8, label: int = 2, epsilon: float = 0.1) -> Figure:
-    """The probabilities that a model is to give, with and without label smoothing (section 5.4).
+    """The probabilities that a model should give, with and without label smoothing (section 5.4).
 
-    Both forms in use are shown: the paper's reference smooths over all classes, Tensor2Tensor over the others only.
+    Two forms are shown: the paper's reference smooths over all classes, Tensor2Tensor only over the other classes.
 
     Args:
         num_classes: V.
         label: The right class, from 0 to V - 1.
-        epsilon: The probability that is taken from it, from 0 up and below 1.
+        epsilon: The probability that is taken from the right class, from 0 up and below 1.
 
     Returns:
         The figure.

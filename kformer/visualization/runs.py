@@ -13,7 +13,7 @@ from kformer.visualization.figures import LINES, new_figure
 from kformer.wording import did_you_mean
 
 Log = Mapping[str, Sequence[float]]
-# Columns of log.csv that are drawn if a run has them, and what they are called.
+# Columns of log.csv that are drawn if a run has them, and their titles.
 _PANELS = {
     "loss": "loss a token",
     "perplexity": "perplexity",
@@ -22,8 +22,8 @@ _PANELS = {
     "phoneme_error_rate": "phoneme error rate",
     "learning_rate": "learning rate",
 }
-_AT_MOST = 5.0  # times the median; the perplexity of a run begins in the thousands
-_FEW = 20  # points, which are then marked
+_AT_MOST = 5.0  # times the median is the top of an axis, because the perplexity of a run begins in the thousands
+_FEW = 20  # curves of fewer points have markers
 
 
 def plot_runs(
@@ -100,7 +100,7 @@ def _draw_column(axes: Axes, logs: Mapping[str, Log], column: str) -> None:
 
 
 def _leave_out_the_first(axes: Axes, drawn: list[np.ndarray]) -> None:
-    """Ends an axis below first values that would press all others to its bottom."""
+    """Limits the y axis where large first values would press all others to its bottom."""
     values = np.concatenate(drawn) if drawn else np.zeros(1)
     most = _AT_MOST * np.median(values)
     if 0 < most < values.max():
@@ -117,7 +117,7 @@ def _read(runs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> dict[str, 
 
 
 def read_log(run: RunFolder) -> dict[str, list[float]]:
-    """The columns of a run's log.csv; what is missing in a row is NaN.
+    """The columns of a run's log.csv; missing values are NaN.
 
     Raises:
         FileNotFoundError: The run has no log.

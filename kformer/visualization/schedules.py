@@ -11,7 +11,7 @@ from kformer.schedules import WarmupInverseSqrt
 from kformer.visualization.figures import draw_lines, new_figure
 
 _POINTS = 1000
-# The curves of equation 3 that its authors are asked about most: another width, another warm-up.
+# (d_model, warmup_steps) of the default curves: the paper's base model, another warm-up, other widths.
 _PAPER = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))
 
 
@@ -19,10 +19,10 @@ def plot_schedules(schedules: Mapping[str, Callable[[Any], Any]] | None = None, 
     """Learning rates over the first updates.
 
     Args:
-        schedules: From a name to a function of Keras's step, which counts from 0, such as a
+        schedules: A mapping from names to functions of Keras's step, which counts from 0, such as a
             `keras.optimizers.schedules.LearningRateSchedule`. By default equation 3 of the paper for some widths and
             warm-ups.
-        steps: How many updates.
+        steps: The number of updates.
 
     Returns:
         The figure.

@@ -102,7 +102,7 @@ def plot_length_penalties(
         The figure.
 
     Raises:
-        ValueError: The lengths are not as many as the log probabilities, or below 1, or a penalty is negative.
+        ValueError: The numbers of lengths and log probabilities differ, a length is below 1, or a penalty is negative.
 
     Example:
         >>> figure = plot_length_penalties(lengths=[1, 7], log_probs=[-1.0, -1.5], penalties=[0.0, 1.0])

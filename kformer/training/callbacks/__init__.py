@@ -5,22 +5,23 @@ them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
    `minutes` to the logs;
-2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and say why in
-   `TrainingState.end_reason`; where several processes train, `StopTogether` comes after those of them that decide by
-   what only one process sees;
+2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and write the reason to
+   `TrainingState.end_reason`; where several processes train, `StopTogether` comes after the last three, whose
+   decisions may differ between processes;
 3. `SaveBeforeValidation`, which makes `Checkpoint` write;
-4. `UseEMA`, then those that see the averaged weights at the end of an epoch: what scores translations, `KeepBest` (the
-   best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own callbacks, each
-   followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left out;
+4. `UseEMA`, then the callbacks that need the averaged weights at the end of an epoch: those that score translations,
+   `KeepBest` (the best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
+   callbacks, each followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left
+   out;
 5. `CSVLog`;
-6. `Checkpoint`: writes where the run stands when all the others are done; where several processes train,
-   `CompareLast` comes after it.
+6. `Checkpoint`: saves the state of the run after all other callbacks; where several processes train, `CompareLast`
+   comes after it.
 
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
 
-On JAX, Keras runs ahead of the device as long as every callback with a hook at the end of a training batch says
-`async_safe = True`, as these do. A callback without it makes every step wait for its figures. On TensorFlow,
-Keras reads the figures at every step in any case.
+On JAX, Keras runs ahead of the device if every callback with a hook at the end of a training batch sets
+`async_safe = True`, as these callbacks do. A callback without this attribute makes Keras wait for the figures of every
+step. On TensorFlow, Keras reads the figures at every step in any case.
 
 `fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar`, `CSVLog` and
 `TensorBoardLog` in a `finally:`; a second call does nothing.

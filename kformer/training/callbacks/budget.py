@@ -1,4 +1,4 @@
-"""End a run at a number of updates or of minutes."""
+"""Callbacks that end a run after a number of updates or minutes."""
 
 import time
 from collections.abc import Callable
@@ -46,8 +46,8 @@ class TimeBudget(EndsRun):
     Args:
         state: Shared with the other callbacks.
         max_minutes: Minutes of training, from the start of the first run.
-        started: When the minutes began, by `clock`; None: when `fit` begins. For a resumed run it is earlier by the
-            minutes that the run has trained already.
+        started: The time of `clock` from which the minutes count; None: the time when `fit` begins. For a resumed run,
+            subtract the time that the run has trained already.
         clock: Returns the time in seconds; tests replace it.
     """
 

@@ -20,13 +20,13 @@ from kformer.wording import count
 
 
 class KeepBest(EndsRun):
-    """Writes the weights when the monitored figure is the best so far; stops after `patience` validations without one.
+    """Keeps the weights with the best monitored figure. Ends the run after `patience` validations without a better one.
 
     The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter live in
     `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
 
     Args:
-        path: Ends in ".weights.h5". None: nothing is written, as another process does it.
+        path: Ends in ".weights.h5". None: nothing is written, because another process writes.
         state: Shared with the other callbacks.
         patience: Validations without a better figure before the run stops.
         monitor: The figure, by default the validation loss.
@@ -98,23 +98,23 @@ class KeepLast(keras.callbacks.Callback):
         for file in dropped:
             file.unlink()
         if dropped:
-            note_checksums(self.directory, [])  # without the lines of the files that are gone
+            note_checksums(self.directory, [])  # drops the lines of the removed files
 
 
 class Checkpoint(keras.callbacks.Callback):
     """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
 
-    In between it writes before a batch begins, when `minutes` have passed, or when a signal has come
-    (`TrainingState.interrupted`): then it also leaves `fit` by the exception `Interrupted`. Before a validation it
-    writes when `SaveBeforeValidation` asks for it. A run that goes on from a checkpoint within an epoch goes on with
-    the metrics of the epoch, too: this callback puts them back when the epoch begins. Keras must have made them by
-    then, which it does at a model's first batch: evaluate one before such a `fit`.
+    Within an epoch it writes before a batch begins, if `minutes` have passed or a signal has come
+    (`TrainingState.interrupted`). After a signal it also ends `fit` by the exception `Interrupted`. Before a validation
+    it writes if `SaveBeforeValidation` asks for it. If a run goes on within an epoch, this callback restores the
+    metrics of the epoch when the epoch begins. Keras must have built the metrics by then. It builds them at a model's
+    first batch, so evaluate one batch before such a `fit`.
 
-    It must come last, so that everything that the others write at the end of an epoch is on disk before the checkpoint
-    says that the epoch is over.
+    It must come last: the files that the other callbacks write at the end of an epoch must be on disk before the
+    checkpoint of that end.
 
     Args:
-        directory: Made if missing. None: nothing is written, as another process does it.
+        directory: Made if missing. None: nothing is written, because another process writes.
         state: Shared with the other callbacks.
         minutes: Approximate time between two checkpoints.
         clock: Returns the time in seconds; tests replace it.
@@ -152,21 +152,21 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         due = self.state.interrupted or self.clock() - self._written_at >= self.minutes * 60
-        if batch and due:  # before the first batch of an epoch the last checkpoint holds all
+        if batch and due:  # before the first batch of an epoch, the last checkpoint is up to date
             self.save()
         if self.state.interrupted:
             raise Interrupted
         self._begun = batch + self.model.steps_per_execution
 
     def save(self, validating: bool = False) -> None:
-        """Writes the state within an epoch, behind the last batch that has begun.
+        """Writes the state within an epoch, after the last batch that has begun.
 
         Args:
             validating: Whether the validation comes next.
         """
         if self.path is None:
             return
-        # On JAX, Keras's figures come late and the shared state lags behind, but the weights do not.
+        # On JAX, Keras reports figures late, so the shared state may be some batches old. The weights are current.
         model = self.model
         state = dataclasses.replace(
             self.state,
@@ -186,7 +186,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 class SaveBeforeValidation(keras.callbacks.Callback):
-    """Makes `Checkpoint` write before a validation, so that a run that is stopped during it need not train again.
+    """Makes `Checkpoint` write before a validation, so that a stop during the validation loses no training.
 
     It must come before `UseEMA`, so that the model still has the trained weights.
     """
@@ -200,7 +200,7 @@ class SaveBeforeValidation(keras.callbacks.Callback):
 
 
 class CheckFolder(keras.callbacks.Callback):
-    """Asks, before anything is written, whether the run folder is still the one that this process owns.
+    """Checks, before anything is written, that the run folder is still the one that this process owns.
 
     It must come before the callbacks that write.
 
@@ -225,9 +225,10 @@ class CheckFolder(keras.callbacks.Callback):
 
 
 def _assign_sum(variable: keras.Variable, value: np.ndarray) -> None:
-    """Assigns to a metric's variable, which under `tf.distribute` is the sum of the replicas' variables.
+    """Assigns a value to a metric's variable, which under `tf.distribute` is the sum of the replicas' variables.
 
-    TensorFlow would give each replica an equal share, and round a share of a number of tokens down.
+    The first replica gets the whole value. TensorFlow would give each replica an equal share, and would round the
+    shares of a number of tokens down.
     """
     shares = getattr(variable.value, "values", None)
     if not isinstance(shares, tuple):

@@ -12,8 +12,8 @@ from kformer.training.checkpoints import TrainingState
 class CSVLog(keras.callbacks.CSVLogger):
     """Appends the logs of every epoch to a CSV file. `TrackState` must come before.
 
-    A killed run may have written rows after its last checkpoint. A run that goes on from there writes them once more,
-    so they are taken out first.
+    A killed run may have written rows after its last checkpoint. The resumed run writes these rows again, so the old
+    ones are removed first.
 
     Args:
         path: The file.
@@ -31,7 +31,7 @@ class CSVLog(keras.callbacks.CSVLogger):
         super().on_train_begin(logs)
 
     def close(self) -> None:
-        """Closes the file, which Keras does only where `fit` ends without an error."""
+        """Closes the file. Keras closes it only if `fit` ends without an error."""
         if self.csv_file is not None:
             self.csv_file.close()
 

@@ -6,16 +6,16 @@ from kformer.training.optimizers import Adam, inner_adam
 
 
 class AverageWeights(keras.callbacks.Callback):
-    """Gives a plain `model.fit` the averaged weights: validations use them, and the model has them when `fit` ends.
+    """Lets a plain `model.fit` use averaged weights: in validations, and in the model when `fit` ends.
 
     The optimizer is from `build_adam`, with an `ema_decay` above 0:
 
         model.compile(build_adam(d_model, training), ...)
         model.fit(..., callbacks=[AverageWeights()])
 
-    At the end of an epoch the callbacks after it in the list see the averaged weights, too. Training goes on with the
-    trained ones; after the last epoch those are dropped, so a further `fit` goes on from the averaged ones.
-    (`kformer.train` does not use it: it keeps both, so that a run can be resumed.)
+    At the end of an epoch, the callbacks after this one in the list see the averaged weights, too. Training goes on
+    with the trained weights. After the last epoch they are dropped, so another `fit` starts from the averaged weights.
+    (`kformer.train` does not use this callback: it keeps both kinds of weights, so that a run can be resumed.)
 
     Raises:
         ValueError: The optimizer keeps no averages.
@@ -56,9 +56,9 @@ class AverageWeights(keras.callbacks.Callback):
 class UseEMA(keras.callbacks.Callback):
     """Puts the averaged weights into the model when a validation begins; `UseTrained` puts the trained ones back.
 
-    Between the two in the list of callbacks are those that should see the averaged weights at the end of an epoch.
+    In the list of callbacks, those that should see the averaged weights at the end of an epoch stand between the two.
     The optimizer is from `build_adam`, with an `ema_decay`. (Keras's `SwapEMAWeights` swaps by sums and differences,
-    which are rounded, so validations would change the course of the training.)
+    which are rounded, so validations would change the weights.)
     """
 
     def on_test_begin(self, logs: dict | None = None) -> None:

@@ -22,8 +22,8 @@ class EndsRun(keras.callbacks.Callback):
 
     Attributes:
         reason: What `end_reason` becomes if this callback ends the run.
-        request_stop: Ends the run. Where several processes train, `StopTogether` puts a function here that asks all of
-            them first.
+        request_stop: Ends the run. Where several processes train, `StopTogether` replaces it by a function that asks
+            all processes first.
     """
 
     reason: str
@@ -35,7 +35,7 @@ class EndsRun(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        # On JAX, reading `self.model` makes Keras copy the weights to it. Reading this attribute does not.
+        # On JAX, reading `self.model` makes Keras copy the weights to the model. Reading this attribute does not.
         self._model_in_fit = model
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ class NoticeStop(EndsRun):
     def __init__(self, state: TrainingState, callback: keras.callbacks.Callback) -> None:
         super().__init__(state)
         self.reason = f"the callback {type(callback).__name__} stopped the training"
-        # While Keras runs ahead on JAX it might see `stop_training` before it is reset.
+        # On JAX, Keras runs ahead and might see `stop_training` before this callback resets it.
         self.async_safe = not any(_overrides(callback, hook) for hook in ("on_train_batch_end", "on_batch_end"))
 
     def on_train_begin(self, logs: dict | None = None) -> None:

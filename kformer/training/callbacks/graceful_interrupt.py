@@ -27,19 +27,20 @@ class GracefulInterrupt(EndsRun):
         with GracefulInterrupt(state) as interrupt, contextlib.suppress(Interrupted):
             model.fit(..., callbacks=[..., interrupt])
 
-    The first signal is acknowledged on standard error. `fit` finishes the batch in hand. Then the callback `Checkpoint`
-    saves the run and raises `Interrupted`. Nothing is validated: so a run that is resumed validates when one that was
-    not stopped does. A validation in hand is left at its next batch, as its beginning was saved. (Where several
-    processes train, they finish it: a process that leaves it alone would keep the others waiting.) A second signal
-    raises `KeyboardInterrupt`.
+    After the first signal, a message is printed on standard error, and `fit` finishes the current batch. Then the
+    callback `Checkpoint` saves the run and raises `Interrupted`. There is no extra validation, so a resumed run
+    validates at the same updates as a run that was not stopped. A running validation ends at its next batch, because
+    the run was saved before it. (Several processes finish the validation: if one of them left it, the others would
+    wait.) A second signal raises `KeyboardInterrupt`.
 
-    At its end the block restores the former handlers. If a SIGTERM was received, the block then raises it again for
-    them, because its sender wanted the process to end, not only the training. Outside the main thread, where Python
-    allows no handlers, the block changes nothing.
+    At its end the block restores the former handlers. After a SIGTERM, it then raises SIGTERM again for them, because
+    the sender wanted to end the process, not only the training. Outside the main thread, where Python allows no
+    handlers, the block changes nothing.
 
     Args:
         state: Shared with the other callbacks.
-        more_signals: Numbers of further signals to handle alike, such as `signal.SIGUSR1`, by which Slurm can warn.
+        more_signals: Numbers of further signals to handle in the same way, such as `signal.SIGUSR1`, which Slurm can
+            send as a warning.
     """
 
     reason = "interrupted"
@@ -50,7 +51,7 @@ class GracefulInterrupt(EndsRun):
         self._received: list[int] = []
         self._former: dict[int, Any] = {}
         self._in_fit = False
-        self._in_hand = "preparation"  # what the first signal lets go on
+        self._in_hand = "preparation"  # what is finished after the first signal
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -63,15 +64,16 @@ class GracefulInterrupt(EndsRun):
         self._former = {}
         if signal.SIGTERM in self._received:
             _say(f"the training ended at update {self.state.step}, and SIGTERM is raised again")
-            if sys.stdout is not None:  # as where it was closed when the process began
+            if sys.stdout is not None:  # None if it was closed when the process began
                 sys.stdout.flush()
             signal.raise_signal(signal.SIGTERM)
-            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # The system ignores it in the first process of a
-                sys.exit(128 + signal.SIGTERM)  # container.
+            # In the first process of a container, the system ignores SIGTERM.
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                sys.exit(128 + signal.SIGTERM)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._in_fit = True
-        if self._received:  # before `fit` began: `fit` resets requests to stop when it begins
+        if self._received:  # before `fit` began
             self.request_stop()
 
     def end(self) -> None:

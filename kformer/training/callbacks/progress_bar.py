@@ -1,4 +1,4 @@
-"""The line that shows how training goes."""
+"""The progress line of a training run."""
 
 import threading
 import time
@@ -12,14 +12,14 @@ from kformer.monitors import MONITORS
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5
-_OF_TRAINING = ("loss", "accuracy")  # shown of the batches so far
+_OF_TRAINING = ("loss", "accuracy")  # training figures to show, over the batches of the epoch so far
 
 
 class ProgressBar(keras.callbacks.Callback):
     """A live line with updates, loss, accuracy, target tokens per second and time left; and a line per validation.
 
-    If the output is not a terminal, it prints a plain line every `line_seconds` instead. Other code prints above the
-    live line through `progress_bar.console`. At batches in between it only reads the clock.
+    If the output is not a terminal, a plain line is printed every `line_seconds` instead. Other code prints above the
+    live line through `progress_bar.console`. The line is not updated at every batch, to cost little time.
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
@@ -125,7 +125,7 @@ class ProgressBar(keras.callbacks.Callback):
         return max(0.0, min(estimates)) if estimates else None
 
     def _share_done(self, now: float) -> float:
-        """Between 0 and 1, by the limit that is nearer."""
+        """The share of the budget that is spent, from 0 to 1; of two limits, the one with the larger share counts."""
         shares = [0.0]
         if self.total_steps is not None:
             shares.append(self.state.step / self.total_steps)
@@ -135,7 +135,7 @@ class ProgressBar(keras.callbacks.Callback):
 
 
 def _figures(logs: dict, names: Iterable[str], prefix: str = "") -> list[str]:
-    """Those of the figures that the logs have; where there is no `TokenLoss`, Keras's own mean of the loss."""
+    """The figures that the logs have, as texts. Without the metric `TokenLoss`, the loss is Keras's own mean."""
     found = []
     for name in names:
         monitor = MONITORS[name]

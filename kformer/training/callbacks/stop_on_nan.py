@@ -17,8 +17,8 @@ class StopOnNaN(keras.callbacks.Callback):
         state: Shared with the other callbacks; `TrackState` must come before.
 
     Attributes:
-        report: Takes the error and raises it. Where several processes train, `StopTogether` puts a function here by
-            which all of them raise it after the same batch.
+        report: Takes the error and raises it. Where several processes train, `StopTogether` replaces it by a function
+            that makes all of them raise an error after the same batch.
     """
 
     async_safe = True

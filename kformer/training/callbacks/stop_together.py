@@ -16,10 +16,10 @@ _EVERY = 4
 class StopTogether(keras.callbacks.Callback):
     """Makes all processes stop, or raise an error, after the same batch when one of them wants to.
 
-    Each process decides by what only it sees: a clock, a signal, a loss that it may read sooner or later. A process
-    that stopped by itself would leave the others waiting for it in their next step. So the callbacks that decide only
-    inform this one. Every few batches the processes begin to compare what they want, without waiting for the result,
-    and act on it at the next comparison. They compare once more when an epoch ends.
+    Clocks, signals and the time when a loss is read differ between processes. If one process stopped alone, the others
+    would wait for it in their next step. So a callback that wants to stop only informs this one. Every few batches the
+    processes begin to compare what they want. They do not wait for the result, but act on it at the next comparison.
+    They compare once more when an epoch ends.
 
     It comes after `endings` in the list of callbacks, in every process.
 
@@ -45,7 +45,7 @@ class StopTogether(keras.callbacks.Callback):
         self.all_reduce_max = all_reduce_max
         self._ends = [*(ending.end for ending in endings), self._end_for_callback]
         self._callback_reason = "a callback of process 0 stopped the training"
-        self._wish = 0  # the number of an end, from 1 up; a larger number means an error
+        self._wish = 0  # 0: go on; n: end by `self._ends[n - 1]`; a larger number: an error
         self._error: FloatingPointError | None = None
         for number, ending in enumerate(endings, start=1):
             ending.request_stop = functools.partial(self._request, number)
@@ -91,7 +91,7 @@ class StopTogether(keras.callbacks.Callback):
 
 
 class CompareLast(keras.callbacks.Callback):
-    """Lets all processes compare once more after all other callbacks of an epoch's end, in case one wanted to stop.
+    """Compares once more at the end of an epoch, after all other callbacks, because one of them may want to stop.
 
     Args:
         together: The callback that compares.

@@ -42,13 +42,13 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.close()
 
     def close(self) -> None:
-        """Closes the files, which Keras asks for only where `fit` ends without an exception."""
+        """Closes the files. Keras calls `on_train_end` only if `fit` ends without an exception."""
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
 
     def write_text(self, tag: str, markdown: str) -> None:
-        """A text of the validation, at `state.step`."""
+        """Writes a text of the validation at `state.step`."""
         import tensorflow as tf
 
         metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="text"))
@@ -56,7 +56,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         self._write("validation", [tf.compat.v1.Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
 
     def write_image(self, tag: str, pixels: np.ndarray) -> None:
-        """An image of the validation, (height, width) uint8 from black to white, at `state.step`."""
+        """Writes an image of the validation, (height, width) uint8 from black to white, at `state.step`."""
         import tensorflow as tf
 
         image = tf.compat.v1.Summary.Image(
@@ -84,7 +84,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             self._writers[run] = tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
             version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
             self._writers[run].write(version.SerializeToString())
-            # TensorBoard drops what other files hold from this step on.
+            # This event makes TensorBoard ignore what earlier files hold from this step on.
             start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
             restart = tf.compat.v1.Event(wall_time=time.time(), step=self._first_step + 1, session_log=start)
             self._writers[run].write(restart.SerializeToString())

@@ -9,8 +9,8 @@ import keras
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import accumulation_steps, inner_adam, update_count
 
-# Batches that Keras may start before their figures are read, on JAX: enough to keep the device busy, few enough
-# that a time limit or an interrupt is not noticed late.
+# Batches that Keras may start before their figures are read, on JAX: enough to keep the device busy, and few enough
+# to notice a time limit or an interrupt soon.
 _MAX_BATCHES_AHEAD = 16
 
 
@@ -45,7 +45,7 @@ class TrackState(keras.callbacks.Callback):
         self._step_before = self.state.step
         # For a resumed epoch, the seconds before the resume count, too.
         self._epoch_began = self.clock() - self.state.epoch_seconds
-        # A new one for every epoch, because a batch that begins after the end of the data never ends.
+        # A new semaphore for every epoch, because a batch that begins after the end of the data never ends.
         self._ahead = threading.Semaphore(_MAX_BATCHES_AHEAD)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:

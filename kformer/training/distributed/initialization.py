@@ -1,4 +1,4 @@
-"""Connects this process with the others of its group, and ends it without them when it has failed."""
+"""Connects this process with the others of its group. If it fails, it ends without waiting for them."""
 
 import atexit
 import os
@@ -9,7 +9,7 @@ import keras
 
 from kformer.training.distributed.watchdog import watchdog
 
-# All in seconds. A process without a heartbeat for so long counts as lost, and the others end.
+# All in seconds. A process without a heartbeat for this time counts as lost, and the others end.
 _HEARTBEAT_TIMEOUT = 30
 _START_TIMEOUT = 300  # for all processes to start
 _END_TIMEOUT = 7 * 24 * 3600  # for process 0, which may go on to evaluate and export while the others wait
@@ -20,18 +20,18 @@ _VARIABLE = "KERAS_DISTRIBUTION_"
 def initialize(coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None) -> None:
     """Makes this process a member of the group that trains together. Call it first, before anything is computed.
 
-    It does what `keras.distribution.initialize` does, which would notice a lost process only after 100 seconds.
+    Use it instead of `keras.distribution.initialize`, which would notice a lost process only after 100 seconds.
     Arguments that are not given are read from Keras's environment variables, `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
-    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`. Under Slurm or Open MPI, JAX gets what is
-    still missing from the cluster.
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`. If a value is still missing, JAX asks Slurm
+    or Open MPI for it, where they run.
 
     Args:
         coordinator: "host:port" of process 0, which all others can reach.
-        num_processes: How many there are.
-        process_id: The number of this one, from 0 up.
+        num_processes: The number of processes.
+        process_id: The number of this process, from 0 up.
 
     Raises:
-        ValueError: The backend is not JAX, or something was neither given nor found.
+        ValueError: The backend is not JAX, or a value was neither given nor found.
     """
     if keras.backend.backend() != "jax":
         raise ValueError(
@@ -50,7 +50,7 @@ def initialize(coordinator: str | None = None, num_processes: int | None = None,
         f"them within {_START_TIMEOUT} seconds, with process ids from 0 up and one coordinator: an address of process "
         "0 that all can reach, with a free port."
     )
-    with watchdog(message):  # JAX ends the process.
+    with watchdog(message):  # JAX ends the process if the others do not come in time.
         try:
             jax.distributed.initialize(
                 coordinator.split(",")[0] if coordinator else None,
@@ -90,11 +90,11 @@ def _leave_after_an_error() -> None:
 
 
 def leave(status: int) -> None:
-    """Ends this process, which has failed, without the barrier at which JAX waits for all processes at the end.
+    """Ends this process after a failure, without JAX's final barrier, which waits for all processes.
 
-    At that barrier it would wait for processes that are lost, or that wait for this one. Python calls this function
-    before JAX's own, as it is registered later. Process 0 waits a little before it exits: JAX ends the others as soon
-    as process 0 is gone, and they may not have printed their messages yet.
+    At that barrier the process would wait for processes that are lost, or that wait for this one. Python calls this
+    function before JAX's exit function, because it is registered later. Process 0 waits a little before it exits: JAX
+    ends the others as soon as process 0 is gone, and they may not have printed their messages yet.
     """
     if is_main():
         time.sleep(_MAIN_EXIT_DELAY)

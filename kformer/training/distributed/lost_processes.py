@@ -16,8 +16,8 @@ from kformer.training.distributed.watchdog import watchdog
 def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator[None]:
     """Says what to do when another process is lost. A process that fails in the block does not wait for the others.
 
-    When a process is lost, JAX raises an error in the others in the middle of a step, or ends them at once, from a
-    thread of its own. In the second case the message comes from a helper process, see `watchdog`.
+    When a process is lost, JAX either raises an error in the others during a step, or ends them at once, from one of
+    its own threads. In the second case the message comes from a helper process, see `watchdog`.
 
     Raises:
         ConnectionError: Another process was lost.

@@ -15,7 +15,7 @@ import numpy as np
 from kformer.runs.folder import RunFolder
 from kformer.training.distributed.broadcast import broadcast_number, pack, receive, send
 
-Content = TypeVar("Content")  # of a run, as its opener returns it
+Content = TypeVar("Content")  # what the function that opens a run returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ProcessGroup:
     Attributes:
         rank: The number of this process, from 0 up. Process 0 is the main process.
         world_size: The number of processes.
-        replicas: Devices in all processes: the rows of every batch are a multiple of it.
+        replicas: The number of devices in all processes. It divides the number of rows of every batch.
         scope: A context in which model, optimizer and metrics are made, and `fit` is called.
     """
 
@@ -62,18 +62,18 @@ class ProcessGroup:
     def broadcast_run(
         self, run: RunFolder, open_main: Callable[[RunFolder], Content], open_copy: Callable[[RunFolder], Content]
     ) -> Iterator[tuple[RunFolder, Content]]:
-        """Opens a run in process 0, and a copy of what is read of it in every other process.
+        """Opens a run in process 0, and in every other process a copy of the files that it reads.
 
         Args:
             run: The run folder of process 0.
-            open_main: Makes the run or reads it back, in process 0.
-            open_copy: Reads it in the other processes, from a copy that is removed when the block ends.
+            open_main: Begins or resumes the run, in process 0.
+            open_copy: Reads the run in the other processes, from a copy that is removed when the block ends.
 
         Returns:
             The folder, and what `open_main` or `open_copy` returned.
 
         Raises:
-            ConnectionError: Process 0 could not open it.
+            ConnectionError: Process 0 could not open the run.
         """
         if self.is_main:
             try:
@@ -111,8 +111,8 @@ def process_group(devices: int | None = None) -> ProcessGroup:
         devices: How many of this machine's devices to use; None: all that Keras lists (the GPUs, if there are any).
 
     Raises:
-        ValueError: There are fewer devices than that; or there are several processes, and `devices` was given or they
-            have different numbers of devices.
+        ValueError: There are fewer than `devices` devices; or there are several processes, and `devices` was given or
+            their numbers of devices differ.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -152,7 +152,7 @@ def _group_of_processes(devices: int | None) -> ProcessGroup:
 
 @functools.cache
 def _maximum() -> tuple[Any, Callable]:
-    """The sharding of an array with a number on each device, and a function that gives all processes its maximum."""
+    """The sharding of an array with one number per device, and a function that gives all processes its maximum."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 

@@ -1,4 +1,4 @@
-"""A message from a process that JAX, or the system, ends before it can print one itself."""
+"""A message about a process that JAX or the system ends before it can print a message itself."""
 
 import contextlib
 import subprocess
@@ -18,7 +18,7 @@ def watchdog(message: str) -> Iterator[None]:
         [sys.executable, "-I", "-S", "-c", program, message],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is not meant for it
+        start_new_session=True,  # so that Ctrl-C does not reach the helper
     )
     try:
         yield

@@ -1,4 +1,4 @@
-"""An interactive view of attention: one HTML file, which loads nothing from anywhere."""
+"""An interactive view of attention: one HTML file, which loads no other files."""
 
 import html
 import importlib.resources
@@ -13,11 +13,11 @@ from kformer.files import write_text
 from kformer.translation.attention_maps import AttentionMap
 from kformer.visualization.figures import LINES
 
-_DIGITS = 3  # of a weight in the file
+_DIGITS = 3  # decimals of a weight in the file
 
 
 class AttentionView:
-    """Lines between tokens for every layer and head, to choose from and to point at. A notebook shows it as it is.
+    """Lines between tokens, interactive: choose a layer and heads, and point at a token. A notebook shows it directly.
 
     Args:
         maps: From `Translator.attention`, or any `AttentionMap`s.
@@ -42,7 +42,7 @@ class AttentionView:
         write_text(path, self.html)
 
     def _repr_html_(self) -> str:
-        """The view within a frame, so that styles of a notebook and of the view do not meet."""
+        """The view within a frame, so that the styles of the notebook and of the view do not mix."""
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" title="Attention" '
             'style="width: 100%; height: 40rem; border: 0"></iframe>'
@@ -64,6 +64,6 @@ def _page(maps: Sequence[AttentionMap]) -> str:
     }
     files = importlib.resources.files(__name__)
     page, style, script = (files.joinpath(f"view.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    # "<" would end the element of the data where a token is "</script>".
+    # "<" is escaped, because a token "</script>" would end the element of the data.
     written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     return string.Template(page).substitute(style=style, script=script, data=written)
