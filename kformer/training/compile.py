@@ -28,6 +28,8 @@ def compile_transformer(model: keras.Model, transformer: TransformerConfig, trai
         # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
         jit_compile="auto" if compiled_by_xla() else False,
     )
+    # Keras would build it while TensorFlow traces the first training step, which would then be traced twice.
+    optimizer.build(model.trainable_variables)
 
 
 def compiled_by_xla() -> bool:

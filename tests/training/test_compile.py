@@ -35,3 +35,13 @@ def test_only_float16_scales_the_loss():
     assert isinstance(compiled(precision="mixed_float16").optimizer, keras.optimizers.LossScaleOptimizer)
     for precision in ("float32", "mixed_bfloat16"):
         assert not isinstance(compiled(precision=precision).optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+@pytest.mark.tensorflow_only
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_tensorflow_traces_a_training_step_once(precision):
+    model, traced = compiled(precision=precision), []
+    step = model.train_step
+    model.train_step = lambda data: traced.append(data) or step(data)
+    model.fit(LABELS, LABELS, verbose=0)
+    assert len(traced) == 1
