@@ -17,8 +17,9 @@ EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/pr
 # notebooks, which run there too, train, export and serve.
 VERSION_DEPENDENT = tests/layers tests/models tests/training tests/tokenizers
 VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
-# A test keeps one core busy, mostly with tracing. The tests of a file stay together: they share what is costly to make.
-TWO_AT_ONCE = --numprocesses 2 --dist loadfile
+# A test keeps one core busy, mostly with tracing. Each process takes half of the tests in their order, so that most tests of a
+# file stay together and share what is costly to make; whoever is ready first takes some of the other half.
+TWO_AT_ONCE = --numprocesses 2 --dist worksteal
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-slow test-oldest lint notebooks docs wheel clean

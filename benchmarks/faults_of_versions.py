@@ -117,7 +117,7 @@ def _expect_available(fault: Fault, number: int) -> None:
     def is_available() -> bool:
         return fault.server.versions().get(number, ("", ""))[0] == "AVAILABLE"
 
-    fault.expect(wait_until(is_available, SECONDS_TO_LOAD), f"version {number} is not taken up")
+    fault.expect(wait_until(is_available, SECONDS_TO_LOAD), f"version {number} is not loaded")
 
 
 def _expect_one(fault: Fault) -> None:

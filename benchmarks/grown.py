@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 PIECES = 37000
-NEXT_TO_NOTHING = 1e-3  # standard deviation of weights that add almost nothing
+ALMOST_ZERO = 1e-3  # standard deviation of weights that add almost nothing
 FAR_BELOW = -30.0  # the mean logit of unused pieces
 
 
@@ -78,7 +78,7 @@ def _grown(variable: Any, old: dict[str, np.ndarray], layers: int, outputs: np.n
         gamma, beta = (old[_last_norm(path, name, layers)] for name in ("gamma", "beta"))
         spread = np.sqrt((gamma**2).mean() + beta.var())
         return np.full(variable.shape, scale * (spread if path.endswith("gamma") else beta.mean()))
-    return rng.normal(0, NEXT_TO_NOTHING, variable.shape) if path.endswith("kernel") else np.zeros(variable.shape)
+    return rng.normal(0, ALMOST_ZERO, variable.shape) if path.endswith("kernel") else np.zeros(variable.shape)
 
 
 def _last_norm(path: str, name: str, layers: int) -> str:

@@ -20,7 +20,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "build" / "docs" / "source"
 # The pages of the reference: a title and the modules whose public names it lists.
 REFERENCE = {
-    "kformer": ("The front door", ["kformer.config", "kformer.translation.translator", "kformer.training.train"]),
+    "kformer": (
+        "Main classes and functions",
+        ["kformer.config", "kformer.translation.translator", "kformer.training.train"],
+    ),
     "layers": ("Layers", ["kformer.layers"]),
     "models": ("Models", ["kformer.models"]),
     "training": (

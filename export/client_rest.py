@@ -63,7 +63,9 @@ def _message(error: urllib.error.HTTPError) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://localhost:8501/v1/models/translator")
-    parser.add_argument("--tries", type=int, default=6, help="of a request, while the server is busy or starting")
+    parser.add_argument(
+        "--tries", type=int, default=6, help="how often a request is sent at most, while the server is busy or starting"
+    )
     arguments = parser.parse_args()
     lines = (line.rstrip("\n") for line in sys.stdin)
     try:

@@ -23,7 +23,7 @@ _SECONDS_BETWEEN = 0.2
 
 
 class DamagedFileError(ValueError):
-    """A file is not as it was written."""
+    """A file does not match its checksum, because one of the two was damaged, edited or removed."""
 
 
 def note_checksums(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> None:
@@ -94,8 +94,9 @@ def _check(folder: pathlib.Path, name: str, remedy: str) -> None:
         if attempt + 1 < _TRIES:
             time.sleep(_SECONDS_BETWEEN)
     raise DamagedFileError(
-        f"{folder / name} does not have the checksum that {SUMS_FILE} notes: one of the two was damaged or edited. "
-        f"{remedy} If you edited it on purpose, write its line anew: `cd {folder} && sha256sum {name}` prints it."
+        f"{folder / name} does not match its checksum in {SUMS_FILE}: the file or {SUMS_FILE} was damaged or edited. "
+        f"{remedy} If you edited the file on purpose, replace its line in {SUMS_FILE}: `cd {folder} && sha256sum "
+        f"{name}` prints the new one."
     )
 
 
@@ -111,7 +112,9 @@ def _lines(folder: pathlib.Path) -> list[tuple[str, str]]:
     text = path.read_bytes().decode("utf-8", "replace")
     found = [_LINE.fullmatch(line) for line in text.split("\n")[:-1]]
     if not text.endswith("\n") or None in found:
-        raise DamagedFileError(f"{path} is damaged: a line is not one that sha256sum writes. Restore it from a copy.")
+        raise DamagedFileError(
+            f"{path} is damaged: a line does not have the format of sha256sum. Restore it from a copy."
+        )
     return [(line[1], line[2]) for line in found if line]
 
 

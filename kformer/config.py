@@ -185,7 +185,7 @@ def read_parts(path: str | pathlib.Path, parts: Sequence[str], others: Sequence[
         values[part] = values.get(part) or {}
         if not isinstance(values[part], dict):
             raise ValueError(
-                f"{path} must hold a mapping of fields to values under {part}. Received: {values[part]!r}. "
+                f"{path} must contain a mapping of fields to values under {part}. Received: {values[part]!r}. "
                 f"Write, for example, `{part}: {{FIELD: VALUE}}`."
             )
     return values
@@ -197,11 +197,11 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: There is no such file.
         OSError: The file cannot be read.
-        ValueError: The file does not parse, or does not hold a mapping.
+        ValueError: The file does not parse, or does not contain a mapping.
     """
     path = pathlib.Path(path)
     if path.suffix not in (".json", ".yaml", ".yml"):
-        raise ValueError(f"A configuration file ends in .json, .yaml or .yml. Received: {path}.")
+        raise ValueError(f"The name of a configuration file must end in .json, .yaml or .yml. Received: {path}.")
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}. Name a JSON or YAML file that exists.")
     try:
@@ -213,9 +213,9 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8: {error}. Convert the file.") from error
     except (yaml.YAMLError, ValueError) as error:  # a date such as 2026-13-01 is a ValueError
-        raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Mend the file.") from error
+        raise ValueError(f"{path} is not valid {path.suffix[1:]}: {error}. Correct the file.") from error
     if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold a mapping of names to values. Received: {type(values).__name__}.")
+        raise ValueError(f"{path} must contain a mapping of names to values. Received: {type(values).__name__}.")
     return values
 
 
@@ -268,7 +268,8 @@ class TransformerConfig(_Config):
             raise ValueError(
                 "d_model must be divisible by num_heads. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
-                f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or other num_heads."
+                f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or another value of "
+                "num_heads."
             )
         if self.positional_encoding == "sinusoidal" and self.d_model % 2:
             raise ValueError(
@@ -285,7 +286,7 @@ class TransformerConfig(_Config):
         special = (self.pad_id, self.start_id, self.end_id)
         if len(set(special)) != 3 or min(special) < 0:
             raise ValueError(
-                "pad_id, start_id and end_id must be three different ids from 0 up. "
+                "pad_id, start_id and end_id must be three different ids of at least 0. "
                 f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
 
@@ -370,7 +371,7 @@ class TrainingConfig(_Config):
         fewest = 1 if MONITORS[self.monitor].translations else 0
         if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
-                "scored_sources must be at least 0, and at least 1 where translations tell the best weights. "
+                "scored_sources must be at least 0, and at least 1 if `monitor` scores translations. "
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
                 "Leave it out for the default."
             )

@@ -38,7 +38,7 @@ def check_file_path(path: str | pathlib.Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Name a file in it.")
     if path.exists() and not path.is_file():
-        raise OSError(f"{path} is no regular file, so it cannot be replaced. Name another file.")
+        raise OSError(f"{path} is not a regular file, so it cannot be replaced. Name another file.")
     check_folder_path(path.parent)
 
 
@@ -71,7 +71,8 @@ def check_folder_path(path: str | pathlib.Path) -> None:
         raise NotADirectoryError(f"{path} cannot be a folder: {reason}. Name another folder.")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise PermissionError(
-            f"{path} cannot be written to: {nearest} does not allow it. Name another folder, or change its permissions."
+            f"{path} cannot be written to: no permission to write in {nearest}. Change its permissions, or name "
+            "another folder."
         )
 
 

@@ -71,7 +71,7 @@ visualization.plot_length_penalties()
 # The same for the finished hypotheses of the tree above, of which each has a length and a log probability:
 
 # %%
-finished = [one for one in tree.extensions if one.fate == "finished"]
+finished = [one for one in tree.extensions if one.outcome == "finished"]
 visualization.plot_length_penalties([one.length for one in finished], [one.log_prob for one in finished])
 
 # %% [markdown]

@@ -50,10 +50,10 @@ def test_the_best_way_through_a_beam_tree_is_the_translation(numbers_translator)
 @pytest.mark.parametrize("method", ["attention", "beam_tree"])
 @pytest.mark.parametrize(("text", "tokens"), [("  ", 0), ("one " * 300, "300|[0-9]{3,}")])
 def test_a_text_that_cannot_be_read_at_once_is_refused(numbers_translator, method, text, tokens):
-    with pytest.raises(ValueError, match=f"from 1 to 255 tokens.* Received: ({tokens}) tokens. Take one sentence"):
+    with pytest.raises(ValueError, match=f"from 1 to 255 tokens.* Received: ({tokens}) tokens. Pass a single sentence"):
         getattr(numbers_translator, method)(text)
 
 
 def test_a_beam_of_one_has_no_tree(numbers_translator):
-    with pytest.raises(ValueError, match="A beam of 1 is greedy search, which has no tree"):
+    with pytest.raises(ValueError, match="beam_size=1 is greedy search, which has no beam tree"):
         numbers_translator.beam_tree(TEXT, beam_size=1)

@@ -37,7 +37,7 @@ def test_every_flipped_bit_of_a_file_and_of_its_checksums_is_found(folder):
             flipped = bytearray(content)
             flipped[bit // 8] ^= 1 << bit % 8
             (folder / name).write_bytes(flipped)
-            with pytest.raises(DamagedFileError, match="does not have the checksum|is missing|is damaged: a line"):
+            with pytest.raises(DamagedFileError, match="does not match its checksum|is missing|is damaged: a line"):
                 check_folder(folder)
         (folder / name).write_bytes(content)
 
@@ -54,7 +54,7 @@ def test_a_missing_file_is_told(folder):
 
 def test_an_edited_file_is_told_with_the_way_to_note_it_anew(folder):
     (folder / "a.json").write_text("edited")
-    said = r"edited. Ask Ann. If you edited it .* `cd .* && sha256sum a.json` prints"
+    said = r"edited. Ask Ann. If you edited the file .* `cd .* && sha256sum a.json` prints"
     with pytest.raises(DamagedFileError, match=said):
         check_file(folder / "a.json", "Ask Ann.")
 

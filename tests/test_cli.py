@@ -237,14 +237,14 @@ MISTAKES = {
     "translate, preset alike": ("translate --preset cmudic", "Did you mean 'cmudict'?"),
     "translate, missing input": (
         "translate {run} --input no.txt",
-        "no.txt is no regular file. Name a text file, or leave out --input to read a pipe.",
+        "no.txt is not a regular file. Name a text file, or leave out --input to read a pipe.",
     ),
     "translate into a folder": ("translate {run} --output {empty}", "empty is a folder. Name a file in it."),
     "translate into a file": (
         "translate {run} --output {corpus}/out",
         "{corpus} cannot be a folder: it is a file. Name another folder.",
     ),
-    "translate into a device": ("translate {run} --output /dev/null", "/dev/null is no regular file"),
+    "translate into a device": ("translate {run} --output /dev/null", "/dev/null is not a regular file"),
     "translate, search of a SavedModel": (
         "translate {model} --beam-size 2",
         "its search was fixed when it was exported",

@@ -90,7 +90,7 @@ class TestTransformerConfig:
     def test_d_model_is_divisible_by_num_heads(self, d_model, num_heads, advice):
         expected = (
             f"d_model must be divisible by num_heads. Received: d_model={d_model}, num_heads={num_heads}. "
-            f"Choose d_model={advice}, or other num_heads"
+            f"Choose d_model={advice}, or another value of num_heads"
         )
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=d_model, num_heads=num_heads)
@@ -120,7 +120,7 @@ class TestTransformerConfig:
     def test_special_ids_differ(self, ids):
         pad, start, end = ids
         expected = (
-            "pad_id, start_id and end_id must be three different ids from 0 up. "
+            "pad_id, start_id and end_id must be three different ids of at least 0. "
             f"Received: pad_id={pad}, start_id={start}, end_id={end}"
         )
         with pytest.raises(ValueError, match=expected):
@@ -300,13 +300,13 @@ class TestDictionariesAndFiles:
         assert TransformerConfig.load(path).d_ff == 7
 
     def test_other_endings_are_refused(self, tmp_path):
-        with pytest.raises(ValueError, match=r"file ends in .json, .yaml or .yml. Received: .*config.toml"):
+        with pytest.raises(ValueError, match=r"file must end in .json, .yaml or .yml. Received: .*config.toml"):
             read_mapping(tmp_path / "config.toml")
 
     @pytest.mark.parametrize("name", ["config.json", "config.yaml"])
     def test_a_broken_file(self, name, tmp_path):
         (tmp_path / name).write_text("{d_model: [")
-        with pytest.raises(ValueError, match=rf"{name} is not valid {name[7:]}: (.|\n)*Mend the file"):
+        with pytest.raises(ValueError, match=rf"{name} is not valid {name[7:]}: (.|\n)*Correct the file"):
             TransformerConfig.load(tmp_path / name)
 
     def test_a_file_that_cannot_be_read(self, tmp_path):
@@ -340,12 +340,12 @@ class TestDictionariesAndFiles:
 
     def test_a_value_that_yaml_refuses_is_told_with_the_files_name(self, tmp_path):
         (tmp_path / "a.yaml").write_text("seed: 2026-13-01\n")  # YAML takes it for a date
-        with pytest.raises(ValueError, match=r"a\.yaml is not valid yaml: month must be in 1\.\.12\. Mend the file"):
+        with pytest.raises(ValueError, match=r"a\.yaml is not valid yaml: month must be in 1\.\.12\. Correct the file"):
             read_mapping(tmp_path / "a.yaml")
 
     def test_a_list_is_no_configuration(self, tmp_path):
         (tmp_path / "config.yaml").write_text("- d_model\n")
-        with pytest.raises(ValueError, match=r"must hold a mapping of names to values. Received: list"):
+        with pytest.raises(ValueError, match=r"must contain a mapping of names to values. Received: list"):
             TransformerConfig.load(tmp_path / "config.yaml")
 
 

@@ -309,7 +309,7 @@ def test_a_disk_without_room_is_one_line_and_leaves_nothing(numbers_translator, 
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, former[1]))
     try:
         with pytest.raises(
-            OSError, match="The export could not be written to .*model: File too large. Nothing of"
+            OSError, match="The export could not be written to .*model: File too large. No incomplete"
         ) as told:
             export_saved_model(numbers_translator, tmp_path / "model")
     finally:
@@ -334,7 +334,7 @@ def test_whatever_writing_raises_is_told_in_the_same_words(error, place, numbers
     with (
         mock.patch(place, side_effect=error),
         pytest.raises(
-            OSError, match=f"^The export could not be written to {tmp_path}: No space left on device. Nothing"
+            OSError, match=f"^The export could not be written to {tmp_path}: No space left on device. No incomplete"
         ),
     ):
         export_saved_model(numbers_translator, tmp_path)
@@ -365,7 +365,7 @@ def test_a_damaged_export_is_told(exported, tmp_path):
     damaged = pathlib.Path(shutil.copytree(exported, tmp_path / "1"))
     (weights,) = (damaged / "variables").glob("variables.data*")
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"variables.data.* does not have the checksum .*. Export the model again."):
+    with pytest.raises(ValueError, match=r"variables.data.* does not match its checksum .*. Export the model again."):
         load_model(tmp_path)
     (damaged / "assets.extra" / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match="1 cannot be loaded: .*. Export the model again."):
@@ -421,7 +421,7 @@ def test_an_export_that_computes_something_else_outside_python_is_refused(
         return found
 
     monkeypatch.setattr(check, "_run", disturbed)
-    with pytest.raises(ValueError, match="gives other results outside Python, or to single texts"):
+    with pytest.raises(ValueError, match="gives different results outside Python or for single texts"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert not list((tmp_path / "model").glob("[0-9]*"))
 

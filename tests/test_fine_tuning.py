@@ -164,11 +164,16 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(numbers_run, tmp_path):
 
 def test_another_transformer_is_refused(numbers_run, tmp_path):
     with pytest.raises(
-        ValueError, match=r"keeps that run's transformer. Received for .*: d_ff=256 \(the run has 128\). Leave"
+        ValueError,
+        match=r"keeps that run's transformer. Received values that differ from the run in .*: d_ff=256 \(the run has "
+        r"128\). Leave",
     ):
         train(dialect(), tmp_path / "run", toy.TRANSFORMER.replace(d_ff=256), SHORT, initialize_from=numbers_run)
     untied = toy.TRANSFORMER.replace(embedding_tying="none")
-    with pytest.raises(ValueError, match=r"Received for .*: embedding_tying='none' \(the run has 'all'\). Leave"):
+    with pytest.raises(
+        ValueError,
+        match=r"Received values that differ from the run in .*: embedding_tying='none' \(the run has 'all'\). Leave",
+    ):
         train(dialect(), tmp_path / "run", untied, SHORT, initialize_from=numbers_run)
     assert list(tmp_path.iterdir()) == []
 
@@ -197,7 +202,7 @@ def test_damaged_weights_are_no_beginning(numbers_run, tmp_path):
     data = bytearray(damaged.best_weights_file.read_bytes())
     data[-100] ^= 1
     damaged.best_weights_file.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="damaged/best.weights.h5 does not have the checksum"):
+    with pytest.raises(DamagedFileError, match="damaged/best.weights.h5 does not match its checksum"):
         train(dialect(), tmp_path / "run", training=SHORT, initialize_from=damaged.path, console=quiet())
 
 

@@ -96,7 +96,7 @@ def test_where_nothing_can_be_kept_it_is_made_for_this_time(tmp_path, run, made,
     monkeypatch.setenv("KFORMER_CACHE", str(tmp_path / "file"))
     path = kept(run)
     assert not path.exists()
-    assert "kformer: the translator cannot be kept for the next time: " in capsys.readouterr().err
+    assert "kformer: the SavedModel cannot be stored in the cache: " in capsys.readouterr().err
 
 
 def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, made, monkeypatch):

@@ -140,8 +140,8 @@ def test_mistakes_are_told_before_anything_is_drawn(arguments, message, drawn):
 def test_an_export_has_no_beam_to_watch_and_reads_its_own_translations(numbers_export):
     for arguments, message in (
         (("beam",), "is an export, whose search cannot be watched"),
-        (("attention", "--translation", "uno"), "is an export: it reads its own translations"),
-        (("attention", "--kind", "encoder"), "is an export, which tells its alignment alone"),
+        (("attention", "--translation", "uno"), "is an export, which shows attention only for its own translations"),
+        (("attention", "--kind", "encoder"), "is an export, which returns only its alignment"),
     ):
         answer = CliRunner().invoke(app, ["plot", arguments[0], str(numbers_export), "--text", "one", *arguments[1:]])
         assert message in str(answer.exception)

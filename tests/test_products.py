@@ -179,7 +179,7 @@ def test_a_range_of_zeros_gives_zeros():
 
 
 def test_a_product_of_an_unknown_range_is_refused():
-    with pytest.raises(ValueError, match=f"For a product of {K} inputs and {M} outputs nothing is known. Hand in"):
+    with pytest.raises(ValueError, match=f"The range is missing for a product of {K} inputs and {M} outputs. Pass"):
         int8_product(normal(M, K), normal(5, K), None)
 
 

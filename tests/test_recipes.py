@@ -70,7 +70,10 @@ def test_a_file_of_your_own(tmp_path):
     [
         ("training: {}\n", "has no `corpus:` with a name. A recipe has the parts corpus, transformer, training, decod"),
         ("corpus: {a: b}\n", "has no `corpus:` with a name"),
-        ("corpus: cmudict\ntraining: fast\n", "must hold a mapping of fields to values under training. Received: 'fa"),
+        (
+            "corpus: cmudict\ntraining: fast\n",
+            "must contain a mapping of fields to values under training. Received: 'fa",
+        ),
         (
             "corpus: cmudict\ntrainer: {}\n",
             "has the unknown part trainer. Put every field under one of: transf",

@@ -151,7 +151,7 @@ def test_resuming_on_another_corpus_is_refused(numbers_run):
 )
 def test_resuming_with_another_training_is_refused(numbers_run, changes, told):
     training = RunFolder(numbers_run).training_config().replace(**changes)
-    with pytest.raises(ValueError, match="Received for .*run: " + told):
+    with pytest.raises(ValueError, match="Received values that differ from the run in .*run: " + told):
         train(toy.corpus(), numbers_run, training=training, resume=True)
 
 
@@ -213,7 +213,7 @@ def test_the_tokens_of_an_update_are_told(whole):
     assert "% of all positions are padding" in output
 
 
-def test_the_best_weights_are_those_that_had_the_best_figure(whole):
+def test_the_best_weights_are_those_that_had_the_best_metric(whole):
     report, _, _ = whole
     losses = [float(row["val_token_loss"]) for row in rows_of(report.run)]
     assert report.best == min(losses)
@@ -221,7 +221,7 @@ def test_the_best_weights_are_those_that_had_the_best_figure(whole):
     assert found == pytest.approx(report.best, rel=1e-5)
 
 
-def test_a_callback_of_a_user_sees_the_weights_that_are_validated_and_all_figures(whole):
+def test_a_callback_of_a_user_sees_the_weights_that_are_validated_and_all_metrics(whole):
     report, _, watch = whole
     model = build_transformer(report.run.transformer_config())
     for file, validated, at_end in zip(
@@ -293,7 +293,7 @@ def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(whole, tmp_path):
             True,
             r"transformer.json was .*norm_first=True \(the checkpoint has False\)",
         ),
-        ("training", "max_steps", 9, r"training.json does not have the checksum that SHA256SUMS notes"),
+        ("training", "max_steps", 9, r"training.json does not match its checksum in SHA256SUMS"),
         (
             "training",
             "seed",
@@ -332,7 +332,7 @@ def test_a_checkpoint_of_a_run_on_another_corpus_is_refused(whole, tmp_path):
 def test_a_description_of_the_corpus_without_its_fingerprint_is_refused(whole, tmp_path):
     run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
     run.corpus_file.write_text('{"name": "toy"}')
-    with pytest.raises(ValueError, match="corpus.json does not have the checksum"):
+    with pytest.raises(ValueError, match="corpus.json does not match its checksum"):
         train(toy.corpus(), run.path, resume=True, console=quiet())
 
 
@@ -341,7 +341,7 @@ def test_lost_checkpoints_are_told_and_the_weights_stay(whole, tmp_path):
     before = run.best_weights_file.read_bytes()
     for file in run.path.glob("*checkpoint.npz"):
         file.unlink()
-    with pytest.raises(FileNotFoundError, match="has weights, but no checkpoint that can be read: it was removed"):
+    with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed"):
         train(toy.corpus(), run.path, resume="auto", console=quiet())
     assert run.best_weights_file.read_bytes() == before
 
@@ -354,7 +354,7 @@ def test_lost_or_damaged_best_weights_are_told_before_a_run_goes_on(lost, whole,
     run.best_weights_file.write_bytes(data)
     if lost:
         run.best_weights_file.unlink()
-    told = "has no best.weights.h5: somebody removed it" if lost else "best.weights.h5 does not have the checksum"
+    told = "has no best.weights.h5: somebody removed it" if lost else "best.weights.h5 does not match its checksum"
     with pytest.raises((FileNotFoundError, ValueError), match=f"{told}.*average .* NEW --last 1"):
         train(toy.corpus(), run.path, resume=True, console=quiet())
 

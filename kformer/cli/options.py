@@ -216,7 +216,8 @@ def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: F
         if train is None and _named(valid):
             raise ValueError(
                 f"Validation files must have the form of the training files. Received: --valid{form} without "
-                f"--train{form}. Give both parts as pairs or both as parallel files; a corpus by name has its own."
+                f"--train{form}. Give both parts as pairs or both as parallel files; a named corpus has its own "
+                "validation pairs."
             )
     for part, files in (("train", train_files), ("valid", valid_files)):
         if len(_named(files)) == 1:

@@ -77,10 +77,12 @@ def attention(
     if isinstance(found, RunFolder):
         maps = _attention_of(found, text, translation)
     elif translation is not None:
-        raise ValueError(f"{found} is an export: it reads its own translations. Leave out --translation.")
+        raise ValueError(
+            f"{found} is an export, which shows attention only for its own translations. Leave out --translation."
+        )
     elif kind not in (None, "cross"):
         raise ValueError(
-            f"{found} is an export, which tells its alignment alone. Leave out --kind, or name the run folder."
+            f"{found} is an export, which returns only its alignment. Leave out --kind, or name the run folder."
         )
     else:
         maps = _alignment_of(found, text)

@@ -152,8 +152,8 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ValueError(
-                f"{certificate} and {key} are no certificate and its key: {error}. Give both in PEM form, the key "
-                "without a password."
+                f"{certificate} and {key} are not a certificate and its private key: {error}. Give both in PEM form, "
+                "the key without a password."
             ) from error
 
 

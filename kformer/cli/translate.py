@@ -56,7 +56,9 @@ def translate(
     Only the search of a recipe is used.
     """
     if input is not None and not input.is_file():
-        raise FileNotFoundError(f"{input} is no regular file. Name a text file, or leave out --input to read a pipe.")
+        raise FileNotFoundError(
+            f"{input} is not a regular file. Name a text file, or leave out --input to read a pipe."
+        )
     if output is not None:
         check_file_path(output)
     if server is not None:

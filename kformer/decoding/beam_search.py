@@ -176,7 +176,7 @@ class BeamSearch(Search):
         logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
         candidates = self._best_candidates(now, logits)
         ends = ops.equal(candidates.next_tokens, self.constraints.end_id)  # (B, 2K)
-        new, parents = self._go_on(now, candidates, ends)
+        new, parents = self._extend_live(now, candidates, ends)
         new = self._with_finished(now, new, candidates, ends)
         # Log probabilities are at most 0 and lp grows with the length: no live hypothesis can get a better score.
         best_attainable = new.live_log_probs[:, 0] / length_norm(now.limits, self.length_penalty)  # (B,)
@@ -199,7 +199,7 @@ class BeamSearch(Search):
         next_tokens = take_columns(ops.reshape(ids, (-1, beams * each)), indices)
         return Candidates(best, ops.floor_divide(indices, each), next_tokens)
 
-    def _go_on(self, now: BeamState, candidates: Candidates, ends: Any) -> tuple[BeamState, Any]:
+    def _extend_live(self, now: BeamState, candidates: Candidates, ends: Any) -> tuple[BeamState, Any]:
         """The state with the K best extensions that go on, and the beams (B, K) that they extend.
 
         Empty beams come last. Sentences that are done keep their hypotheses.
@@ -283,7 +283,7 @@ def check_beam_options(beam_size: int, length_penalty: float, n_best: int) -> No
         raise ValueError(f"beam_size must be at least 1. Received: beam_size={beam_size}. Pass 1 for greedy search.")
     if not 0 <= length_penalty < float("inf"):
         raise ValueError(
-            f"length_penalty must be a finite number from 0 up. Received: length_penalty={length_penalty}. "
+            f"length_penalty must be a finite number of at least 0. Received: length_penalty={length_penalty}. "
             "Pass 0 to compare plain log probabilities."
         )
     if not 1 <= n_best <= beam_size:

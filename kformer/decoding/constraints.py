@@ -36,8 +36,8 @@ class SearchConstraints:
         prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
 
     Raises:
-        ValueError: The ids are not three different ids from 0 up, `max_lengths` is not (B,), `prefix` is not (B, F),
-            or a length is negative.
+        ValueError: The ids are not three different ids of at least 0, `max_lengths` is not (B,), `prefix` is not
+            (B, F), or a length is negative.
 
     Example:
         Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
@@ -63,7 +63,7 @@ class SearchConstraints:
         special = (self.start_id, self.end_id, self.pad_id)
         if len(set(special)) != 3 or min(special) < 0:
             raise ValueError(
-                "start_id, end_id and pad_id must be three different ids from 0 up. "
+                "start_id, end_id and pad_id must be three different ids of at least 0. "
                 f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
                 "Pass the special ids of the target tokenizer."
             )

@@ -15,7 +15,7 @@ from kformer.indexing import take_rows
 
 # A stretch ends when this share of its sentences is finished. With a smaller share, fewer rows are computed in vain,
 # but the caches are copied more often.
-LEAVING = 0.25
+FINISHED_SHARE = 0.25
 
 
 class StretchModel(Protocol):
@@ -77,7 +77,7 @@ def _steps(search: Search, model: StretchModel, now: Any, context: Any, history:
 
     def goes_on(now: Any, history: Any) -> Any:
         finished = ops.mean(ops.cast(search.finished(now), "float32"))
-        return ops.logical_and(finished < LEAVING, ops.logical_not(model.is_full(context, history)))
+        return ops.logical_and(finished < FINISHED_SHARE, ops.logical_not(model.is_full(context, history)))
 
     def step(now: Any, history: Any) -> tuple[Any, Any]:
         return search.step(now, next_logits, history)

@@ -9,7 +9,7 @@ from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, C
 from kformer.decoding.constraints import NextLogits
 
 START = -1  # the parent of the first extensions, which extend no other
-Fate = Literal["kept", "finished", "pruned"]
+Outcome = Literal["kept", "finished", "pruned"]
 
 
 class Extension(NamedTuple):
@@ -20,7 +20,7 @@ class Extension(NamedTuple):
     length: int  # tokens so far, this one included
     log_prob: float  # of all tokens so far
     score: float  # the log probability divided by the length penalty: equation 14 of Wu et al. (2016)
-    fate: Fate  # kept in a beam, finished by the end token, or pruned because it was not among the best
+    outcome: Outcome  # kept in a beam, finished by the end token, or pruned because it was not among the best
 
 
 class _Tracing(BeamSearch):
@@ -45,7 +45,9 @@ def trace_beam_search(search: BeamSearch, next_logits: NextLogits, model_state: 
         ValueError: There is not exactly one sentence.
     """
     if search.constraints.limits.shape[0] != 1:
-        raise ValueError(f"A trace is of one sentence. Received: {search.constraints.limits.shape[0]} sentences.")
+        raise ValueError(
+            f"A trace needs a search of exactly one sentence. Received: {search.constraints.limits.shape[0]} sentences."
+        )
     options = (search.beam_size, search.length_penalty, search.n_best, search.reorder)
     tracing = _Tracing(search.constraints, *options)
     now = tracing.first_state()
@@ -55,23 +57,23 @@ def trace_beam_search(search: BeamSearch, next_logits: NextLogits, model_state: 
         now, model_state = tracing.step(now, next_logits, model_state)
         first = len(found)
         found += _extensions(tracing, beams, int(now.step))
-        kept = [number for number in range(first, len(found)) if found[number].fate == "kept"]
+        kept = [number for number in range(first, len(found)) if found[number].outcome == "kept"]
         beams = kept + [START] * (search.beam_size - len(kept))  # an empty beam has no extensions
     return found
 
 
 def _extensions(search: _Tracing, beams: list[int], length: int) -> list[Extension]:
-    """The candidates of the last step that are hypotheses, each with its fate."""
+    """The candidates of the last step that are hypotheses, each with its outcome."""
     log_probs, parents, tokens = (ops.convert_to_numpy(part)[0] for part in search.candidates)
     norm = float(ops.convert_to_numpy(length_norm(np.array(length), search.length_penalty)))
     found, room = [], search.beam_size
     for log_prob, parent, token in zip(log_probs.tolist(), parents.tolist(), tokens.tolist(), strict=True):
         if log_prob == NO_HYPOTHESIS:
             continue
-        fate: Fate = "pruned"
+        outcome: Outcome = "pruned"
         if token == search.constraints.end_id:
-            fate = "finished"
+            outcome = "finished"
         elif room:
-            fate, room = "kept", room - 1
-        found.append(Extension(beams[parent], token, length, log_prob, log_prob / norm, fate))
+            outcome, room = "kept", room - 1
+        found.append(Extension(beams[parent], token, length, log_prob, log_prob / norm, outcome))
     return found

@@ -95,8 +95,8 @@ def check_without_python(
         share = _distance(expected["score"].numpy(), np.array(found))
         if not share <= SCORE_TOLERANCE[precision]:
             raise ValueError(
-                "The export gives other results outside Python, or to single texts, than in a batch. The scores of "
-                f"{len(texts)} texts differ by {share:.2%} of their mean. Export in float32."
+                f"The export gives different results outside Python or for single texts. The scores of {len(texts)} "
+                f"texts differ by {share:.2%} of their mean. Export in float32."
             )
     same = [one["translation"][0] == batch for one, batch in zip(alone, together["translation"], strict=True)]
     return {"identical_alone": float(np.mean(same))}
@@ -123,8 +123,8 @@ def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, A
     command = [sys.executable, "-m", _C_API_PROGRAM, str(saved_model)]
     done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True, check=False)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ValueError(f"The export does not run outside Python: {reason}. Nothing of it is left.")
+        reason = (done.stderr.strip().splitlines() or ["no error message"])[-1]
+        raise ValueError(f"The export does not run outside Python: {reason}. No incomplete export remains.")
     return json.loads(done.stdout.splitlines()[-1])
 
 

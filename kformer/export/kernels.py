@@ -144,9 +144,9 @@ class Int8Matrix(Matrix):
         """The numbers that the steps 0 and 255 stand for, and the step that stands for 0."""
         if self._input_range is None:
             raise ValueError(
-                "int8 needs to know between which numbers the inputs of each product lie. For a product of "
-                f"{self._array.shape[1]} inputs and {self._array.shape[0]} outputs nothing is known. Hand in "
-                "ranges from kformer.export.calibration.input_ranges for this model."
+                "int8 needs the range of the inputs of each product. The range is missing for a product of "
+                f"{self._array.shape[1]} inputs and {self._array.shape[0]} outputs. "
+                "Pass ranges from kformer.export.calibration.input_ranges for this model."
             )
         lowest, highest = self._input_range
         if lowest < 0:  # Zero must be one of the steps: if it were half a step off, the errors of many zeros add up.

@@ -103,7 +103,7 @@ def export_saved_model(
         weights = Weights()
         names = (DEFAULT_SIGNATURE, *dict.fromkeys(signatures))
         functions = served_functions(translator, weights, precision, variant, texts, names)
-        with _told_where(directory):
+        with _write_errors_explained(directory):
             _save(translator, weights, functions, fresh)
             if precision == "int8":
                 run_loops_as_functions(fresh)
@@ -114,7 +114,7 @@ def export_saved_model(
         agreement = check_agreement(answers[DEFAULT_SIGNATURE], translator, texts, precision)
         requests, batch_seconds = try_requests(answers, texts, BATCH_SIZES[variant])
         agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], texts, precision)
-        with _told_where(directory):
+        with _write_errors_explained(directory):
             facts = {
                 "precision": precision,
                 "variant": variant,
@@ -134,7 +134,7 @@ def export_saved_model(
 
 
 @contextlib.contextmanager
-def _told_where(directory: pathlib.Path) -> Iterator[None]:
+def _write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
     """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""
     try:
         yield
@@ -143,8 +143,8 @@ def _told_where(directory: pathlib.Path) -> Iterator[None]:
         # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
         reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
         raise WriteError(
-            f"The export could not be written to {directory}: {reason}. Nothing of it is left there. Make room on that "
-            "disk, or name a folder on another one."
+            f"The export could not be written to {directory}: {reason}. No incomplete export remains there. Make room "
+            "on that disk, or name a folder on another one."
         ) from error
 
 

@@ -11,11 +11,12 @@ BATCH_SIZES = {"portable": (1, 2, 4, 8, 16, 32), "xla": (1, 8, 32)}
 LONGEST_WAIT = 10  # seconds
 
 _BATCHING = """\
-# For --enable_batching and --batching_parameters_file. A request waits at most 2 ms for company. There is a thread for
-# every core, because no number of them is given.
+# For --enable_batching and --batching_parameters_file. A request waits at most 2 ms for other requests.
+# num_batch_threads is not set, so there is a thread for every core.
 max_batch_size {{ value: {largest} }}
 batch_timeout_micros {{ value: 2000 }}
-# One thread worked {wait} seconds on so many, where the export was made. Further requests are refused at once.
+# On the machine of the export, one thread computes this many batches in {wait} seconds. Further requests are refused
+# at once.
 max_enqueued_batches {{ value: {queue} }}
 """
 _ALLOWED = """\

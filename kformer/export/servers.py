@@ -74,7 +74,7 @@ def check_operations_of_server(used: Iterable[str], version: str) -> None:
     if any(name in OPERATION_OF_PRECISION.values() for name in missing):
         remedy = f"Choose the precision float32 or bfloat16, or a server from {oldest} on."
     else:
-        remedy = f"Use a server from {oldest} on." if oldest else "No server that is known has them."
+        remedy = f"Use a server from {oldest} on." if oldest else "No known server has them."
     raise ValueError(f"TensorFlow Serving {version} lacks operations of this export: {', '.join(missing)}. {remedy}")
 
 

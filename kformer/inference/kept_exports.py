@@ -47,7 +47,7 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
         os.utime(found)
         _delete_old(folder)
     except OSError as error:
-        print(f"kformer: the translator cannot be kept for the next time: {error}", file=sys.stderr)
+        print(f"kformer: the SavedModel cannot be stored in the cache: {error}", file=sys.stderr)
         with tempfile.TemporaryDirectory() as temporary:
             found = pathlib.Path(temporary, name)
             _make(run, decoding, n_best, found)

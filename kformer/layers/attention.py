@@ -118,7 +118,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if d_model % num_heads:
             raise ValueError(
                 f"d_model must be divisible by num_heads. Received: d_model={d_model}, num_heads={num_heads}. "
-                f"Choose a d_model that is a multiple of {num_heads}, or other num_heads."
+                f"Choose a d_model that is a multiple of {num_heads}, or another value of num_heads."
             )
         self.supports_masking = True
         self.d_model = d_model

@@ -248,8 +248,8 @@ def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFo
     """
     with new_folder(output) as folder:
         fresh = RunFolder(folder)
-        told = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
-        for file in (*told, source.decoding_file):
+        descriptions = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
+        for file in (*descriptions, source.decoding_file):
             if file.is_file():
                 shutil.copy(file, fresh.path)
         shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)

@@ -128,8 +128,8 @@ def _take(descriptor: int) -> None:
 def _check_there(path: pathlib.Path, descriptor: int) -> None:
     if not is_same_file(path, descriptor):
         raise FolderLostError(
-            f"{path.parent}, or the file {path.name} in it, was moved or removed while this process trained there. It "
-            "has ended and writes nothing more. What it had saved is where the folder was moved to: go on with "
+            f"{path.parent}, or the file {path.name} in it, was moved or removed while this process trained there. "
+            "This process has ended and writes nothing more. Its saved files are in the moved folder: go on with "
             "`--resume` there."
         )
 

@@ -11,7 +11,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError
 
 FINISHED = 0
-MEND = 1  # an option, an input or a file is wrong: a person must change something
+USER_ERROR = 1  # an option, an input or a file is wrong: a person must change something
 USAGE = 2  # the command line cannot be parsed (Click's status)
 DIVERGED = 3  # the loss is not finite any more
 WRITING = 74  # a file could not be written, such as on a full disk (EX_IOERR): resume when the cause is removed
@@ -28,7 +28,7 @@ def exit_status(error: BaseException) -> int:
     if isinstance(error, RunInUseError | ConnectionError):
         return RESUME
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-    return WRITING if full or isinstance(error, WriteError) else MEND
+    return WRITING if full or isinstance(error, WriteError) else USER_ERROR
 
 
 def check_summary(path: pathlib.Path, run: RunFolder) -> None:
@@ -58,13 +58,13 @@ def write_ended(
 
     Args:
         path: The JSON file. It has the fields `exit_status`, `reason`, `steps` (optimizer updates), `best` and
-            `monitor` (the best value of the monitored figure, and its name), `run`, `weights` and `checkpoint` (paths,
+            `monitor` (the best value of the monitored metric, and its name), `run`, `weights` and `checkpoint` (paths,
             or null where there is no such file).
         run: The run folder.
         status: The command's exit status.
         reason: Why the run ended, in words.
         steps: Optimizer updates done.
-        best: The best value of the monitored figure.
+        best: The best value of the monitored metric.
     """
     facts = {"steps": steps, "best": best, "monitor": run.training_config().monitor}
     paths = {"weights": run.best_weights_file, "checkpoint": run.checkpoint_file}

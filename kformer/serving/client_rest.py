@@ -94,8 +94,8 @@ class RestTransport:
             words = found.get("error") or text.strip() or "without a reason"
             raise ServerError(f"{self._url} answers {status}: {words}", code=status)
         raise ServerError(
-            f"{self._url} answers something else than TensorFlow Serving's REST, which gives {key!r}. Is another "
-            f"program there? Received: {text[:200]!r}",
+            f"{self._url} does not answer like TensorFlow Serving's REST: {key!r} is missing. Does another program use "
+            f"this address? Received: {text[:200]!r}",
             code=status,
         )
 

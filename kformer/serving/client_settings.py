@@ -94,7 +94,8 @@ class ClientSettings:
             raise ValueError(f"backoff_factor must be at least 0 seconds. Received: {self.backoff_factor}.")
         if self.token is not None and not re.fullmatch(r"[!-~]([ -~]*[!-~])?", self.token):
             raise ValueError(
-                "A token is one line of ASCII characters, without blanks around it. The one received is not."
+                "A token is one line of ASCII characters, without blanks around it. "
+                "The token received has another form."
             )
         if self.ca_file is not None and not self.ca_file.is_file():
-            raise FileNotFoundError(f"{self.ca_file} is no regular file. Name one with certificates in PEM form.")
+            raise FileNotFoundError(f"{self.ca_file} is not a regular file. Name one with certificates in PEM form.")

@@ -24,7 +24,10 @@ from kformer.serving.predict import Predictor
 from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
 
 log = logging.getLogger(__name__)
-_ANSWERED = "This server answers Predict and GetModelMetadata; exported translators have no such signatures."
+_ANSWERED = (
+    "This server supports only Predict and GetModelMetadata: exported translators have no signatures for the other "
+    "methods."
+)
 
 
 class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -54,7 +57,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             log.debug("predict", extra={"fields": {**fields, "seconds": round(time.monotonic() - began, 6)}})
             return predict_response(servable, signature, chosen)
 
-        return await _told(answer, context)
+        return await _with_errors_answered(answer, context)
 
     async def GetModelMetadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: Any
@@ -69,7 +72,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             spec = request.model_spec
             return metadata_response(self._predictor.manager.servable(spec.name, *_version(spec)))
 
-        return await _told(answer, context)
+        return await _with_errors_answered(answer, context)
 
     async def Classify(self, request: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWERED)
@@ -101,7 +104,7 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
                 version = self._manager.servable(spec.name, label=label).version
             return status_response(self._manager.status(spec.name, version))
 
-        return await _told(answer, context)
+        return await _with_errors_answered(answer, context)
 
     async def HandleReloadConfigRequest(
         self, request: model_management_pb2.ReloadConfigRequest, context: Any
@@ -118,7 +121,7 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
         return response
 
 
-async def _told(answer: Callable[[], Awaitable[Any]], context: Any) -> Any:
+async def _with_errors_answered(answer: Callable[[], Awaitable[Any]], context: Any) -> Any:
     """Waits for an answer, and turns its errors into those of gRPC."""
     try:
         return await answer()

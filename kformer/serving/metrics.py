@@ -18,7 +18,7 @@ class Metrics:
         )
         self._seconds = prometheus_client.Histogram(
             "kformer_request_seconds",
-            "From a request's arrival to its answer.",
+            "Seconds from a request's arrival to its answer.",
             ["model"],
             registry=registry,
             buckets=_SECONDS,
@@ -28,7 +28,7 @@ class Metrics:
         )
         self._batch_seconds = prometheus_client.Histogram(
             "kformer_batch_seconds",
-            "How long a batch was computed.",
+            "Seconds to compute a batch.",
             ["model", "signature"],
             registry=registry,
             buckets=_SECONDS,

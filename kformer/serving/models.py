@@ -40,7 +40,7 @@ class Version:
         state: Its state.
         error: Why it could not be loaded; empty if it could.
         servable: While it is AVAILABLE.
-        files: From `_mark`: a version that could not be loaded is tried again when its files change.
+        files: From `_fingerprint`: a version that could not be loaded is tried again when its files change.
     """
 
     number: int
@@ -213,7 +213,7 @@ class ModelManager:
 
     def _load_if_new(self, name: str, number: int, path: pathlib.Path) -> None:
         """Loads a version, unless it is loaded, or could not be loaded from the same files."""
-        files = _mark(path)
+        files = _fingerprint(path)
         known = self._versions[name].get(number)
         if known is not None and (known.state != State.END or (known.error and known.files == files)):
             return
@@ -252,7 +252,7 @@ def _wanted(settings: ModelSettings, found: dict[int, pathlib.Path]) -> set[int]
     return {*sorted(found, reverse=True)[: settings.latest]}
 
 
-def _mark(path: pathlib.Path) -> object:
+def _fingerprint(path: pathlib.Path) -> object:
     """A value that changes when the files of a version change."""
     try:
         return sorted((file.name, file.lstat().st_size, file.lstat().st_mtime_ns) for file in path.rglob("*"))

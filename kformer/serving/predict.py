@@ -87,7 +87,7 @@ class Predictor:
             except ClosedError:
                 continue
             return servable, signature, await self._wait(answer, seconds)
-        raise ServingError(Code.UNAVAILABLE, f"The model {model} is being let go. Send the request again later.")
+        raise ServingError(Code.UNAVAILABLE, f"The model {model} is being unloaded. Send the request again later.")
 
     async def _wait(self, answer: Answer, seconds: float | None) -> Outputs:
         limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)

@@ -59,14 +59,20 @@ class Rest:
         routes = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
-            Route("/v1/models", _told(self._models)),
-            *(Route(f"/v1/models/{{name:str}}{part}/metadata", _told(self._metadata)) for part in _PARTS),
-            *(Route(f"/v1/models/{{name:str}}{part}", _told(self._model), methods=["GET", "POST"]) for part in _PARTS),
+            Route("/v1/models", _with_errors_answered(self._models)),
+            *(
+                Route(f"/v1/models/{{name:str}}{part}/metadata", _with_errors_answered(self._metadata))
+                for part in _PARTS
+            ),
+            *(
+                Route(f"/v1/models/{{name:str}}{part}", _with_errors_answered(self._model), methods=["GET", "POST"])
+                for part in _PARTS
+            ),
             *(Route(path, _file(_PAGE / file)) for path, file in PAGE_FILES.items()),
         ]
         if self._metrics_path is not None:
             routes.insert(0, Route(self._metrics_path, self._show_metrics))
-        return Starlette(routes=routes, exception_handlers={HTTPException: _told_by_starlette})
+        return Starlette(routes=routes, exception_handlers={HTTPException: _starlette_error})
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -191,7 +197,7 @@ async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answe
         leaving.cancel()
 
 
-def _told(endpoint: Endpoint) -> Endpoint:
+def _with_errors_answered(endpoint: Endpoint) -> Endpoint:
     """An endpoint whose errors become answers."""
 
     async def answer(request: Request) -> Response:
@@ -209,7 +215,7 @@ def _told(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-async def _told_by_starlette(request: Request, error: Exception) -> Response:
+async def _starlette_error(request: Request, error: Exception) -> Response:
     """An answer to a request that no route takes, such as one for another path."""
     assert isinstance(error, HTTPException)
     return _error(error.status_code, f"{error.detail}: {request.method} {request.scope['path'][:200]}")

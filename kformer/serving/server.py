@@ -95,11 +95,11 @@ class Server:
             self._draining = True
             rest.should_exit = True
             await asyncio.gather(answering, rpc.stop(self.settings.drain_seconds))
-        is_busy = not self._let_go()
+        is_busy = not self._unload_models()
         log.info("stopped", extra={"fields": {"busy": is_busy}})
         return is_busy
 
-    def _let_go(self) -> bool:
+    def _unload_models(self) -> bool:
         """Unloads the models. False if that takes too long: a batch whose clients have gone can take minutes."""
         closing = threading.Thread(target=self._manager.close, name="closing", daemon=True)
         closing.start()

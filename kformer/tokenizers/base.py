@@ -88,7 +88,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             text: (B,) string.
 
         Raises:
-            ValueError: This kind of tokenizer does not know the offsets.
+            ValueError: This kind of tokenizer cannot give the offsets.
         """
         raise ValueError(self._no_offsets())
 
@@ -102,13 +102,13 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             The texts, (B,) string, and the tokens' offsets in them.
 
         Raises:
-            ValueError: This kind of tokenizer does not know the offsets.
+            ValueError: This kind of tokenizer cannot give the offsets.
         """
         raise ValueError(self._no_offsets())
 
     def _no_offsets(self) -> str:
         return (
-            f"A tokenizer of the kind {self.kind} does not know where its tokens stand in a text. Leave out the "
+            f"A tokenizer of the kind {self.kind} cannot give the offsets of its tokens in a text. Leave out the "
             "signature translate_detailed, or train with a tokenizer of kformer's own."
         )
 

@@ -60,10 +60,10 @@ def normalized_characters(text: tf.Tensor) -> Characters:
     source = tf_text.find_source_offsets(changes, start)
     source = source.with_values(source.values - len(_EXTRA))  # places in `valid`
     points, lengths, source = (_without_extra(values, start.values) for values in (points, lengths, source))
-    behind = byte_lengths(text)
-    was_start = pick(given_start, find(valid_start, source), behind)
+    past_end = byte_lengths(text)
+    was_start = pick(given_start, find(valid_start, source), past_end)
     # A composed character comes from all bytes up to the start of the next one.
-    return _collapsed(points, lengths, was_start, next_of(was_start, behind))
+    return _collapsed(points, lengths, was_start, next_of(was_start, past_end))
 
 
 def _without_extra(values: tf.RaggedTensor, start: tf.Tensor) -> tf.RaggedTensor:
@@ -94,10 +94,10 @@ def given_places(
     characters: Characters, start: tf.RaggedTensor, end: tf.RaggedTensor, given: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """From the tokens' offsets `start` and `end` in the normalized texts to those in the given texts, `given` (B,)."""
-    behind = byte_lengths(given)
-    first = pick(characters.given_start, find(characters.start, start), behind)
+    past_end = byte_lengths(given)
+    first = pick(characters.given_start, find(characters.start, start), past_end)
     last = find(characters.start, end)
-    reach = pick(characters.given_end, last.with_values(tf.maximum(last.values - 1, 0)), behind)
+    reach = pick(characters.given_end, last.with_values(tf.maximum(last.values - 1, 0)), past_end)
     has_bytes = end.values > start.values
     return first, first.with_values(tf.where(has_bytes, reach.values, first.values))
 

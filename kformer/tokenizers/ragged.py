@@ -82,23 +82,23 @@ def join(strings: tf.RaggedTensor, separator: str = "") -> tf.Tensor:
     return tf.strings.unsorted_segment_join(strings.values, row_ids(strings), strings.nrows(), separator)
 
 
-def find(rising: tf.RaggedTensor, values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """For each value, int64: how many entries of the same row of `rising` are less. Each such row is sorted."""
+def find(ascending: tf.RaggedTensor, values: tf.RaggedTensor) -> tf.RaggedTensor:
+    """For each value, int64: how many entries of the same row of `ascending` are less. Each such row is sorted."""
     rows = row_ids(values)
-    keys = rising.values + row_ids(rising) * _WIDEST_ROW
+    keys = ascending.values + row_ids(ascending) * _WIDEST_ROW
     wanted = values.values + rows * _WIDEST_ROW
     found = tf.raw_ops.LowerBound(sorted_inputs=_one_row(keys), values=_one_row(wanted), out_type=tf.int64)
-    return values.with_values(tf.squeeze(found, 0) - tf.gather(rising.row_starts(), rows))
+    return values.with_values(tf.squeeze(found, 0) - tf.gather(ascending.row_starts(), rows))
 
 
-def pick(values: tf.RaggedTensor, numbers: tf.RaggedTensor, behind: tf.Tensor) -> tf.RaggedTensor:
-    """The values at the indices `numbers` of their rows; `behind` (B,) for an index one past the end of a row."""
+def pick(values: tf.RaggedTensor, numbers: tf.RaggedTensor, past_end: tf.Tensor) -> tf.RaggedTensor:
+    """The values at the indices `numbers` of their rows; `past_end` (B,) for an index one past the end of a row."""
     rows = row_ids(numbers)
     places = numbers.values + tf.gather(values.row_starts(), rows)
-    is_behind = places == tf.gather(values.row_limits(), rows)
+    is_past_end = places == tf.gather(values.row_limits(), rows)
     # One more value, because an index past the end of the last row must find one.
-    inside = tf.gather(tf.concat([values.values, behind[:1]], axis=0), places)
-    return numbers.with_values(tf.where(is_behind, tf.gather(behind, rows), inside))
+    inside = tf.gather(tf.concat([values.values, past_end[:1]], axis=0), places)
+    return numbers.with_values(tf.where(is_past_end, tf.gather(past_end, rows), inside))
 
 
 def _one_row(values: tf.Tensor) -> tf.Tensor:

@@ -120,8 +120,8 @@ class SentencePieceTokenizer(Tokenizer):
         if self._escapes:
             valid, first, origin = _unescaped(valid, origin)
         characters = normalized_characters(valid)
-        behind = byte_lengths(joined)
-        given = pick(origin, find(first, characters.given_start), behind)  # places in `joined`
+        past_end = byte_lengths(joined)
+        given = pick(origin, find(first, characters.given_start), past_end)  # places in `joined`
         text = self.detokenize(ids)
         places = (pick(characters.start, find(given, place), byte_lengths(text)) for place in (start, end))
         return text, Spans(ids, *places)

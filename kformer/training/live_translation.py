@@ -87,7 +87,7 @@ class LiveTranslator:
 
 
 class ScoreTranslations(keras.callbacks.Callback):
-    """Adds the scores of translations to the logs: the figures of `kformer.monitors.MONITORS` that suit the corpus.
+    """Adds the scores of translations to the logs: the metrics of `kformer.monitors.MONITORS` that suit the corpus.
 
     It must come before the callbacks that use these scores.
 

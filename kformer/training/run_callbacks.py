@@ -48,7 +48,7 @@ class Validation:
     """Callbacks that score or show translations, or export the model, at a validation.
 
     Attributes:
-        scores: Add figures to the logs, in every process.
+        scores: Add metrics to the logs, in every process.
         shows: Show translations or export the model, in the main process.
     """
 

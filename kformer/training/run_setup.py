@@ -119,8 +119,8 @@ def resume_run(
         )
     stored_transformer, stored_training = run.transformer_config(), run.training_config()
     if transformer is not None:
-        but = _decided_by_tokenizers(stored_transformer, transformer)
-        _refuse_changes(run, stored_transformer, transformer, but)
+        except_fields = _decided_by_tokenizers(stored_transformer, transformer)
+        _refuse_changes(run, stored_transformer, transformer, except_fields)
     if training is None:
         training = stored_training
     else:
@@ -128,7 +128,7 @@ def resume_run(
         training = _complete_training_config(training, corpus, origin)
         # A run keeps this multiple, because it depends on the devices that the run began with.
         training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
-        _refuse_changes(run, stored_training, training, but=BUDGET)
+        _refuse_changes(run, stored_training, training, except_fields=BUDGET)
         if training != stored_training:
             run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
@@ -161,8 +161,8 @@ def check_resumable(run: RunFolder) -> None:
         )
     transformer, training = TransformerConfig.from_dict(saved.transformer), TrainingConfig.from_dict(saved.training)
     files = ((run.transformer_file, transformer, ()), (run.training_file, training, BUDGET))
-    for file, config, but in files:
-        changed = _changes(config, type(config).load(file), but)
+    for file, config, except_fields in files:
+        changed = _changes(config, type(config).load(file), except_fields)
         if changed:
             raise ValueError(
                 f"{file} was edited since the last checkpoint: {changed.replace('the run has', 'the checkpoint has')}. "
@@ -174,7 +174,7 @@ def _check_just_begun(run: RunFolder) -> None:
     """Refuses a run that has weights but no checkpoint: it could only begin again, and overwrite the weights."""
     if run.best_weights_file.is_file() or run.kept_weights():
         raise FileNotFoundError(
-            f"{run.path} has weights, but no checkpoint that can be read: it was removed. Restore "
+            f"{run.path} has weights, but no readable checkpoint: it was removed. Restore "
             f"{run.checkpoint_file.name} from a copy, or begin a new run with these weights by initialize_from "
             "(`--initialize-from`)."
         )
@@ -263,10 +263,10 @@ def _decided_by_tokenizers(stored: TransformerConfig, given: TransformerConfig) 
 def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
     """The configuration of the weights in `origin`; a given one that differs from it is an error."""
     stored = origin.transformer_config()
-    if given is not None and (changed := _changes(stored, given, but=_decided_by_tokenizers(stored, given))):
+    if given is not None and (changed := _changes(stored, given, _decided_by_tokenizers(stored, given))):
         raise ValueError(
-            f"A run that begins with another run's weights keeps that run's transformer. Received for {origin.path}: "
-            f"{changed}. Leave them out, or train a new model."
+            "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
+            f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."
         )
     return stored
 
@@ -295,24 +295,24 @@ def _refuse_changes(
     run: RunFolder,
     stored: TransformerConfig | TrainingConfig,
     given: TransformerConfig | TrainingConfig,
-    but: Sequence[str],
+    except_fields: Sequence[str],
 ) -> None:
-    changed = _changes(stored, given, but)
+    changed = _changes(stored, given, except_fields)
     if changed:
         raise ValueError(
-            f"A resumed run keeps its configuration. Received for {run.path}: {changed}. "
-            f"Leave them out, or start a new run. What may change: {', '.join(BUDGET)}."
+            f"A resumed run keeps its configuration. Received values that differ from the run in {run.path}: "
+            f"{changed}. Leave them out, or start a new run. Only these fields may change: {', '.join(BUDGET)}."
         )
 
 
 def _changes(
-    stored: TransformerConfig | TrainingConfig, given: TransformerConfig | TrainingConfig, but: Sequence[str]
+    stored: TransformerConfig | TrainingConfig, given: TransformerConfig | TrainingConfig, except_fields: Sequence[str]
 ) -> str:
     """Names and values of the fields in which `given` differs from a run, in words; "" if there are none."""
     return ", ".join(
         f"{name}={value!r} (the run has {getattr(stored, name)!r})"
         for name, value in given.to_dict().items()
-        if name not in but and value != getattr(stored, name)
+        if name not in except_fields and value != getattr(stored, name)
     )
 
 

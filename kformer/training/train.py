@@ -108,7 +108,7 @@ def train(
             (TensorFlow backend).
         callbacks: Keras callbacks of your own, run in the main process. A Keras "epoch" is one interval between
             validations. At the end of an epoch your callbacks run after kformer's callbacks that score, keep and show
-            the weights, and before the checkpoint is written. The logs then have all figures. During a validation and
+            the weights, and before the checkpoint is written. The logs then have all metrics. During a validation and
             at the end of an epoch the model has the validated weights: with `training.ema_decay` the averaged ones. A
             callback that sets `model.stop_training` ends the run cleanly. A run that is resumed between two
             validations calls `fit` twice: for the rest of that epoch, and for the following ones.
@@ -229,8 +229,9 @@ def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> Traini
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
     if training.batch_size_multiple % group.replicas:
         raise ValueError(
-            f"The rows of this run's batches are multiples of {training.batch_size_multiple}, due to the devices that "
-            f"it began on. Received: {group.replicas} devices. Resume with a device count that divides that number."
+            f"In this run, the number of rows of a batch is a multiple of {training.batch_size_multiple}, because of "
+            f"the number of devices that it began with. Received: {group.replicas} devices. Resume with a number of "
+            f"devices that divides {training.batch_size_multiple}."
         )
 
 
@@ -261,7 +262,7 @@ def _last_state(folder: RunFolder, model: keras.Model, say: Callable[[str], None
         return TrainingState()
     state, damage = load_last_checkpoint(folder.checkpoint_file, model)
     if damage is not None:
-        say(f"The last checkpoint cannot be read: {damage} Going on from the one before.")
+        say(f"The last checkpoint cannot be read: {damage} Going on from the previous checkpoint.")
     say(f"Going on from update {state.step:,}.")
     return state
 

@@ -54,6 +54,6 @@ def check_length(what: str, tokens: int, longest: int) -> None:
     """Refuses a text that is empty, or too long to be read at once."""
     if not 0 < tokens <= longest:
         raise ValueError(
-            f"The {what} must have from 1 to {longest} tokens, which is what the model reads at once. "
-            f"Received: {tokens} tokens. Take one sentence of it."
+            f"The {what} must have from 1 to {longest} tokens, the most that the model reads at once. "
+            f"Received: {tokens} tokens. Pass a single sentence."
         )

@@ -24,5 +24,5 @@ class BeamTree(NamedTuple):
     @property
     def best(self) -> int | None:
         """The number of the best finished extension, the first of equals; None if none is finished."""
-        finished = [number for number, one in enumerate(self.extensions) if one.fate == "finished"]
+        finished = [number for number, one in enumerate(self.extensions) if one.outcome == "finished"]
         return max(finished, key=lambda number: self.extensions[number].score, default=None)

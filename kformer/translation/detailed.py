@@ -16,7 +16,7 @@ from kformer.tokenizers.ragged import in_rows, kept, row_ids, sums, sums_before,
 from kformer.translation.codec import TextCodec
 from kformer.translation.parts import Parts, divide, join
 from kformer.translation.places import locate
-from kformer.translation.scoring import BATCH_TOKENS as TOKENS_LOOKED_AT
+from kformer.translation.scoring import BATCH_TOKENS as READING_BATCH_TOKENS
 from kformer.translation.scoring import target_batch
 from kformer.translation.texts import BATCH_TOKENS, Find, run_batches
 
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
     ids: tf.RaggedTensor  # (P, None) int32, with the end id, if it has one
 
 
-class _Looked(NamedTuple):
+class _Reading(NamedTuple):
     """The results of the second reading, a row for each token of each part."""
 
     log_probability: tf.Tensor  # (all T,) float32
@@ -49,12 +49,12 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
         See `Translator.translate_detailed`.
 
     Raises:
-        ValueError: A tokenizer cannot tell the places of its tokens in a text.
+        ValueError: A tokenizer cannot give the offsets of its tokens in a text.
     """
     parts = divide(text, codec.source_tokenizer, codec.longest_part)
     texts = tf.size(text)
     found = _search(codec, find, parts)
-    looked = _look(codec, model, parts, found)
+    reading = _read_again(codec, model, parts, found)
     lengths = tf.cast(found.ids.row_lengths(), tf.int32)[:, tf.newaxis]
     joined = join(
         parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_penalty
@@ -72,7 +72,7 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
         "truncated": tf.math.unsorted_segment_max(tf.cast(is_cut, tf.int32), parts.text, texts) > 0,
         **_tokens("source", text, places.start, places.end),
         **_tokens("target", translation, *_target_places(codec, parts, texts, found, has_end)),
-        **_alignments(parts, texts, found.ids, looked),
+        **_alignments(parts, texts, found.ids, reading),
     }
 
 
@@ -101,7 +101,7 @@ def _search(codec: TextCodec, find: Find, parts: Parts) -> _Found:
     return _Found(*(tf.gather(values, back) for values in (translation, score, rows)))
 
 
-def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> _Looked:
+def _read_again(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> _Reading:
     """Reads sources and translations together, in batches that bound the memory of the logits."""
     end_id = codec.config.end_id
     layer = alignment_layer(codec.config.num_decoder_layers)
@@ -122,14 +122,14 @@ def _look(codec: TextCodec, model: keras.Model, parts: Parts, found: _Found) -> 
 
     nothing = [tf.zeros((0,), tf.float32)] * 2
     lengths = found.ids.row_lengths()
-    (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), TOKENS_LOOKED_AT, batch, nothing)
+    (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), READING_BATCH_TOKENS, batch, nothing)
     taken = tf.argsort(back)  # the rows in the order in which they were taken
     of_rows = with_lengths(log_probability, tf.gather(lengths, taken))
     sizes = lengths * parts.ids.row_lengths()
     blocks = with_lengths(weights, tf.gather(sizes, taken))
     widths = tf.repeat(parts.ids.row_lengths(), found.ids.row_lengths())
     alignment = with_lengths(tf.gather(blocks, back).values, widths)
-    return _Looked(tf.gather(of_rows, back).values, alignment)
+    return _Reading(tf.gather(of_rows, back).values, alignment)
 
 
 def _tokens(side: str, text: tf.Tensor, start: tf.RaggedTensor, end: tf.RaggedTensor) -> dict[str, tf.Tensor]:
@@ -163,14 +163,14 @@ def _target_places(
     return joined(spans.start), joined(spans.end)
 
 
-def _alignments(parts: Parts, texts: tf.Tensor, ids: tf.RaggedTensor, looked: _Looked) -> dict[str, tf.Tensor]:
+def _alignments(parts: Parts, texts: tf.Tensor, ids: tf.RaggedTensor, reading: _Reading) -> dict[str, tf.Tensor]:
     """The log probabilities and alignments of all tokens of each text, one part after the other."""
     sources = in_rows(parts.ids.row_lengths(), parts.text, texts)
     first = tf.gather(sums_before(sources).values, row_ids(ids))  # of the first source token of the part, in its text
     owner = tf.gather(parts.text, row_ids(ids))
-    weights = in_rows(looked.alignment.to_tensor(), owner, texts)
+    weights = in_rows(reading.alignment.to_tensor(), owner, texts)
     return {
-        "log_probability": in_rows(looked.log_probability, owner, texts).to_tensor(),
+        "log_probability": in_rows(reading.log_probability, owner, texts).to_tensor(),
         "alignment": weights.to_tensor(),
         "alignment_start": tf.cast(in_rows(first, owner, texts).to_tensor(), tf.int32),
     }

@@ -78,13 +78,13 @@ def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list
     return [
         # Beyond 10, the penalty of a long text is too large for float32.
         _require((penalty >= 0) & (penalty <= 10), "length_penalty must be a number from 0 to 10", penalty),
-        _require(options.max_length >= 0, "max_length must be at least 0, which is for no limit", options.max_length),
+        _require(options.max_length >= 0, "max_length must be at least 0; 0 means no limit", options.max_length),
         _require(
             (temperature >= 0) & tf.math.is_finite(temperature),
-            "temperature must be a number from 0 up; 0 is for a search",
+            "temperature must be a finite number of at least 0; 0 means a search instead of sampling",
             temperature,
         ),
-        _require(options.top_k >= 0, "top_k must be at least 0, which keeps every token", options.top_k),
+        _require(options.top_k >= 0, "top_k must be at least 0; 0 keeps every token", options.top_k),
         _require((options.top_p > 0) & (options.top_p <= 1), "top_p must be above 0 and at most 1", options.top_p),
         _require(
             tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text)),

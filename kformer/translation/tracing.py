@@ -19,7 +19,7 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
     """Traces the search for the translation of a text; see `Translator.beam_tree`."""
     check_beam_options(beam_size, length_penalty, n_best=1)
     if beam_size == 1:
-        raise ValueError("A beam of 1 is greedy search, which has no tree. Pass a beam_size of at least 2.")
+        raise ValueError("beam_size=1 is greedy search, which has no beam tree. Pass a beam_size of at least 2.")
     ids = codec.source_tokenizer.tokenize(tf.constant([text]))
     check_length("text", int(ids.row_lengths()[0]), codec.longest_part)
     source, limits = codec.pad(ids)

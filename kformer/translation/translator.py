@@ -223,15 +223,15 @@ class Translator(tf.Module):
                 its tokens may differ from those that a search found.
 
         Raises:
-            ValueError: A text has no token, or more than the model reads at once; or a tokenizer cannot tell the
-                places of its tokens.
+            ValueError: A text has no token, or more than the model reads at once; or a tokenizer cannot give the
+                offsets of its tokens.
         """
         if translation is None:
             translation = self([text])[0]
         return read_attention(self.codec, self.model, text, translation)
 
     def beam_tree(self, text: str, beam_size: int | None = None, length_penalty: float | None = None) -> BeamTree:
-        """All hypotheses that a beam search considers for one text, each with its fate.
+        """All hypotheses that a beam search considers for one text, each with its outcome.
 
         `kformer.visualization.plot_beam` draws them. The search runs step by step in Python, which is slow.
 

@@ -42,7 +42,7 @@ def plot_attention(attention: AttentionMap, layer: int = -1, head: int | None = 
     fonts = families_for([*attention.queries, *attention.keys])
     axes.set_xticks(range(columns), attention.keys, rotation=90, fontfamily=fonts, fontsize=_FONT_SIZE)
     axes.set_yticks(range(rows), attention.queries, fontfamily=fonts, fontsize=_FONT_SIZE)
-    axes.set(title=_title(attention, layer, head), xlabel="looked at", ylabel="looks")
+    axes.set(title=_title(attention, layer, head), xlabel="key", ylabel="query")
     figure.colorbar(image, ax=axes, label="attention weight")
     return figure
 
@@ -88,8 +88,8 @@ def plot_attention_heads(
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"layer {layer}, head {head}", fontsize=_FONT_SIZE)
     figure.suptitle(f"{attention.name} of every head")
-    figure.supxlabel("looked at, first to last token", fontsize=_FONT_SIZE)
-    figure.supylabel("looks, first to last token", fontsize=_FONT_SIZE)
+    figure.supxlabel("keys, first to last token", fontsize=_FONT_SIZE)
+    figure.supylabel("queries, first to last token", fontsize=_FONT_SIZE)
     figure.colorbar(image, ax=cells, label="attention weight")
     return figure
 
@@ -171,11 +171,11 @@ def _two_columns(attention: AttentionMap, title: str) -> tuple[Figure, Axes]:
     tokens = max(len(attention.queries), len(attention.keys))
     figure, (axes,) = new_figure(6, 1.6 + tokens * _INCHES_PER_TOKEN)
     fonts = families_for([*attention.queries, *attention.keys])
-    axes.set(xlim=(0, 1), ylim=(tokens - 0.5, -0.5), xticks=[], title=title, ylabel="looks")
+    axes.set(xlim=(0, 1), ylim=(tokens - 0.5, -0.5), xticks=[], title=title, ylabel="query")
     axes.set_yticks(range(len(attention.queries)), attention.queries, fontfamily=fonts, fontsize=_FONT_SIZE)
     right = axes.secondary_yaxis("right")
     right.set_yticks(range(len(attention.keys)), attention.keys, fontfamily=fonts, fontsize=_FONT_SIZE)
-    right.set_ylabel("looked at")
+    right.set_ylabel("key")
     for side in (axes, right):
         side.tick_params(length=0)
         side.spines[:].set_visible(False)

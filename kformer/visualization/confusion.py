@@ -67,6 +67,10 @@ def plot_confusion(references: Sequence[str], hypotheses: Sequence[str], max_sym
     right_shares = [f"{right}  {counts[right, right] / max(1, totals[right]):.0%}" for right in symbols[:-1]]
     axes.set_xticks(range(len(symbols)), symbols, rotation=90, fontsize=9, fontfamily=fonts)
     axes.set_yticks(range(len(symbols)), [*right_shares, NOTHING], fontsize=9, fontfamily=fonts)
-    axes.set(title="Confusion of symbols", xlabel="given", ylabel="right, and how often it was given")
+    axes.set(
+        title="Confusion of symbols",
+        xlabel="symbol of the model",
+        ylabel="right symbol, and its share of right answers",
+    )
     figure.colorbar(image, ax=axes, label="share of the right symbol", shrink=0.8)
     return figure

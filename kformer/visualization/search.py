@@ -57,19 +57,19 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
         axes.plot(
             (parent_x + 0.3, x - 0.32),
             (parent_y, y),
-            color=_COLORS[extension.fate],
+            color=_COLORS[extension.outcome],
             linewidth=2.5 if is_best else 0.8,
-            alpha=1 if is_best or extension.fate != "pruned" else 0.5,
+            alpha=1 if is_best or extension.outcome != "pruned" else 0.5,
         )
         weight = "bold" if is_best else "normal"
         axes.text(
             x, y, tree.tokens[number], ha="center", va="bottom", fontsize=9, fontfamily=fonts, fontweight=weight,
-            color=_COLORS[extension.fate], clip_on=True,
+            color=_COLORS[extension.outcome], clip_on=True,
         )  # fmt: skip
         axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=7, clip_on=True)
     axes.text(*start, "<s>", ha="center", va="center", fontsize=9)
-    for fate, color in _COLORS.items():
-        axes.plot([], [], color=color, label=_MEANING[fate])
+    for outcome, color in _COLORS.items():
+        axes.plot([], [], color=color, label=_MEANING[outcome])
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
     axes.set(
         title=f"Beam search: {tree.beam_size} beams, length penalty {tree.length_penalty:g}",

@@ -236,7 +236,10 @@ def test_compiled_equals_eager(compiled):
     ("changes", "message"),
     [
         ({"beam_size": 0}, "beam_size must be at least 1. Received: beam_size=0"),
-        ({"length_penalty": -0.1}, "length_penalty must be a finite number from 0 up. Received: length_penalty=-0.1"),
+        (
+            {"length_penalty": -0.1},
+            "length_penalty must be a finite number of at least 0. Received: length_penalty=-0.1",
+        ),
         ({"length_penalty": float("nan")}, "Received: length_penalty=nan"),
         ({"n_best": 3}, "n_best must be from 1 to beam_size. Received: n_best=3, beam_size=2"),
         ({"n_best": 0}, "Received: n_best=0"),

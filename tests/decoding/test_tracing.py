@@ -26,7 +26,7 @@ def spelled(found, number):
 def test_the_tree_of_a_small_search():
     probabilities = {"": {"a": 0.6, "b": 0.3, "c": 0.1}, "a": {"d": 0.9, ".": 0.1}}
     found = trace(spelling_model(probabilities), np.zeros(2, "int32"), 5, beam_size=2)
-    told = [(spelled(found, number), one.length, one.fate) for number, one in enumerate(found)]
+    told = [(spelled(found, number), one.length, one.outcome) for number, one in enumerate(found)]
     assert told == [
         ("a", 1, "kept"),
         ("b", 1, "kept"),
@@ -46,18 +46,18 @@ def test_the_best_finished_extension_is_what_the_search_finds(beam_size):
     model = HistoryModel(seed=5, sentences=1, vocab_size=6, max_length=5)
     state = model.state([0], beam_size)
     found = trace(model.next_logits, state, 5, beam_size=beam_size, length_penalty=0.6)
-    finished = [number for number, one in enumerate(found) if one.fate == "finished"]
+    finished = [number for number, one in enumerate(found) if one.outcome == "finished"]
     best = max(finished, key=lambda number: found[number].score)
     result = beam_search(model.next_logits, state, search_constraints([5], 5), beam_size=beam_size, length_penalty=0.6)
     assert spelled(found, best) == word(result.tokens[0, 0])
     assert found[best].score == pytest.approx(float(result.scores[0, 0]), rel=1e-5)
     assert found[best].token == END
     for step in {one.length for one in found}:
-        fates = [one.fate for one in found if one.length == step]
-        assert fates.count("kept") <= beam_size
-        assert len(fates) <= 2 * beam_size
+        outcomes = [one.outcome for one in found if one.length == step]
+        assert outcomes.count("kept") <= beam_size
+        assert len(outcomes) <= 2 * beam_size
 
 
 def test_a_trace_is_of_one_sentence():
-    with pytest.raises(ValueError, match="of one sentence. Received: 2 sentences"):
+    with pytest.raises(ValueError, match="exactly one sentence. Received: 2 sentences"):
         trace(spelling_model({}), np.zeros(4, "int32"), 3, beam_size=2, sentences=2)

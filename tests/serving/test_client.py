@@ -72,7 +72,7 @@ def test_another_url_is_refused_with_the_forms_that_are_right(url):
         ({"token": ""}, "A token is one line of ASCII characters"),
         ({"token": "two\nlines"}, "A token is one line of ASCII characters"),
         ({"ca_file": __file__}, "ca_file is for https and grpcs. Received: http://h/v1/models/m"),
-        ({"ca_file": "nowhere.pem"}, "nowhere.pem is no regular file. Name one with certificates in PEM form."),
+        ({"ca_file": "nowhere.pem"}, "nowhere.pem is not a regular file. Name one with certificates in PEM form."),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, message):

@@ -104,7 +104,7 @@ def test_the_metadata_are_asked_for_once_and_again_when_a_version_has_other_outp
 
 def test_another_program_behind_the_url_is_told():
     with ScriptedRest([(200, "<html>Welcome!</html>")]) as server, Client(server.url) as client:
-        message = "something else than TensorFlow Serving's REST, which gives 'outputs'.*Welcome!"
+        message = "does not answer like TensorFlow Serving's REST: 'outputs' is missing.*Welcome!"
         with pytest.raises(ServerError, match=message):
             client.translate("one")
 

@@ -70,7 +70,7 @@ def test_a_request_is_counted_by_how_it_ends(error, code):
 
 def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
     class Swapped(Names):
-        """Its first version is let go when it is asked."""
+        """Its first version is unloaded when it is asked."""
 
         asked = 0
 
@@ -97,7 +97,7 @@ def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
     _, _, outputs = asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
     assert outputs == {"translation": ["uno"]}
     manager.asked = -10
-    with pytest.raises(ServingError, match="is being let go"):
+    with pytest.raises(ServingError, match="is being unloaded"):
         asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
 
 

@@ -183,7 +183,7 @@ def test_a_key_of_another_certificate_is_told(numbers_export, tmp_path):
     authority.issue_cert("127.0.0.1").cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
     authority.issue_cert("127.0.0.1").private_key_pem.write_to_path(tmp_path / "key.pem")
     told = refused(numbers_export, "--tls-certificate", tmp_path / "certificate.pem", "--tls-key", tmp_path / "key.pem")
-    assert "are no certificate and its key" in told
+    assert "are not a certificate and its private key" in told
 
 
 @pytest.mark.parametrize(("token", "told"), [(" ", "is empty"), ("a\nb", "must hold one token")])

@@ -62,7 +62,10 @@ def test_options_come_with_a_request_and_have_defaults(served):
     assert begun.body["outputs"]["translation"][0].startswith("seis ")
     refused = translated(text=["one two"], temperature=-1.0)
     assert refused.status == 400
-    assert "temperature must be a number from 0 up; 0 is for a search. Received:" in refused.body["error"]
+    assert (
+        "temperature must be a finite number of at least 0; 0 means a search instead of sampling. Received:"
+        in refused.body["error"]
+    )
     scalar = translated(text=["one two"], temperature=[0.5])
     assert scalar.status == 400
     assert "temperature must be float32 of shape ()" in scalar.body["error"]
@@ -428,7 +431,7 @@ def test_metadata_and_status_over_grpc(served):
         status.model_spec.name = "numbers"
         (version,) = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(status).model_version_status
         assert (version.version, version.state) == (1, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
-        with pytest.raises(grpc.RpcError, match="answers Predict and GetModelMetadata") as refused:
+        with pytest.raises(grpc.RpcError, match="supports only Predict and GetModelMetadata") as refused:
             stub.Classify(classification_pb2.ClassificationRequest(), timeout=10)
         assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 

@@ -108,5 +108,5 @@ def test_other_tokenizers_say_that_they_do_not_know():
 
     tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(dtype="int32"))
     for call in (tokenizer.tokenize_with_offsets, tokenizer.detokenize_with_offsets):
-        with pytest.raises(ValueError, match="of the kind keras_nlp does not know where its tokens stand"):
+        with pytest.raises(ValueError, match="of the kind keras_nlp cannot give the offsets of its tokens"):
             call(tf.constant(["x"]))

@@ -84,7 +84,7 @@ def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path):
 
 
 class Recorder(keras.callbacks.Callback):
-    """Keeps the figures of every epoch; dies before a batch of epoch 1, if told to."""
+    """Keeps the metrics of every epoch; dies before a batch of epoch 1, if told to."""
 
     def __init__(self, dies_before=None):
         super().__init__()

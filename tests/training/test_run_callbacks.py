@@ -18,7 +18,7 @@ from kformer.training.run_setup import RunSetup
 
 
 class Scores(keras.callbacks.Callback):
-    """Adds figures."""
+    """Adds metrics."""
 
 
 class Shows(keras.callbacks.Callback):

@@ -59,9 +59,9 @@ def test_whatever_a_new_run_has_written_is_checked_when_it_goes_on(name, begun, 
     run = RunFolder(shutil.copytree(begun.path, tmp_path / "run"))
     with (run.path / name).open("ab") as file:
         file.write(b"\n")
-    with pytest.raises(DamagedFileError, match=f"{name} does not have the checksum"):
+    with pytest.raises(DamagedFileError, match=f"{name} does not match its checksum"):
         resume_run(run, toy.corpus())
-    with pytest.raises(DamagedFileError, match=f"{name} does not have the checksum"):
+    with pytest.raises(DamagedFileError, match=f"{name} does not match its checksum"):
         run.check_files()
 
 

@@ -195,5 +195,5 @@ def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():
             process.end(batch, float("nan") if batch >= 2 + 100 * number else 1.0)
     with pytest.raises(FloatingPointError, match="The loss is nan after batch 5"):
         processes[0].begin(8)
-    with pytest.raises(FloatingPointError, match="Another process names the batch"):
+    with pytest.raises(FloatingPointError, match="The message of another process names the batch"):
         processes[1].begin(8)

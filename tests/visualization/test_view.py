@@ -66,10 +66,10 @@ def test_a_token_that_is_pointed_at_has_its_lines_alone(view):
     ActionChains(view).move_to_element(all_of(view, "#queries li")[1]).perform()
     assert sorted(lines(view)) == [0.25, 0.75, 1]
     detail = view.find_element(By.ID, "detail")
-    assert detail.text.startswith("“</script>” looks most at “<b>” 0.88, “שלום” 0.13")
+    assert detail.text.startswith("“</script>” attends most to “<b>” 0.88, “שלום” 0.13")
     ActionChains(view).move_to_element(all_of(view, "#keys li")[0]).perform()
     assert sorted(lines(view)) == [0.25, 0.5, 1]
-    assert "is looked at most by “uno” 0.75" in detail.text
+    assert "is attended to most by “uno” 0.75" in detail.text
 
 
 @pytest.mark.usefixtures("_reloaded")

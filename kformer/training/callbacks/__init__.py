@@ -20,8 +20,8 @@ them one dict of logs, which the first ones complete. The order must be:
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
 
 On JAX, Keras runs ahead of the device if every callback with a hook at the end of a training batch sets
-`async_safe = True`, as these callbacks do. A callback without this attribute makes Keras wait for the figures of every
-step. On TensorFlow, Keras reads the figures at every step in any case.
+`async_safe = True`, as these callbacks do. A callback without this attribute makes Keras wait for the metrics of every
+step. On TensorFlow, Keras reads the metrics at every step in any case.
 
 `fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar`, `CSVLog` and
 `TensorBoardLog` in a `finally:`; a second call does nothing.

@@ -166,7 +166,7 @@ class Checkpoint(keras.callbacks.Callback):
         """
         if self.path is None:
             return
-        # On JAX, Keras reports figures late, so the shared state may be some batches old. The weights are current.
+        # On JAX, Keras reports metrics late, so the shared state may be some batches old. The weights are current.
         model = self.model
         state = dataclasses.replace(
             self.state,

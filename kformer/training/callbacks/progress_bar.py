@@ -12,7 +12,7 @@ from kformer.monitors import MONITORS
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5
-_OF_TRAINING = ("loss", "accuracy")  # training figures to show, over the batches of the epoch so far
+_OF_TRAINING = ("loss", "accuracy")  # training metrics to show, over the batches of the epoch so far
 
 
 class ProgressBar(keras.callbacks.Callback):
@@ -83,8 +83,8 @@ class ProgressBar(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
-        parts = [f"step {self.state.step}", *_figures(logs, _OF_TRAINING)]
-        of_validation = _figures(logs, MONITORS, "val_")
+        parts = [f"step {self.state.step}", *_metrics(logs, _OF_TRAINING)]
+        of_validation = _metrics(logs, MONITORS, "val_")
         if of_validation:
             parts += ["validation:", *of_validation]
         if "tokens_per_second" in logs:
@@ -105,7 +105,7 @@ class ProgressBar(keras.callbacks.Callback):
 
     def _text(self, now: float, logs: dict) -> str:
         total = f"/{self.total_steps}" if self.total_steps else ""
-        parts = [f"step {self.state.step}{total}", *_figures(logs, _OF_TRAINING)]
+        parts = [f"step {self.state.step}{total}", *_metrics(logs, _OF_TRAINING)]
         if "tokens" in logs and now > self._tokens_at:
             rate = max(0.0, logs["tokens"] - self._tokens_shown) / (now - self._tokens_at)
             self._tokens_shown, self._tokens_at = logs["tokens"], now
@@ -134,8 +134,8 @@ class ProgressBar(keras.callbacks.Callback):
         return min(1.0, max(shares))
 
 
-def _figures(logs: dict, names: Iterable[str], prefix: str = "") -> list[str]:
-    """The figures that the logs have, as texts. Without the metric `TokenLoss`, the loss is Keras's own mean."""
+def _metrics(logs: dict, names: Iterable[str], prefix: str = "") -> list[str]:
+    """The metrics that the logs have, as texts. Without the metric `TokenLoss`, the loss is Keras's own mean."""
     found = []
     for name in names:
         monitor = MONITORS[name]

@@ -85,7 +85,9 @@ class StopTogether(keras.callbacks.Callback):
 
     def _act(self, wish: int) -> None:
         if wish > len(self._ends):
-            raise self._error or FloatingPointError("The loss is not finite any more. Another process names the batch.")
+            raise self._error or FloatingPointError(
+                "The loss is not finite any more. The message of another process names the batch."
+            )
         if wish:
             self._ends[wish - 1]()
 

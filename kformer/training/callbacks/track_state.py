@@ -9,13 +9,13 @@ import keras
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import accumulation_steps, inner_adam, update_count
 
-# Batches that Keras may start before their figures are read, on JAX: enough to keep the device busy, and few enough
+# Batches that Keras may start before their metrics are read, on JAX: enough to keep the device busy, and few enough
 # to notice a time limit or an interrupt soon.
 _MAX_BATCHES_AHEAD = 16
 
 
 class TrackState(keras.callbacks.Callback):
-    """Brings `state` up to date and adds figures to the logs of an epoch. Must come first.
+    """Brings `state` up to date and adds values to the logs of an epoch. Must come first.
 
     After every batch it sets `state.batch`, `state.step`, `state.epoch_seconds` and `state.seconds`. At the end of an
     epoch it sets `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update),

@@ -38,8 +38,8 @@ def lost_processes_explained(group: ProcessGroup, run: pathlib.Path) -> Iterator
             if loss is None:
                 raise
             raise ConnectionError(
-                f"{name} could not finish a step with the others: one of them has ended, see their output, or cannot "
-                f"be reached. {again} (JAX says: {str(loss).splitlines()[0]})"
+                f"{name} could not finish a step with the others: one of them has ended or cannot be reached; "
+                f"see their output. {again} (JAX says: {str(loss).splitlines()[0]})"
             ) from error
 
 

@@ -122,17 +122,17 @@ function draw() {
 function describe(chosen) {
   if (!active) return;
   const {queries: rows, keys: columns} = map();
-  const looks = active.side === "queries";
-  const others = looks ? columns : rows;
+  const isQuery = active.side === "queries";
+  const others = isQuery ? columns : rows;
   const means = others.map((token, number) => {
     const sum = chosen.reduce((total, head) => total + weightBetween(head, number), 0);
     return [token, sum / Math.max(1, chosen.length)];
   });
   const best = means.sort((a, b) => b[1] - a[1]).slice(0, 3).map(([token, mean]) => `“${token}” ${mean.toFixed(2)}`);
-  const token = (looks ? rows : columns)[active.number];
-  detail.textContent = looks
-    ? `“${token}” looks most at ${best.join(", ")} (mean of the heads that are chosen).`
-    : `“${token}” is looked at most by ${best.join(", ")} (mean of the heads that are chosen).`;
+  const token = (isQuery ? rows : columns)[active.number];
+  detail.textContent = isQuery
+    ? `“${token}” attends most to ${best.join(", ")} (mean of the heads that are chosen).`
+    : `“${token}” is attended to most by ${best.join(", ")} (mean of the heads that are chosen).`;
 }
 
 maps.forEach(({name}, number) => option(kind, number, name));
