@@ -50,8 +50,15 @@ TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
 }
 # Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
-# `kformer.layers.positional_encoding`.
-POSITIONAL_ENCODINGS = {"sinusoidal": False, "learned": True}
+# `kformer.models.transformer.POSITIONS`.
+POSITIONAL_ENCODINGS = {
+    "sinusoidal": False,
+    "learned": True,
+    "rotary": False,
+    "alibi": False,
+    "relative": False,
+    "relative_buckets": False,
+}
 ACTIVATIONS = ("relu", "gelu", "silu")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
@@ -247,7 +254,7 @@ class TransformerConfig(_Config):
     layer_norm_epsilon: float = 1e-6  # added to the variance in layer norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
-    max_length: int = 1024  # longest sequence with learned positions; sinusoids have no limit
+    max_length: int = 1024  # longest sequence with learned positions; the others have no limit
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
     pad_id: int = 0
@@ -276,6 +283,12 @@ class TransformerConfig(_Config):
                 "Sinusoidal positions need an even d_model: each sine needs a cosine. "
                 f"Received: d_model={self.d_model}. "
                 f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
+            )
+        if self.positional_encoding == "rotary" and self.d_model // self.num_heads % 2:
+            raise ValueError(
+                "Rotary positions turn pairs of features of a head, so d_model / num_heads must be even. "
+                f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
+                f"Choose d_model={self.d_model + self.num_heads}, or another value of num_heads."
             )
         if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(

@@ -59,14 +59,14 @@ class TestTransformerConfig:
     @pytest.mark.parametrize(
         ("name", "choices"),
         [
-            ("positional_encoding", "sinusoidal, learned"),
+            ("positional_encoding", "sinusoidal, learned, rotary, alibi, relative, relative_buckets"),
             ("embedding_tying", "all, target, none"),
             ("activation", "relu, gelu, silu"),
         ],
     )
     def test_choices(self, name, choices):
-        with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='rotary'"):
-            TransformerConfig(**{name: "rotary"})
+        with pytest.raises(ValueError, match=f"{name} must be one of {choices}. Received: {name}='fancy'"):
+            TransformerConfig(**{name: "fancy"})
 
     @pytest.mark.parametrize(
         ("values", "expected"),
@@ -101,6 +101,12 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=63, num_heads=3)
         assert TransformerConfig(d_model=63, num_heads=3, positional_encoding="learned").d_model == 63
+
+    def test_rotary_positions_need_heads_of_an_even_size(self):
+        expected = r"so d_model / num_heads must be even. Received: d_model=15, num_heads=3. Choose d_model=18, or"
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=15, num_heads=3, positional_encoding="rotary")
+        TransformerConfig(d_model=18, num_heads=3, positional_encoding="rotary")
 
     def test_only_learned_positions_bound_a_sequence(self):
         assert TransformerConfig(max_length=7).longest_sequence is None

@@ -8,10 +8,12 @@ from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
+from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.stack import Stack, TransformerLayer
 
 __all__ = [
+    "BucketedBias",
     "Cache",
     "Decoder",
     "DecoderLayer",
@@ -19,10 +21,13 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "LearnedPositionalEncoding",
+    "LinearBias",
     "MultiHeadAttention",
     "PositionalEncoding",
     "Positions",
+    "RelativePositions",
     "ResidualConnection",
+    "RotaryPositions",
     "RowOrder",
     "Stack",
     "TokenEmbedding",

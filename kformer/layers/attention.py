@@ -13,13 +13,13 @@ from keras import ops
 from kformer.layers.arithmetic import Dense, project_together
 from kformer.layers.dropout import Dropout
 from kformer.layers.masks import check_mask, explicit_or_implicit
-from kformer.layers.tensors import KeysValues, Rotation, Tensor
+from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
 
 
-def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: ScoreBias | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_k) + bias), the first factor of equation 1; the paper has no bias.
 
     The softmax runs in float32 for inputs of every dtype.
@@ -27,7 +27,8 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     Args:
         query, key: (B, H, T, K) and (B, H, S, K) floats.
         mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
-        bias: Floats that broadcast to (B, H, T, S), added to the scores, as some kinds of positions do.
+        bias: Floats that broadcast to (B, H, T, S), added to the scores, as some kinds of positions do; or a function
+            that computes them from `query`.
 
     Returns:
         (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 if every key is masked.
@@ -36,6 +37,8 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
     """
     check_mask(mask)
+    if callable(bias):
+        bias = bias(query)
     # The queries are scaled, not the scores: queries have fewer numbers if S > K, and float16 products stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
@@ -51,7 +54,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, bias: ScoreBias | None = None
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k) + bias) V, equation 1; the paper has no bias.
 
@@ -146,7 +149,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key: Tensor | None = None,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
         query_mask: Tensor | None = None,
@@ -160,7 +163,8 @@ class MultiHeadAttention(keras.layers.Layer):
             key: (B, S, D) floats; `query` when left out.
             value: (B, S, D) floats; `key` when left out.
             attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
-            score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax.
+            score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax; or a function
+                that computes them from the queries (B, H, T, K).
             rotation: Applied to the heads of queries and keys, for rotary positions.
             mask, query_mask, key_mask: Implicit Keras masks of `query`, (B, T), or `key`, (B, S). Keras fills them in.
             training: Whether dropout is applied.
@@ -199,7 +203,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query: Tensor,
         key: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> Tensor:
         """The weights (B, H, T, S) of each head after the softmax, without dropout; arguments as in `call`."""

@@ -11,7 +11,7 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
-from kformer.layers.tensors import KeysValues, Rotation, Tensor
+from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 
 class RowOrder(NamedTuple):
@@ -129,13 +129,16 @@ class Cache:
             self, key=self.scatter(self.key, place, key), value=self.scatter(self.value, place, value)
         )
 
-    def attend(self, query: Tensor, attention_mask: Tensor | None = None, score_bias: Tensor | None = None) -> Tensor:
+    def attend(
+        self, query: Tensor, attention_mask: Tensor | None = None, score_bias: ScoreBias | None = None
+    ) -> Tensor:
         """Attends from one position of every row.
 
         Args:
             query: (N x H, K) floats, ordered by row and head.
             attention_mask: Booleans that broadcast to (B, H, R, S), True where a row may attend.
-            score_bias: Floats that broadcast to (B, H, 1, T), added to the scores of each position.
+            score_bias: Floats that broadcast to (B, H, R, T), added to the scores of each position; or a function that
+                computes them from the queries (B, H, R, K).
 
         Returns:
             (N x H, K) floats in the same order.
@@ -143,9 +146,11 @@ class Cache:
         order, head_dim = self.order, query.shape[-1]
         if order.rows > 1:  # With one row both orders are the same.
             query = take_rows(query, order.by_head)
+        query = ops.reshape(query, (-1, order.num_heads, order.rows, head_dim))  # (B, H, R, K)
+        if callable(score_bias):
+            score_bias = score_bias(query)
         if score_bias is not None:
             score_bias = ops.repeat(score_bias, order.rows, axis=-1)
-        query = ops.reshape(query, (-1, order.num_heads, order.rows, head_dim))  # (B, H, R, K)
         heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
         heads = ops.reshape(heads, (-1, head_dim))  # (N x H, K)
         return heads if order.rows == 1 else take_rows(heads, order.by_row)
@@ -199,7 +204,7 @@ def self_attention_step(
     cache: Cache,
     place: Tensor,
     attention_mask: Tensor | None = None,
-    score_bias: Tensor | None = None,
+    score_bias: ScoreBias | None = None,
     rotation: Rotation | None = None,
 ) -> tuple[Tensor, Cache]:
     """Writes one position of every row into the cache, and computes self-attention from this position.
@@ -225,7 +230,7 @@ def attend_step(
     inputs: Tensor,
     cache: Cache,
     attention_mask: Tensor | None = None,
-    score_bias: Tensor | None = None,
+    score_bias: ScoreBias | None = None,
 ) -> Tensor:
     """Computes attention from one position of every row to a cache, without writing to it.
 
@@ -246,7 +251,7 @@ def _attended(
     query: Tensor,
     cache: Cache,
     attention_mask: Tensor | None,
-    score_bias: Tensor | None = None,
+    score_bias: ScoreBias | None = None,
 ) -> Tensor:
     heads = cache.attend(query, attention_mask, score_bias)
     return layer.output_projection(ops.reshape(heads, (-1, layer.d_model)))

@@ -17,7 +17,7 @@ from kformer.indexing import take_rows
 from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
 from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
 from kformer.layers.stack import Stack, TransformerLayer, recording
-from kformer.layers.tensors import KeysValues, Rotation, Tensor
+from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -62,7 +62,7 @@ class DecoderLayer(TransformerLayer):
         encoder_output: Tensor,
         attention_mask: Tensor | None = None,
         cross_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
         inputs_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
@@ -100,7 +100,7 @@ class DecoderLayer(TransformerLayer):
         cache: Cache,
         place: Tensor,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
         *,
         memory: Cache,
@@ -140,7 +140,7 @@ class DecoderLayer(TransformerLayer):
         encoder_output: Tensor,
         attention_mask: Tensor | None = None,
         cross_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """The output of `call` without dropout, and the weights of both attentions; arguments as in `call`.
@@ -286,7 +286,7 @@ class Decoder(Stack):
 
     def _apply_positions_step(
         self, inputs: Tensor, cache: Cache, position: int | Tensor, table: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Rotation | None]:
+    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
         """`_apply_positions` for one position, without dropout."""
         if self.positions is None:
             return inputs, None, None

@@ -10,7 +10,7 @@ import keras
 from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer, recording
-from kformer.layers.tensors import Rotation, Tensor
+from kformer.layers.tensors import Rotation, ScoreBias, Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -40,7 +40,7 @@ class EncoderLayer(TransformerLayer):
         self,
         inputs: Tensor,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
         inputs_mask: Tensor | None = None,
@@ -74,7 +74,7 @@ class EncoderLayer(TransformerLayer):
         cache: Cache,
         place: Tensor,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Cache]:
         """Decodes one position of a decoder-only model. The result is that of `call` with a causal mask.
@@ -96,7 +96,7 @@ class EncoderLayer(TransformerLayer):
         self,
         inputs: Tensor,
         attention_mask: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """The output of `call` without dropout, and the weights of the self-attention; arguments as in `call`.

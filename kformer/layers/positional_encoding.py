@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.initializers import small_normal
-from kformer.layers.tensors import Tensor, check_width
+from kformer.layers.tensors import ScoreBias, Tensor, check_width
 
 _BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.
 _DIGITS = 4
@@ -25,8 +25,8 @@ class Positions(keras.layers.Layer, abc.ABC):
     needs. The others change nothing. A whole sequence and a single step of a search use the same methods: a sequence
     with all rows of the table, a step with one row.
 
-    To make a new class available in the configuration, add its name to `POSITIONS` and to
-    `kformer.config.POSITIONAL_ENCODINGS`.
+    To make a new class available in the configuration, add its name to
+    `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`.
 
     Example:
         >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
@@ -66,8 +66,12 @@ class Positions(keras.layers.Layer, abc.ABC):
         """Rotates heads of queries or keys, (..., T, K) floats, by the positions of the T rows."""
         return heads
 
-    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor | None:
-        """The bias to add to the scores of T queries and S keys: floats that broadcast to (B, H, T, S); or None."""
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias | None:
+        """What is added to the scores of T queries and S keys: floats that broadcast to (B, H, T, S), or None.
+
+        If it depends on the queries (B, H, T, K), it is a function from them to the floats. A step of a search has one
+        row as `query_rows`, and hands in the queries (B, H, R, K) of R hypotheses at that position.
+        """
         return None
 
     def call(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -207,7 +211,3 @@ class LearnedPositionalEncoding(AddedPositions):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length, "d_model": self.d_model}
-
-
-# `kformer.config.POSITIONAL_ENCODINGS` has the same names.
-POSITIONS: dict[str, type[Positions]] = {"sinusoidal": PositionalEncoding, "learned": LearnedPositionalEncoding}

@@ -13,7 +13,7 @@ from kformer.layers.feed_forward import FeedForward
 from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.tensors import Rotation, Tensor, check_width
+from kformer.layers.tensors import Rotation, ScoreBias, Tensor, check_width
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -184,7 +184,9 @@ class Stack(keras.layers.Layer):
                 sublayer.build(inputs_shape)
         self.built = True
 
-    def _apply_positions(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, Tensor | None, Rotation | None]:
+    def _apply_positions(
+        self, inputs: Tensor, training: bool | None
+    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
         """Embeddings with positions and dropout, the positions' bias for the scores, and their rotation of heads."""
         if self.positions is None:
             return self.dropout(inputs, training=training), None, None

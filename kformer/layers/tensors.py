@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 Tensor = Any  # A tensor of the backend that Keras runs on.
 Rotation = Callable[[Tensor], Tensor]  # Rotates heads by their positions: (..., T, K) to the same shape.
+# Added to scores: floats that broadcast to (B, H, T, S), or a function that computes them from queries (B, H, T, K).
+ScoreBias = Tensor | Callable[[Tensor], Tensor]
 
 
 class KeysValues(NamedTuple):

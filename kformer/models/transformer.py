@@ -8,8 +8,21 @@ from typing import Any, NamedTuple
 import keras
 
 from kformer.config import TransformerConfig
-from kformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, Positions, TokenEmbedding, padding_mask
-from kformer.layers.positional_encoding import POSITIONS
+from kformer.layers import (
+    BucketedBias,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    LearnedPositionalEncoding,
+    LinearBias,
+    PositionalEncoding,
+    Positions,
+    RelativePositions,
+    RotaryPositions,
+    TokenEmbedding,
+    padding_mask,
+)
 from kformer.layers.stack import TransformerLayer
 from kformer.layers.tensors import Tensor
 
@@ -20,6 +33,16 @@ SHARED_EMBEDDING = "shared_embedding"
 ENCODER = "encoder"
 DECODER = "decoder"
 LOGITS = "logits"
+
+# `kformer.config.POSITIONAL_ENCODINGS` has the same names.
+POSITIONS: dict[str, type[Positions]] = {
+    "sinusoidal": PositionalEncoding,
+    "learned": LearnedPositionalEncoding,
+    "rotary": RotaryPositions,
+    "alibi": LinearBias,
+    "relative": RelativePositions,
+    "relative_buckets": BucketedBias,
+}
 
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (

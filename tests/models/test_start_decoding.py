@@ -115,7 +115,9 @@ def test_a_loaded_model_decodes(tmp_path):
 
 
 @pytest.mark.tensorflow_only
-@pytest.mark.parametrize("positional_encoding", ["sinusoidal", "learned"])
+@pytest.mark.parametrize(
+    "positional_encoding", ["sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets"]
+)
 def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
     import tensorflow as tf
 

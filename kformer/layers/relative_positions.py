@@ -1,0 +1,243 @@
+"""Positional encodings that count distances: rotary, ALiBi, and the relative ones of Shaw et al. and of T5.
+
+They act in self-attention alone, and add nothing to the embeddings. So a model can read sequences that are longer than
+those that it was trained on; how well it does so differs from kind to kind (`benchmarks/extrapolation.py`).
+
+Shape letters: B batch, H heads, T queries, S keys, K size of a head, N number of vectors.
+"""
+
+import functools
+import math
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from kformer.indexing import take_rows
+from kformer.layers.initializers import small_normal
+from kformer.layers.positional_encoding import Positions, sinusoids
+from kformer.layers.tensors import ScoreBias, Tensor
+
+
+class _Distances(Positions):
+    """Positions of which only the distance j - i from a query at i to a key at j counts."""
+
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        """(T,) int32, the positions themselves."""
+        return ops.arange(length, dtype="int32") + offset
+
+    def _distances(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
+        """(T, S) int32, negative for keys before the query."""
+        return ops.expand_dims(key_rows, 0) - ops.expand_dims(query_rows, 1)
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class RotaryPositions(Positions):
+    """Turns each pair of features of queries and keys by an angle that grows with the position (RoPE).
+
+    The features 2i and 2i + 1 of a head at position p are turned by p / 10000^(2i / K). The product of a query and a
+    key then depends on their distance alone (Su et al. 2021, "RoFormer", equations 15 and 34).
+
+    Args:
+        head_dim: K; must be even.
+
+    Raises:
+        ValueError: `head_dim` is odd.
+
+    Example:
+        The position 1 turns the first pair by 1 radian:
+
+        >>> positions = RotaryPositions(head_dim=2)
+        >>> print(np.round(positions.rotate(np.array([[1.0, 0.0]]), positions.table(1, offset=1)), 2))
+        [[0.54 0.84]]
+    """
+
+    def __init__(self, head_dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if head_dim % 2:
+            raise ValueError(
+                "head_dim must be even: rotary positions turn pairs of features. "
+                f"Received: head_dim={head_dim}. Choose {head_dim + 1}."
+            )
+        self.head_dim = head_dim
+
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(d_model // num_heads, dtype=dtype, name="positions")
+
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        """(T, K, 2) float32: the sine and the cosine of each feature's angle."""
+        angles = sinusoids(ops.arange(length) + offset, self.head_dim)  # (T, K), sines and cosines in turn
+        return ops.repeat(ops.reshape(angles, (-1, self.head_dim // 2, 2)), 2, axis=1)
+
+    def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
+        rows = ops.cast(rows, heads.dtype)
+        sine, cosine = rows[..., 0], rows[..., 1]  # (T, K)
+        pairs = ops.reshape(heads, (*ops.shape(heads)[:-1], self.head_dim // 2, 2))
+        turned = ops.reshape(ops.stack([-pairs[..., 1], pairs[..., 0]], axis=-1), ops.shape(heads))
+        return heads * cosine + turned * sine
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "head_dim": self.head_dim}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class LinearBias(_Distances):
+    """ALiBi: scores fall linearly with the distance, in each head with another slope; nothing is trained.
+
+    The bias of head h = 1, ..., H is -|i - j| 2^(-8 h / H) (Press et al. 2022, section 3). The paper has a decoder
+    alone; in an encoder the distances to both sides count alike.
+
+    Args:
+        num_heads: H.
+
+    Example:
+        >>> positions = LinearBias(num_heads=2)
+        >>> rows = positions.table(3)
+        >>> np.asarray(positions.score_bias(rows, rows))[0].tolist()
+        [[-0.0, -0.0625, -0.125], [-0.0625, -0.0, -0.0625], [-0.125, -0.0625, -0.0]]
+    """
+
+    def __init__(self, num_heads: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(num_heads, dtype=dtype, name="positions")
+
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
+        slopes = 2.0 ** (-8.0 * np.arange(1, self.num_heads + 1) / self.num_heads)
+        distances = ops.cast(ops.abs(self._distances(query_rows, key_rows)), "float32")
+        return ops.expand_dims(distances, 0) * -slopes.astype("float32")[:, None, None]  # (H, T, S)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_heads": self.num_heads}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class BucketedBias(_Distances):
+    """T5's relative positions: a trained bias for each head and each bucket of distances.
+
+    Near distances have a bucket each; the buckets of far ones grow with the logarithm of the distance, up to
+    `max_distance`, and the last bucket takes all that are farther (Raffel et al. 2020, section 2.1, and T5's code).
+    Half of the buckets are for keys before the query, half for keys behind it, also in a decoder, which has none
+    behind. All layers of a stack share the bias.
+
+    Args:
+        num_heads: H.
+        num_buckets: N; must be a multiple of 4.
+        max_distance: The distance from which on all have the last bucket.
+
+    Raises:
+        ValueError: `num_buckets` is no multiple of 4, or `max_distance` is not above a quarter of it.
+
+    Example:
+        >>> positions = BucketedBias(num_heads=2, num_buckets=8, max_distance=16)
+        >>> np.asarray(positions.buckets(np.array([0, 1, 2, 3, 8, 100, -1, -100]))).tolist()
+        [0, 5, 6, 6, 7, 7, 1, 3]
+    """
+
+    def __init__(self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if num_buckets % 4 or max_distance <= num_buckets // 4:
+            raise ValueError(
+                "num_buckets must be a multiple of 4, and max_distance above num_buckets / 4. "
+                f"Received: num_buckets={num_buckets}, max_distance={max_distance}. Choose for example 32 and 128."
+            )
+        self.num_heads = num_heads
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(num_heads, dtype=dtype, name="positions")
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.biases = self.add_weight(
+            shape=(self.num_buckets, self.num_heads), initializer=small_normal(), name="biases"
+        )
+        self.built = True
+
+    def buckets(self, distances: Tensor) -> Tensor:
+        """The number of each distance's bucket, int32 from 0 to N - 1."""
+        each_side = self.num_buckets // 2
+        near = each_side // 2  # distances with a bucket of their own
+        far = ops.abs(distances)
+        share = ops.log(ops.cast(ops.maximum(far, near), "float32") / near) / math.log(self.max_distance / near)
+        # float32 logarithms of exact powers may lie just below the whole number.
+        grown = near + ops.cast(share * (each_side - near) + 1e-5, "int32")
+        bucket = ops.where(far < near, ops.cast(far, "int32"), ops.minimum(grown, each_side - 1))
+        return bucket + ops.where(distances > 0, each_side, 0)
+
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
+        distances = self._distances(query_rows, key_rows)
+        biases = take_rows(ops.convert_to_tensor(self.biases), ops.reshape(self.buckets(distances), (-1,)))
+        biases = ops.reshape(biases, (*ops.shape(distances), self.num_heads))  # (T, S, H)
+        return ops.transpose(biases, (2, 0, 1))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+        }
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class RelativePositions(_Distances):
+    """Relative position representations: a trained vector for each distance, which is added to the key.
+
+    The score of a query q_i and a key k_j is q_i (k_j + a_(j - i)) / sqrt(K), and distances beyond `max_distance` have
+    the vector of `max_distance` (Shaw et al. 2018, equations 2 and 4). Vectors for the values, their equation 3, are
+    left out: with or without them their BLEU is the same (their table 3). All heads and layers of a stack share the
+    vectors.
+
+    Args:
+        head_dim: K.
+        max_distance: k of the paper: there are 2 k + 1 vectors.
+
+    Example:
+        >>> positions = RelativePositions(head_dim=4, max_distance=2)
+        >>> positions.build((1, 3, 8))
+        >>> rows = positions.table(3)
+        >>> bias_of = positions.score_bias(rows, rows)
+        >>> tuple(positions.vectors.shape), tuple(bias_of(np.ones((1, 2, 3, 4), "float32")).shape)
+        ((5, 4), (1, 2, 3, 3))
+    """
+
+    def __init__(self, head_dim: int, max_distance: int = 16, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.head_dim = head_dim
+        self.max_distance = max_distance
+
+    @classmethod
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+        return cls(d_model // num_heads, dtype=dtype, name="positions")
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.vectors = self.add_weight(
+            shape=(2 * self.max_distance + 1, self.head_dim), initializer=small_normal(), name="vectors"
+        )
+        self.built = True
+
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias:
+        distances = ops.clip(self._distances(query_rows, key_rows), -self.max_distance, self.max_distance)
+        return functools.partial(self._bias_of, distances=distances + self.max_distance)
+
+    def _bias_of(self, query: Tensor, distances: Tensor) -> Tensor:
+        """(B, H, T, S) for queries (B, H, T, K); or for R rows at one position, where T is 1: (B, H, R, S)."""
+        vectors = ops.cast(self.vectors, query.dtype)
+        products = ops.matmul(query, ops.transpose(vectors)) * self.head_dim**-0.5  # (B, H, T, 2 k + 1)
+        if distances.shape[0] == 1:  # All R rows stand at this position.
+            columns = take_rows(ops.transpose(products, (3, 0, 1, 2)), distances[0])
+            return ops.transpose(columns, (1, 2, 3, 0))
+        length, number = ops.shape(products)[2], 2 * self.max_distance + 1
+        products = ops.reshape(ops.transpose(products, (2, 3, 0, 1)), (-1, *ops.shape(products)[:2]))
+        first = ops.expand_dims(ops.arange(length, dtype="int32") * number, 1)  # each query's row for distance -k
+        return ops.transpose(take_rows(products, first + distances), (2, 3, 0, 1))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "head_dim": self.head_dim, "max_distance": self.max_distance}

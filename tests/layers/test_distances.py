@@ -1,0 +1,107 @@
+"""Positions that count distances, each against its formula in plain NumPy.
+
+Shape letters: B batch, H heads, T queries, S keys, K size of a head.
+"""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from kformer.layers import BucketedBias, LinearBias, RelativePositions, RotaryPositions
+
+B, H, T, S, K = 2, 3, 5, 7, 4
+
+
+def numbers(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def test_rotary_positions_multiply_pairs_as_complex_numbers():
+    # Su et al. (2021), section 3.2.1: (x_1 + i x_2) exp(i m theta).
+    positions, heads = RotaryPositions(K), normal(B, H, T, K)
+    angles = np.outer(np.arange(3, 3 + T), 10000.0 ** (-np.arange(0, K, 2) / K))  # (T, K / 2)
+    turned = (heads[..., ::2] + 1j * heads[..., 1::2]) * np.exp(1j * angles)
+    expected = np.stack([turned.real, turned.imag], axis=-1).reshape(heads.shape)
+    np.testing.assert_allclose(numbers(positions.rotate(heads, positions.table(T, offset=3))), expected, atol=1e-5)
+
+
+def test_rotary_positions_keep_the_dtype_and_refuse_half_a_pair():
+    positions = RotaryPositions(K)
+    heads = ops.cast(normal(B, H, T, K), "bfloat16")
+    assert keras.backend.standardize_dtype(positions.rotate(heads, positions.table(T)).dtype) == "bfloat16"
+    with pytest.raises(ValueError, match="head_dim must be even: .* Received: head_dim=5. Choose 6."):
+        RotaryPositions(5)
+
+
+def test_linear_biases_fall_with_the_distance():
+    positions = LinearBias(H)
+    bias = numbers(positions.score_bias(positions.table(T, offset=1), positions.table(S)))
+    for head, slope in enumerate(2.0 ** (-8 / H * np.arange(1, H + 1))):
+        expected = [[-slope * abs(query + 1 - key) for key in range(S)] for query in range(T)]
+        np.testing.assert_allclose(bias[head], expected, rtol=1e-6)
+
+
+def bucket(distance, each_side, max_distance):
+    """The bucket of T5 for a distance: keys behind the query have the upper half."""
+    first, far, near = (each_side if distance > 0 else 0), abs(distance), each_side // 2
+    if far < near:
+        return first + far
+    grown = near + int(math.log(far / near) / math.log(max_distance / near) * (each_side - near) + 1e-5)
+    return first + min(grown, each_side - 1)
+
+
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (12, 37)])
+def test_buckets_are_narrow_near_by_and_wide_far_away(num_buckets, max_distance):
+    positions, distances = BucketedBias(H, num_buckets, max_distance), np.arange(-300, 301)
+    found = numbers(positions.buckets(distances)).tolist()
+    assert found == [bucket(distance, num_buckets // 2, max_distance) for distance in distances.tolist()]
+    assert len(set(found)) == num_buckets - 1  # none for the distance 0 behind the query
+
+
+def test_each_bucket_has_a_bias_for_each_head():
+    positions = BucketedBias(H, num_buckets=8, max_distance=6)
+    positions.build((B, S, 12))
+    positions.biases.assign(np.arange(8 * H).reshape(8, H))
+    bias = numbers(positions.score_bias(positions.table(T), positions.table(S)))
+    assert bias.shape == (H, T, S)
+    for query, key in ((0, 0), (4, 2), (1, 6)):
+        expected = bucket(key - query, 4, 6) * H + np.arange(H)
+        assert bias[:, query, key].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("sizes", [{"num_buckets": 30}, {"num_buckets": 32, "max_distance": 8}])
+def test_buckets_that_cannot_be_divided_are_refused(sizes):
+    with pytest.raises(ValueError, match="num_buckets must be a multiple of 4, and max_distance above"):
+        BucketedBias(H, **sizes)
+
+
+def test_relative_positions_add_the_vector_of_the_distance_to_the_key():
+    # Shaw et al. (2018), equation 2: q_i (k_j + a_ij) / sqrt(K), less the part without a_ij.
+    positions, query = RelativePositions(K, max_distance=2), normal(B, H, T, K)
+    positions.build((B, S, 12))
+    positions.vectors.assign(vectors := normal(5, K, seed=1))
+    bias = numbers(positions.score_bias(positions.table(T), positions.table(S))(query))
+    expected = np.zeros((B, H, T, S))
+    for i in range(T):
+        for j in range(S):
+            expected[:, :, i, j] = query[:, :, i] @ vectors[min(max(j - i, -2), 2) + 2] / math.sqrt(K)
+    np.testing.assert_allclose(bias, expected, atol=1e-5)
+
+
+def test_hypotheses_at_one_position_have_the_same_distances():
+    positions, query = RelativePositions(K, max_distance=2), normal(B, H, 3, K)
+    positions.build((B, S, 12))
+    positions.vectors.assign(normal(5, K, seed=1))
+    here, keys = positions.table(1, offset=3), positions.table(S)
+    together = numbers(positions.score_bias(here, keys)(query))
+    assert together.shape == (B, H, 3, S)
+    for row in range(3):
+        alone = numbers(positions.score_bias(here, keys)(query[:, :, row : row + 1]))
+        np.testing.assert_allclose(together[:, :, row : row + 1], alone, atol=1e-6)
