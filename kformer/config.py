@@ -59,7 +59,8 @@ POSITIONAL_ENCODINGS = {
     "relative": False,
     "relative_buckets": False,
 }
-ACTIVATIONS = ("relu", "gelu", "silu")
+ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
+NORMALIZATIONS = ("layer_norm", "rms_norm")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
@@ -250,8 +251,9 @@ class TransformerConfig(_Config):
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
-    activation: str = "relu"  # of the feed-forward network, equation 2
-    layer_norm_epsilon: float = 1e-6  # added to the variance in layer norms; the paper gives no value
+    activation: str = "relu"  # of the feed-forward network, equation 2; swiglu and geglu have a gate, Shazeer (2020)
+    normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
+    layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
@@ -269,6 +271,7 @@ class TransformerConfig(_Config):
         self._check_rate("attention_dropout_rate")
         self._check_positive("layer_norm_epsilon")
         self._check_choice("activation", ACTIVATIONS)
+        self._check_choice("normalization", NORMALIZATIONS)
         self._check_choice("positional_encoding", tuple(POSITIONAL_ENCODINGS))
         self._check_choice("embedding_tying", EMBEDDING_TYINGS)
         if self.d_model % self.num_heads:

@@ -61,7 +61,8 @@ class TestTransformerConfig:
         [
             ("positional_encoding", "sinusoidal, learned, rotary, alibi, relative, relative_buckets"),
             ("embedding_tying", "all, target, none"),
-            ("activation", "relu, gelu, silu"),
+            ("activation", "relu, gelu, silu, swiglu, geglu"),
+            ("normalization", "layer_norm, rms_norm"),
         ],
     )
     def test_choices(self, name, choices):

@@ -5,7 +5,7 @@ from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
-from kformer.layers.feed_forward import FeedForward
+from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
@@ -20,6 +20,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "GatedFeedForward",
     "LearnedPositionalEncoding",
     "LinearBias",
     "MultiHeadAttention",

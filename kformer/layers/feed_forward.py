@@ -1,10 +1,10 @@
-"""The position-wise feed-forward network (section 3.3)."""
+"""The position-wise feed-forward network (section 3.3), and the one with a gate."""
 
 from typing import Any
 
 import keras
 
-from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.layers.arithmetic import Arithmetic, Dense, project_together
 from kformer.layers.tensors import Tensor
 
 
@@ -34,8 +34,13 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
         self.use_bias = use_bias
         dtype = self.dtype_policy
-        self.inner = Dense(d_ff, activation, use_bias, dtype=dtype, name="inner")
+        self.inner = Dense(d_ff, self._inner_activation, use_bias, dtype=dtype, name="inner")
         self.outer = Dense(d_model, None, use_bias, dtype=dtype, name="outer")
+
+    @property
+    def _inner_activation(self) -> str | None:
+        """The activation of the product with W1."""
+        return self.activation
 
     def build(self, inputs_shape: tuple) -> None:
         self.inner.build(inputs_shape)
@@ -59,3 +64,58 @@ class FeedForward(keras.layers.Layer):
             "activation": self.activation,
             "use_bias": self.use_bias,
         }
+
+
+# The names of gated networks, and the activations of their gates.
+GATES = {"swiglu": "silu", "geglu": "gelu"}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class GatedFeedForward(FeedForward):
+    """FFN(x) = (gate(x W + b) * (x V + c)) W2 + b2 (Shazeer 2020, "GLU Variants Improve Transformer", equation 6).
+
+    It has three matrices. With d_ff two thirds as large, it has as many weights as `FeedForward`.
+
+    Args:
+        d_model: Size of inputs and outputs.
+        d_ff: Size of the inner layer.
+        activation: "swiglu", where the gate is SiLU (Swish), or "geglu", where it is GELU.
+        use_bias: Whether there are b, c and b2; Shazeer has none.
+
+    Raises:
+        ValueError: `activation` has another name.
+
+    Example:
+        >>> feed_forward = GatedFeedForward(d_model=8, d_ff=32, activation="swiglu", use_bias=False)
+        >>> tuple(feed_forward(np.zeros((1, 3, 8))).shape)
+        (1, 3, 8)
+        >>> sorted(tuple(weight.shape) for weight in feed_forward.weights)
+        [(8, 32), (8, 32), (32, 8)]
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "swiglu", use_bias: bool = True, **kwargs: Any
+    ) -> None:
+        if activation not in GATES:
+            raise ValueError(f"activation must be one of {', '.join(GATES)}. Received: activation={activation!r}.")
+        super().__init__(d_model, d_ff, activation, use_bias, **kwargs)
+        self.gate = Dense(d_ff, None, use_bias, dtype=self.dtype_policy, name="gate")
+
+    @property
+    def _inner_activation(self) -> None:
+        return None
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.gate.build(inputs_shape)
+        super().build(inputs_shape)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Maps (..., d_model) floats to the same shape, each position by itself."""
+        gates, values = project_together([self.gate, self.inner], inputs)
+        return self.outer(keras.activations.get(GATES[self.activation])(gates) * values)
+
+
+def make_feed_forward(d_model: int, d_ff: int, activation: str, use_bias: bool, dtype: Any, name: str) -> FeedForward:
+    """The network of a layer whose option `activation` is the name of a Keras activation, or one of `GATES`."""
+    kind = GatedFeedForward if activation in GATES else FeedForward
+    return kind(d_model, d_ff, activation, use_bias, dtype=dtype, name=name)

@@ -1,4 +1,4 @@
-"""Layer normalization whose gradient, on TensorFlow, is written by hand.
+"""Norms: layer normalization, whose gradient on TensorFlow is written by hand, and RMS normalization.
 
 Shape letters: N positions, D model size.
 """
@@ -32,6 +32,29 @@ class LayerNormalization(keras.layers.LayerNormalization):
         rows = tf.reshape(inputs, (-1, inputs.shape[-1]))
         outputs = _normalize(rows, self.gamma, self.beta, self.epsilon, self.compute_dtype)
         return tf.reshape(outputs, tf.shape(inputs))
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class RMSNormalization(keras.layers.RMSNormalization):
+    """Keras's RMS normalization, x / sqrt(mean(x^2) + epsilon) * scale, over the last axis (Zhang and Sennrich 2019).
+
+    Unlike layer normalization it takes off no mean, and it adds no vector.
+    """
+
+
+# The choices of the option `normalization` of layers.
+NORMS: dict[str, type[keras.layers.Layer]] = {"layer_norm": LayerNormalization, "rms_norm": RMSNormalization}
+
+
+def make_norm(normalization: str, epsilon: float, dtype: Any, name: str) -> keras.layers.Layer:
+    """The norm of this name; `epsilon` is added to the mean of the squares.
+
+    Raises:
+        ValueError: `normalization` is not in `NORMS`.
+    """
+    if normalization not in NORMS:
+        raise ValueError(f"normalization must be one of {', '.join(NORMS)}. Received: normalization={normalization!r}.")
+    return NORMS[normalization](epsilon=epsilon, dtype=dtype, name=name)
 
 
 def _normalize(rows: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, output_dtype: str) -> Tensor:

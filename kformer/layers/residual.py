@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from kformer.layers.dropout import Dropout
-from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
+from kformer.layers.normalization import LAYER_NORM_EPSILON, make_norm
 from kformer.layers.tensors import Tensor
 
 
@@ -18,6 +18,7 @@ class ResidualConnection(keras.layers.Layer):
         dropout_rate: P_drop, applied to the sublayer's output before it is added (section 5.4).
         norm_first: Whether the norm comes before the sublayer (the second form).
         layer_norm_epsilon: Added to the variance in the norm; the paper gives no value.
+        normalization: "layer_norm", or "rms_norm" for RMS normalization.
 
     Example:
         The norm of (1, 3) is (-1, 1); the norm of (1, 3) + 10 * (1, 3) is the same:
@@ -34,6 +35,7 @@ class ResidualConnection(keras.layers.Layer):
         dropout_rate: float = 0.0,
         norm_first: bool = False,
         layer_norm_epsilon: float = LAYER_NORM_EPSILON,
+        normalization: str = "layer_norm",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -41,7 +43,8 @@ class ResidualConnection(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.norm_first = norm_first
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.norm = LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self.normalization = normalization
+        self.norm = make_norm(normalization, layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, inputs_shape: tuple) -> None:
@@ -72,4 +75,5 @@ class ResidualConnection(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
             "norm_first": self.norm_first,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "normalization": self.normalization,
         }

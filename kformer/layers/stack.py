@@ -9,8 +9,8 @@ from keras import ops
 
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.dropout import Dropout
-from kformer.layers.feed_forward import FeedForward
-from kformer.layers.normalization import LAYER_NORM_EPSILON, LayerNormalization
+from kformer.layers.feed_forward import make_feed_forward
+from kformer.layers.normalization import LAYER_NORM_EPSILON, make_norm
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.tensors import Rotation, ScoreBias, Tensor, check_width
@@ -29,8 +29,10 @@ class TransformerLayer(keras.layers.Layer):
         dropout_rate: P_drop.
         attention_dropout_rate: Dropout of attention weights; the paper drops none.
         norm_first: Layer norm before each sublayer, not after the sum.
-        activation: Name of a Keras activation, for the feed-forward network; the paper's is "relu".
-        layer_norm_epsilon: Added to the variance in every layer norm.
+        activation: Name of a Keras activation, for the feed-forward network; the paper's is "relu". "swiglu" and
+            "geglu" are networks with a gate, see `GatedFeedForward`.
+        normalization: "layer_norm", or "rms_norm" for RMS normalization.
+        layer_norm_epsilon: Added to the variance in every norm.
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
 
     Raises:
@@ -51,6 +53,7 @@ class TransformerLayer(keras.layers.Layer):
         attention_dropout_rate: float = 0.0,
         norm_first: bool = False,
         activation: str = "relu",
+        normalization: str = "layer_norm",
         layer_norm_epsilon: float = LAYER_NORM_EPSILON,
         use_bias: bool = True,
         **kwargs: Any,
@@ -64,6 +67,7 @@ class TransformerLayer(keras.layers.Layer):
         self.attention_dropout_rate = attention_dropout_rate
         self.norm_first = norm_first
         self.activation = activation
+        self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
         self._make_sublayers()
@@ -71,13 +75,8 @@ class TransformerLayer(keras.layers.Layer):
     def _make_sublayers(self) -> None:
         """Makes the sublayers. A layer with more sublayers adds them here."""
         self.self_attention = self._attention("self_attention")
-        self.feed_forward = FeedForward(
-            d_model=self.d_model,
-            d_ff=self.d_ff,
-            activation=self.activation,
-            use_bias=self.use_bias,
-            dtype=self.dtype_policy,
-            name="feed_forward",
+        self.feed_forward = make_feed_forward(
+            self.d_model, self.d_ff, self.activation, self.use_bias, dtype=self.dtype_policy, name="feed_forward"
         )
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward_residual = self._residual("feed_forward_residual")
@@ -97,6 +96,7 @@ class TransformerLayer(keras.layers.Layer):
             dropout_rate=self.dropout_rate,
             norm_first=self.norm_first,
             layer_norm_epsilon=self.layer_norm_epsilon,
+            normalization=self.normalization,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -122,6 +122,7 @@ class TransformerLayer(keras.layers.Layer):
             "attention_dropout_rate": self.attention_dropout_rate,
             "norm_first": self.norm_first,
             "activation": self.activation,
+            "normalization": self.normalization,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
         }
@@ -175,8 +176,10 @@ class Stack(keras.layers.Layer):
         self.final_norm = None
         # With `norm_first`, the output of the last layer is a sum without a norm after it.
         if self.layers and self.layers[-1].norm_first:
-            epsilon = self.layers[-1].layer_norm_epsilon
-            self.final_norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="final_norm")
+            last = self.layers[-1]
+            self.final_norm = make_norm(
+                last.normalization, last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
+            )
 
     def build(self, inputs_shape: tuple) -> None:
         for sublayer in (self.positions, *self.layers, self.final_norm):

@@ -53,6 +53,7 @@ LAYER_OPTIONS = (
     "attention_dropout_rate",
     "norm_first",
     "activation",
+    "normalization",
     "layer_norm_epsilon",
     "use_bias",
 )

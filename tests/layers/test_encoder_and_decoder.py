@@ -251,6 +251,14 @@ class TestOptions:
         assert len(norms) == (3 if kind is DecoderLayer else 2)
         assert {residual.norm.epsilon for residual in norms} == {0.25}
 
+    @pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
+    def test_gate_and_rms_normalization(self, kind):
+        layer = kind(D, H, F, activation="swiglu", normalization="rms_norm", norm_first=True)
+        assert layer.feed_forward.activation == "swiglu"
+        assert layer.feed_forward.gate.units == F
+        norms = [part.norm for name, part in vars(layer).items() if name.endswith("_residual")]
+        assert {type(norm).__name__ for norm in (*norms, Encoder([layer]).final_norm)} == {"RMSNormalization"}
+
     def test_the_last_norm_of_a_stack_has_the_epsilon_of_its_layers(self):
         assert Encoder([EncoderLayer(D, H, F, norm_first=True, layer_norm_epsilon=0.25)]).final_norm.epsilon == 0.25
 

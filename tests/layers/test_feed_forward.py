@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import oracles
+import pytest
 from contracts import assert_layer_contract
 
-from kformer.layers import FeedForward
+from kformer.layers import FeedForward, GatedFeedForward
 
 B, T, D, F = 2, 5, 7, 11
 
@@ -32,3 +35,28 @@ def test_positions_do_not_see_each_other():
     inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
     layer = FeedForward(D, F)
     np.testing.assert_allclose(layer(inputs)[:, 3:4], layer(inputs[:, 3:4]), atol=1e-6)
+
+
+def test_contract_with_a_gate():
+    inputs = {"inputs": np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")}
+    sizes = {"d_model": D, "d_ff": F, "activation": "geglu"}
+    assert_layer_contract(GatedFeedForward, sizes, inputs, num_parameters=2 * (D * F + F) + F * D + D)
+
+
+@pytest.mark.parametrize(
+    ("activation", "gate"),
+    [("swiglu", lambda x: x / (1 + math.exp(-x))), ("geglu", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2)],
+)
+def test_a_gate_multiplies_the_inner_layer(activation, gate):
+    inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
+    layer = GatedFeedForward(D, F, activation)
+    layer.build(inputs.shape)
+    oracles.randomize(layer)
+    gates, values = (inputs @ np.asarray(one.kernel) + np.asarray(one.bias) for one in (layer.gate, layer.inner))
+    expected = (np.vectorize(gate)(gates) * values) @ np.asarray(layer.outer.kernel) + np.asarray(layer.outer.bias)
+    np.testing.assert_allclose(layer(inputs), expected, atol=1e-5)
+
+
+def test_an_unknown_gate_is_refused():
+    with pytest.raises(ValueError, match="activation must be one of swiglu, geglu. Received: activation='relu'"):
+        GatedFeedForward(D, F, "relu")

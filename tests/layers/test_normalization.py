@@ -5,7 +5,7 @@ import pytest
 from contracts import assert_layer_contract
 from keras import ops
 
-from kformer.layers.normalization import LayerNormalization
+from kformer.layers.normalization import LayerNormalization, RMSNormalization, make_norm
 
 B, T, D = 3, 5, 7
 
@@ -73,3 +73,20 @@ def test_float64_stays_float64(inputs):
     normal = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + layer.epsilon)
     np.testing.assert_allclose(layer(exact, training=True), normal * weights["gamma"] + weights["beta"], rtol=1e-12)
     assert keras.backend.standardize_dtype(layer(exact, training=True).dtype) == "float64"
+
+
+def test_contract_of_rms_normalization(inputs):
+    assert_layer_contract(RMSNormalization, {"epsilon": 0.25}, {"inputs": inputs}, num_parameters=D)
+
+
+def test_rms_normalization_by_hand():
+    # The mean of 1 and 49 is 25, its root 5.
+    layer = RMSNormalization(epsilon=0.0)
+    layer.build((None, 2))
+    layer.set_weights([np.array([10.0, 100.0])])
+    np.testing.assert_allclose(layer(np.array([[1.0, 7.0]], "float32")), [[2.0, 140.0]], rtol=1e-6)
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(ValueError, match="normalization must be one of layer_norm, rms_norm. Received: .*'batch_norm'"):
+        make_norm("batch_norm", 1e-6, "float32", "norm")

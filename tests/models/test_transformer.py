@@ -71,7 +71,8 @@ class TestSizes:
     def test_sizes_and_rates_reach_every_layer(self):
         options = {
             **{"d_model": 12, "num_heads": 3, "d_ff": 17, "dropout_rate": 0.3, "attention_dropout_rate": 0.2},
-            **{"norm_first": True, "activation": "silu", "layer_norm_epsilon": 0.25, "use_bias": False},
+            **{"norm_first": True, "activation": "geglu", "layer_norm_epsilon": 0.25, "use_bias": False},
+            "normalization": "rms_norm",
         }
         model = build_transformer(small_config(**options))
         for name, count in (("encoder", SIZES["num_encoder_layers"]), ("decoder", SIZES["num_decoder_layers"])):

@@ -1,4 +1,4 @@
-"""Every kind of positions from training to an int8 export: a model that must know the order of words learns it."""
+"""Every variant of the model, from training to an int8 export, on a task that needs the order of the words."""
 
 import pytest
 import tensorflow as tf
@@ -12,9 +12,22 @@ from kformer.translation.translator import Translator
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("kind", sorted({*POSITIONAL_ENCODINGS} - {"sinusoidal"}))
-def test_a_model_learns_to_turn_words_around_and_is_exported(kind, tmp_path):
-    transformer = toy.TRANSFORMER.replace(positional_encoding=kind, max_length=33)
+VARIANTS = [
+    {"positional_encoding": "learned"},
+    {"positional_encoding": "relative"},
+    {"positional_encoding": "relative_buckets"},
+    {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False},
+    {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm"},
+]
+
+
+def test_there_is_a_variant_of_every_kind_of_positions():
+    assert {variant["positional_encoding"] for variant in VARIANTS} == {*POSITIONAL_ENCODINGS} - {"sinusoidal"}
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: "-".join(map(str, changes.values())))
+def test_a_model_learns_to_turn_words_around_and_is_exported(changes, tmp_path):
+    transformer = toy.TRANSFORMER.replace(norm_first=True, max_length=33, **changes)
     report = train(toy.corpus(), tmp_path / "run", transformer, toy.TRAINING.replace(max_steps=400))
     translator, (sources, targets) = Translator.from_run(report.run.path), zip(*toy.corpus().test, strict=True)
     assert sum(map(str.__eq__, translator(sources), targets)) >= 90
