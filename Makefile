@@ -15,7 +15,7 @@ OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/visualization tests/test_config.py
 # What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone. The
 # notebooks, which run there too, train, export and serve.
-VERSION_DEPENDENT = tests/layers tests/models tests/training tests/tokenizers
+VERSION_DEPENDENT = tests/layers tests/training tests/tokenizers
 VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
 # A test keeps one core busy, mostly with tracing. Each process takes half of the tests in their order, so that most tests of a
 # file stay together and share what is costly to make; whoever is ready first takes some of the other half.

@@ -491,7 +491,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("hook", "number"),
-    [("batch", 2), ("batch", 5), ("batch", 8), ("validation", 1), ("validation", 3), ("scores", 2), ("end", 2)],
+    [("batch", 2), ("batch", 5), ("validation", 1), ("scores", 2), ("end", 2)],
 )
 def test_a_run_that_was_stopped_takes_the_course_of_one_that_was_not(hook, number, undisturbed, tmp_path):
     """Also where it is stopped between micro-batches, and during the last validation of its budget."""
