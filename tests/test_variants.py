@@ -1,9 +1,10 @@
-"""Variants of the model, from training to an int8 export, on a task that needs the order of the words."""
+"""Every variant of the model, from training to an int8 export, on a task that needs the order of the words."""
 
 import pytest
 import tensorflow as tf
 import toy
 
+from kformer.config import POSITIONAL_ENCODINGS
 from kformer.export.saved_model import export_saved_model
 from kformer.training.train import train
 from kformer.translation.translator import Translator
@@ -11,16 +12,24 @@ from kformer.translation.translator import Translator
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 
+# With fewer updates than 600, the relative positions of Shaw et al. have not learned it.
 VARIANTS = [
-    {"activation": "geglu", "use_bias": False},
-    {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm", "norm_first": True},
+    {"positional_encoding": "learned"},
+    {"positional_encoding": "relative"},
+    {"positional_encoding": "relative_buckets"},
+    {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False},
+    {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm"},
 ]
+
+
+def test_there_is_a_variant_of_every_kind_of_positions():
+    assert {variant["positional_encoding"] for variant in VARIANTS} == {*POSITIONAL_ENCODINGS} - {"sinusoidal"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: "-".join(map(str, changes.values())))
 def test_a_model_learns_to_turn_words_around_and_is_exported(changes, tmp_path):
-    transformer = toy.TRANSFORMER.replace(**changes)
-    report = train(toy.corpus(), tmp_path / "run", transformer, toy.TRAINING.replace(max_steps=400))
+    transformer = toy.TRANSFORMER.replace(norm_first=True, max_length=33, **changes)
+    report = train(toy.corpus(), tmp_path / "run", transformer, toy.TRAINING.replace(max_steps=600))
     translator, (sources, targets) = Translator.from_run(report.run.path), zip(*toy.corpus().test, strict=True)
     assert sum(map(str.__eq__, translator(sources), targets)) >= 90
     exported = export_saved_model(translator, tmp_path / "exported", precision="int8")
