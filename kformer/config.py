@@ -64,6 +64,15 @@ NORMALIZATIONS = ("layer_norm", "rms_norm")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
+# What a model learns to do (the classes are in `kformer.tasks`): whether it learns from plain text, a text on each
+# line, and not from pairs.
+TASKS = {
+    "translate": False,
+    "classify": False,
+    "tag": False,
+    "language-model": True,
+    "masked-language-model": True,
+}
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -229,7 +238,9 @@ def read_mapping(path: str | pathlib.Path) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(_Config):
-    """The sizes and options of an encoder-decoder Transformer. Defaults are the paper's base model.
+    """The sizes and options of a Transformer. Defaults are the paper's base model.
+
+    An encoder-only model has no decoder layers, a decoder-only model no encoder layers.
 
     Raises:
         ValueError: A field is out of range, or two fields do not fit each other.
@@ -265,7 +276,8 @@ class TransformerConfig(_Config):
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_positive("source_vocab_size", "target_vocab_size", "num_encoder_layers", "num_decoder_layers")
+        self._check_positive("source_vocab_size", "target_vocab_size")
+        self._check_depths()
         self._check_positive("d_model", "d_ff", "num_heads", "max_length")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
@@ -306,6 +318,14 @@ class TransformerConfig(_Config):
                 f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
 
+    def _check_depths(self) -> None:
+        depths = (self.num_encoder_layers, self.num_decoder_layers)
+        if min(depths) < 0 or max(depths) == 0:
+            raise ValueError(
+                "num_encoder_layers and num_decoder_layers must be at least 0, and one of them at least 1. "
+                f"Received: num_encoder_layers={depths[0]}, num_decoder_layers={depths[1]}."
+            )
+
     @property
     def longest_sequence(self) -> int | None:
         """The largest number of positions of a sequence; None if the positional encoding has no limit."""
@@ -337,6 +357,7 @@ class TrainingConfig(_Config):
         (4000, 800, 10.0)
     """
 
+    task: str = "translate"  # what the model learns to do, one of `TASKS`
     tokenizer: str = "bpe"  # "bpe", "unigram" or "symbols" (already split by blanks)
     vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
@@ -371,6 +392,7 @@ class TrainingConfig(_Config):
 
     def __post_init__(self) -> None:
         self._check_types()
+        self._check_choice("task", tuple(TASKS))
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)

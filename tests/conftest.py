@@ -102,8 +102,8 @@ def numbers_translator(numbers_run):
 def numbers_export(made_once, numbers_translator):
     """The base folder `numbers` of an export of that model, with all signatures: version 1."""
     from kformer.export.saved_model import export_saved_model
-    from kformer.export.versions import MORE_SIGNATURES
+    from kformer.translation.translator import Translator
 
     return made_once(
-        "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=MORE_SIGNATURES)
+        "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=Translator.signatures)
     )

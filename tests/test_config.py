@@ -36,8 +36,6 @@ class TestTransformerConfig:
         [
             "source_vocab_size",
             "target_vocab_size",
-            "num_encoder_layers",
-            "num_decoder_layers",
             "d_model",
             "d_ff",
             "num_heads",
@@ -49,6 +47,14 @@ class TestTransformerConfig:
     def test_sizes_are_positive(self, name, value):
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}={value}"):
             TransformerConfig(**{name: value})
+
+    @pytest.mark.parametrize(("encoder", "decoder"), [(0, 0), (-1, 6), (6, -1)])
+    def test_there_is_an_encoder_or_a_decoder(self, encoder, decoder):
+        received = f"Received: num_encoder_layers={encoder}, num_decoder_layers={decoder}"
+        with pytest.raises(ValueError, match=f"must be at least 0, and one of them at least 1. {received}"):
+            TransformerConfig(num_encoder_layers=encoder, num_decoder_layers=decoder)
+        assert TransformerConfig(num_encoder_layers=0).num_decoder_layers == 6
+        assert TransformerConfig(num_decoder_layers=0).num_encoder_layers == 6
 
     @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
     @pytest.mark.parametrize("value", [-0.1, 1.0])
@@ -332,7 +338,7 @@ class TestDictionariesAndFiles:
         ("text", "message"),
         [
             ("warmup_step: 1\n", r"TrainingConfig has no field 'warmup_step'\. .* Did you mean 'warmup_steps'\?$"),
-            ("{7: 1, foo: 2}\n", r"TrainingConfig has no field '7', 'foo'\. Its fields are: tokenizer, "),
+            ("{7: 1, foo: 2}\n", r"TrainingConfig has no field '7', 'foo'\. Its fields are: task, "),
             ("beta_1: 1.5\n", r"beta_1 must be at least 0 and below 1\. Received: beta_1=1\.5\.$"),
             ("max_length: [7]\n", r"max_length must be int\. Received: max_length=\[7\] of type list\.$"),
             (f"max_minutes: {10**400}\n", r"max_minutes must be float or NoneType\. Received: max_minutes=10000"),

@@ -141,7 +141,7 @@ def test_the_description_says_how_far_the_export_is_from_the_translator(exported
     found = description(exported)
     assert (found["precision"], found["variant"], found["beam_size"]) == ("float32", "portable", 4)
     assert (found["samples"], found["symbols"]) == (16, False)
-    assert found["identical_translations"] == 1.0
+    assert found["identical_answers"] == 1.0
     assert found["score_difference"] < 1e-3
 
 
@@ -153,7 +153,7 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
         return served_functions(Translator(other, translator.config, *tokenizers), weights, *rest)
 
     monkeypatch.setattr("kformer.export.saved_model.served_functions", disturbed)
-    with pytest.raises(ValueError, match="does not compute what the translator does.*Export in float32"):
+    with pytest.raises(ValueError, match="does not compute what the predictor does.*Export in float32"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
 

@@ -36,9 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "indexing", "layers"},
     "presets": {"config", "models", "runs", "wording"},
     "translation": {"config", "decoding", "layers", "models", "presets", "runs", "tokenizers"},
-    "export": {"checksums", "decoding", "files", "layers", "models", "runs", "tokenizers", "translation", "wording"},
-    "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "translation"},
     "evaluation": {"data", "translation"},
+    "tasks": {"config", "data", "decoding", "layers", "models", "runs", "tokenizers", "translation"},
+    "export": {"checksums", "decoding", "files", "layers", "runs", "tasks", "tokenizers", "translation", "wording"},
+    "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "tasks", "translation"},
 }
 MAY_IMPORT["serving"] = {"export", "inference", "translation"}
 MAY_IMPORT["visualization"] = {

@@ -39,12 +39,12 @@ def made(monkeypatch):
     """In the place of what takes long: a folder with one file. Gives what was asked for."""
     asked = []
 
-    def save_n_best(translator, folder, n_best):
-        asked.append((translator.decoding, n_best))
+    def save_for_this_machine(predictor, folder, n_best):
+        asked.append((predictor.decoding, n_best))
         (folder / "saved_model.pb").write_text("graph")
         note_checksums(folder, [folder / "saved_model.pb"])
 
-    monkeypatch.setattr("kformer.export.saved_model.save_n_best", save_n_best)
+    monkeypatch.setattr("kformer.export.saved_model.save_for_this_machine", save_for_this_machine)
     return asked
 
 

@@ -1,7 +1,7 @@
 """`kformer evaluate`."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,8 +21,10 @@ from kformer.cli.options import (
     read_pairs,
 )
 from kformer.cli.progress import progress_bar, status
-from kformer.data import Corpus, Pair
-from kformer.inference.find import check_search, find_model, reads_symbols
+from kformer.cli.startup import start_tensorflow
+from kformer.config import TASKS, DecodingConfig
+from kformer.data import Corpus, Pair, read_texts
+from kformer.inference.find import check_search, find_model, reads_symbols, task_name
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -45,6 +47,8 @@ def evaluate(
 ) -> None:
     """Print one JSON line: BLEU and chrF by sacreBLEU, or word and phoneme error rate for cmudict.
 
+    Of a classifier or tagger: accuracy and macro F1. Of a language model: perplexity and bits a character.
+
     A recipe gives its corpus and, for a run folder, its search; a SavedModel has its own search.
     """
     chosen = load_recipe(recipe) if recipe is not None else None
@@ -64,16 +68,43 @@ def evaluate(
             "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
         )
 
-    from kformer.evaluation.evaluate import score, sentences
+    task = task_name(found)
+    evaluate_task = _evaluate_texts if TASKS[task] else _evaluate_answers
+    scores = evaluate_task(found, decoding, pairs, symbols, limit)
+    print(json.dumps(scores, ensure_ascii=False))
+
+
+def _evaluate_answers(
+    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], symbols: bool, limit: int | None
+) -> dict[str, Any]:
+    """Compares the model's translations or labels with the targets."""
+    from kformer.evaluation.evaluate import score, score_labels, sentences
     from kformer.inference.load import load_model, threads_for
 
+    path = model.path if isinstance(model, RunFolder) else model
+    task = task_name(model)
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
     with status(f"loading {path}"):
-        translate = load_model(path, decoding, threads_per_operation=threads_for(total))
-    with progress_bar("translating", total) as advance:
-        scores = score(translate, pairs, symbols, limit, advance)
-    print(json.dumps(scores, ensure_ascii=False))
+        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=task)
+    with progress_bar("translating" if task == "translate" else "reading", total) as advance:
+        if task == "translate":
+            return score(answer, pairs, symbols, limit, advance)
+        return score_labels(answer, pairs, limit, advance)
+
+
+def _evaluate_texts(
+    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], symbols: bool, limit: int | None
+) -> dict[str, Any]:
+    """How probable the sources are to a language model."""
+    if not isinstance(model, RunFolder):
+        raise ValueError(f"{model} is a SavedModel, which cannot tell how probable texts are. Name the run folder.")
+    start_tensorflow()
+    from kformer.tasks.language_model import LanguageModel, text_scores
+
+    with status(f"loading {model.path}"):
+        predictor = LanguageModel.from_run(model.path, decoding)
+    return text_scores(predictor, [text for text, _ in pairs if text.strip()][:limit])
 
 
 def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[list[Pair], bool]:
@@ -90,6 +121,8 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
     """The pairs of a file, and whether they are symbols, which only the model can tell."""
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
+    if TASKS[task_name(model)]:
+        return read_texts(file), False
     symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
     return read_pairs(file, columns), bool(symbols)
 

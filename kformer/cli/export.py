@@ -79,13 +79,13 @@ def export(
 
     start_tensorflow()
     from kformer.export.saved_model import export_saved_model
-    from kformer.translation.translator import Translator
+    from kformer.tasks import task_of_run
 
     with status(f"loading {run.path}"):
-        translator = Translator.from_run(run.path, decoding)
+        predictor = task_of_run(run).load(run.path, decoding)
     with status(f"exporting to {directory}"):
         version = export_saved_model(
-            translator,
+            predictor,
             directory,
             precision=precision,
             variant=variant,

@@ -12,13 +12,16 @@ import typer
 
 from kformer import __version__
 from kformer.cli.average import average
+from kformer.cli.classify import classify
 from kformer.cli.demo import demo
 from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
+from kformer.cli.generate import generate
 from kformer.cli.lint import lint
 from kformer.cli.pack import pack
 from kformer.cli.plot import plot
 from kformer.cli.serve import serve
+from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
 from kformer.runs.ownership import FolderLostError
@@ -39,10 +42,10 @@ def kformer(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The Transformer of "Attention Is All You Need": train a translator, use it, export it."""
+    """The Transformer of "Attention Is All You Need": train a model, use it, export it."""
 
 
-for command in (train, translate, evaluate, export, lint, serve, average, pack, demo):
+for command in (train, translate, classify, tag, generate, evaluate, export, lint, serve, average, pack, demo):
     app.command()(command)
 app.add_typer(plot, name="plot")
 

@@ -12,7 +12,7 @@ import typer
 
 from kformer.cli.startup import start_tensorflow
 from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts
-from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_tsv
+from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_texts, read_tsv
 from kformer.data.corpus import Pair
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import Recipe, load_recipe, recipe_names
@@ -22,7 +22,7 @@ from kformer.wording import did_you_mean
 Path = pathlib.Path
 Files = tuple[Path | None, Path | None]
 
-SHIPPED_CORPORA = ("bible-en-es", "cmudict")
+SHIPPED_CORPORA = ("bible-en-es", "cmudict", "bible-books", "bible-next", "bible-punctuation")
 PARTS = ("train", "valid", "test")
 
 ModelArgument = Annotated[
@@ -61,8 +61,8 @@ CorpusName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A corpus by its name: bible-en-es, cmudict, or tfds:NAME for a translation data set of TensorFlow "
-        "Datasets; tfds:NAME@en-de chooses the direction.",
+        help=f"A corpus by its name: {', '.join(SHIPPED_CORPORA)}, or tfds:NAME for a translation data set of "
+        "TensorFlow Datasets; tfds:NAME@en-de chooses the direction.",
         autocompletion=lambda: list(SHIPPED_CORPORA),
     ),
 ]
@@ -79,7 +79,8 @@ Columns = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Names of the columns of a tab-separated file, split by commas, such as source,target,attribution. "
-        "The columns source and target are read. The default is source,target.",
+        "The columns source and target are read, and a column second, if a classifier reads two texts. The default is "
+        "source,target.",
     ),
 ]
 
@@ -179,7 +180,12 @@ def change(
 
 
 def choose_corpus(
-    name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None = None
+    name: str | None,
+    tsv: Files,
+    train_files: Files,
+    valid_files: Files,
+    columns: str | None = None,
+    plain_text: bool = False,
 ) -> Corpus:
     """The corpus, given by its name, as files of pairs, or as parallel files.
 
@@ -189,13 +195,18 @@ def choose_corpus(
         train_files: Two parallel files, source and target, to train on.
         valid_files: The same, to validate on.
         columns: The columns of the files of pairs.
+        plain_text: Whether `tsv` are files of plain text instead, for a task that learns from it.
     """
     _check_ways(name, tsv, train_files, valid_files, columns)
     if name is not None:
         return read_corpus(name)
     train = _named(tsv[:1]) or _named(train_files)
     valid = _named(tsv[1:]) or _named(valid_files)
-    return corpus_from_pairs(str(train[0]), _read_part(train, columns), _read_part(valid, columns) if valid else None)
+
+    def read(files: list[Path]) -> list[Pair]:
+        return read_texts(files[0]) if plain_text else _read_part(files, columns)
+
+    return corpus_from_pairs(str(train[0]), read(train), read(valid) if valid else None)
 
 
 def _read_part(files: list[Path], columns: str | None) -> list[Pair]:

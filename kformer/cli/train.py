@@ -17,7 +17,7 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS
+from kformer.config import MONITORS, TASKS
 from kformer.data import Corpus
 from kformer.files import check_folder_path
 from kformer.presets import find_preset
@@ -32,9 +32,22 @@ FEW_PAIRS = 100  # with fewer, no translation is learned
 
 def train(
     output: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to write.")],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"What the model learns: {', '.join(TASKS)}. The default is translate. For classify, the target is a "
+            "label; for tag, a label for each word; the language models read plain text.",
+            autocompletion=lambda: list(TASKS),
+        ),
+    ] = None,
     corpus: CorpusName = None,
     train: Annotated[
-        Path | None, typer.Option(help="Pairs to train on: source, tab and target on each line; .gz and .xz are read.")
+        Path | None,
+        typer.Option(
+            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz and "
+            ".xz are read."
+        ),
     ] = None,
     valid: Annotated[
         Path | None, typer.Option(help="Pairs to validate on. By default one source in 50 of --train is held out.")
@@ -114,7 +127,7 @@ def train(
         typer.Option(envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0."),
     ] = None,
 ) -> None:
-    """Train a translator on a corpus, a file of pairs or two parallel files.
+    """Train a translator, or a model of another task, on a corpus, a file of pairs or two parallel files.
 
     Ctrl-C and SIGTERM save the run; --resume goes on as if it had not been stopped. Without a budget the run ends when
     the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to correct, 2 wrong usage, 3 the
@@ -135,7 +148,13 @@ def train(
             signal.signal(number, signal.default_int_handler)
         if main:
             _check_folders(RunFolder(output), goes_on, export_to)
-        options = {"monitor": monitor, "max_minutes": max_minutes, "max_epochs": max_epochs, "max_steps": max_steps}
+        options = {
+            "task": task,
+            "monitor": monitor,
+            "max_minutes": max_minutes,
+            "max_epochs": max_epochs,
+            "max_steps": max_steps,
+        }
         if goes_on and (size, recipe) == (None, None):
             start = start_of_resumed_run(output)
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
@@ -144,9 +163,14 @@ def train(
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
         chosen = choose_corpus(
-            corpus, (train, valid), (train_source, train_target), (valid_source, valid_target), columns
+            corpus,
+            (train, valid),
+            (train_source, train_target),
+            (valid_source, valid_target),
+            columns,
+            plain_text=training is not None and TASKS[training.task],
         )
-        if main:
+        if main and (training is None or training.task == "translate"):
             _warn_of_few_pairs(chosen)
 
         start_tensorflow()

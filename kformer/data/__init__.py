@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
-from kformer.data.files import read_parallel, read_tsv
+from kformer.data.files import read_parallel, read_texts, read_tsv
 from kformer.data.loading import load_corpus
 from kformer.data.tfds_corpus import load_tfds
 
@@ -37,6 +37,7 @@ __all__ = [
     "load_tfds",
     "make_dataset",
     "read_parallel",
+    "read_texts",
     "read_tsv",
     "references",
 ]

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from kformer.data.arrangements import Arrangement, Batch, Rows, ShiftedTarget
 from kformer.data.buckets import FEW_BUCKETS, Bucket, choose_buckets
 from kformer.data.encoding import EncodedPairs
-
-Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class BatchPlan:
@@ -29,6 +28,7 @@ class BatchPlan:
             buckets are chosen to suit the lengths of the pairs.
         row_multiple: the number of rows is a multiple of it, so that this number of devices can share a batch evenly.
         max_buckets: the largest number of buckets that may be chosen. More buckets leave less padding.
+        arrangement: makes the model's inputs and labels of the ids. None: those of translation.
 
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
@@ -58,12 +58,14 @@ class BatchPlan:
         buckets: Sequence[Bucket] | None = None,
         row_multiple: int = 1,
         max_buckets: int = FEW_BUCKETS,
+        arrangement: Arrangement | None = None,
     ) -> None:
         least_one = {"tokens_per_batch": tokens_per_batch, "row_multiple": row_multiple, "max_buckets": max_buckets}
         for name, value in least_one.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1. Received: {name}={value}.")
         self.encoded = encoded
+        self.arrangement = arrangement or ShiftedTarget()
         source, target = np.diff(encoded.source_offsets), np.diff(encoded.target_offsets)
         if buckets is None:
             buckets = choose_buckets(source, target, tokens_per_batch, max_buckets)
@@ -96,7 +98,8 @@ class BatchPlan:
             bucket, number = table[place]
             rows = self.shapes[bucket][0]
             left = len(self._members[bucket]) - number * rows
-            yield self._assemble(streams[bucket].take(number * rows, min(rows, left)), self.shapes[bucket])
+            taken = streams[bucket].take(number * rows, min(rows, left))
+            yield self._assemble(taken, self.shapes[bucket], (shuffle_seed, bucket, number))
 
     def endless(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
         """Batches of one epoch after another without an end, without the first `start_step` ones.
@@ -112,7 +115,8 @@ class BatchPlan:
             for place in _order(len(table), shuffle_seed, epoch)[skipped:]:
                 bucket, number = table[place]
                 rows = self.shapes[bucket][0]
-                yield self._assemble(streams[bucket].take(number * rows, rows), self.shapes[bucket])
+                taken = streams[bucket].take(number * rows, rows)
+                yield self._assemble(taken, self.shapes[bucket], (shuffle_seed, bucket, number))
             epoch, skipped = epoch + 1, 0
 
     def _filled(self, epochs: int) -> list[int]:
@@ -130,15 +134,19 @@ class BatchPlan:
     def _streams(self, seed: int | None) -> list["_Passes"]:
         return [_Passes(members, seed, bucket) for bucket, members in enumerate(self._members)]
 
-    def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int]) -> Batch:
+    def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int], key: tuple[int | None, int, int]) -> Batch:
+        """The batch of some pairs. `key` is the seed, the bucket and the number of the batch in the bucket."""
         rows, source_length, target_length = shape
         data = self.encoded
-        source, _ = _pad(data.source_ids, data.source_offsets, pairs, (rows, source_length), data.source_pad_id)
-        target_out, real = _pad(data.target_ids, data.target_offsets, pairs, (rows, target_length), data.target_pad_id)
-        target_in = np.full_like(target_out, data.target_pad_id)
-        target_in[:, 1:] = np.where(real[:, 1:], target_out[:, :-1], data.target_pad_id)
-        target_in[: len(pairs), 0] = data.start_id
-        return {"source": source, "target_in": target_in}, target_out
+        padded = Rows(
+            _pad(data.source_ids, data.source_offsets, pairs, (rows, source_length), data.source_pad_id),
+            _pad(data.target_ids, data.target_offsets, pairs, (rows, target_length), data.target_pad_id),
+            data.source_pad_id,
+            data.target_pad_id,
+            data.start_id,
+        )
+        seed, bucket, number = key
+        return self.arrangement.arrange(padded, np.random.default_rng((seed or 0, bucket, number)))
 
 
 class _Passes:
@@ -197,10 +205,8 @@ def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -
     return chosen
 
 
-def _pad(
-    ids: np.ndarray, offsets: np.ndarray, pairs: np.ndarray, shape: tuple[int, int], pad_id: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences of `pairs` as the first rows of a (B, L) int32 array. A (B, L) bool array: True at their ids."""
+def _pad(ids: np.ndarray, offsets: np.ndarray, pairs: np.ndarray, shape: tuple[int, int], pad_id: int) -> np.ndarray:
+    """The sequences of `pairs` as the first rows of a (B, L) int32 array."""
     first = np.zeros(shape[0], np.int64)
     length = np.zeros(shape[0], np.int64)
     first[: len(pairs)] = offsets[pairs]
@@ -209,4 +215,4 @@ def _pad(
     real = position < length[:, None]  # (B, L)
     padded = np.full(shape, pad_id, np.int32)
     padded[real] = ids[(first[:, None] + position)[real]]
-    return padded, real
+    return padded

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from kformer.data.batching import Batch, BatchPlan
+from kformer.data.arrangements import Batch
+from kformer.data.batching import BatchPlan
 
 _PREFETCHED_BATCHES = 16
 
@@ -24,6 +25,8 @@ def make_dataset(
     part: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
+
+    These are the batches of translation. For another task, `plan.arrangement` makes other inputs and labels.
 
     `target_out` is the target with its end id. `target_in` is the start id, followed by the target without its last id.
     The shapes (B, S, T) are those in `plan.shapes`.
@@ -71,7 +74,7 @@ def make_dataset(
         )
     stream = plan.endless if repeat else plan.once
     ids = tf.TensorSpec([None, None], tf.int32)
-    signature: tuple = ({"source": ids, "target_in": ids}, ids)
+    signature: tuple = (dict.fromkeys(plan.arrangement.inputs, ids), ids)
 
     def whole_batches() -> Iterator:
         if batches_per_update == 1:

@@ -4,7 +4,8 @@ Shapes: N pairs, I ids in all.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -78,15 +79,40 @@ def encode_pairs(
         >>> encode_pairs([("a b", "b"), ("a", " "), ("a b a b", "b")], tokenizer, tokenizer, max_length=4).report()
         '1 pair kept (3 source and 2 target tokens); skipped: 1 blank, 1 longer than 4 tokens'
     """
+
+    def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+        return ended(sources, source_tokenizer), ended(targets, target_tokenizer)
+
+    return encode_with(encode, pairs, source_tokenizer, target_tokenizer, max_length)
+
+
+def encode_with(
+    encode: Callable[[Sequence[Pair]], tuple["Sequences", "Sequences"]],
+    pairs: Sequence[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    max_length: int,
+) -> EncodedPairs:
+    """The ids of pairs, as `encode` makes them of texts. Pairs are skipped as by `encode_pairs`.
+
+    Args:
+        encode: From pairs without blank or very long texts to the sequences of both sides. A sequence without a token
+            before its end id, and one of more than `max_length` ids, is skipped.
+        pairs: The texts.
+        source_tokenizer, target_tokenizer: Their pad ids fill up batches; the start id is that of the target.
+        max_length: The largest number of ids of a sequence.
+
+    Raises:
+        ValueError: No pair is left.
+    """
     filled = [pair for pair in pairs if all(text.strip() for text in pair)]
     short = [pair for pair in filled if not any(is_surely_longer(text, max_length) for text in pair)]
-    sources, source_counts = _tokenize([source for source, _ in short], source_tokenizer)
-    targets, target_counts = _tokenize([target for _, target in short], target_tokenizer)
-    full = (source_counts > 0) & (target_counts > 0)  # (N,) before the selection
-    fits = np.maximum(source_counts, target_counts) < max_length  # one place is for the end id
-    keep = full & fits
-    source_ids, source_offsets = _select(sources, source_counts, keep, source_tokenizer.end_id)
-    target_ids, target_offsets = _select(targets, target_counts, keep, target_tokenizer.end_id)
+    sources, targets = encode(short)
+    full = (sources.counts > 1) & (targets.counts > 1)  # (N,) before the selection
+    fits = np.maximum(sources.counts, targets.counts) <= max_length
+    source_ids, source_offsets = _select(sources, full & fits)
+    target_ids, target_offsets = _select(targets, full & fits)
     encoded = EncodedPairs(
         source_ids=source_ids,
         source_offsets=source_offsets,
@@ -104,22 +130,38 @@ def encode_pairs(
     return encoded
 
 
-def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """(I,) int32: the ids of all texts, one text after another. (N,) int64: the number of ids of each text."""
-    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+class Sequences(NamedTuple):
+    """N sequences of ids, one after another."""
+
+    ids: np.ndarray  # (I,) int32
+    counts: np.ndarray  # (N,) int64
+
+
+def joined(parts: Sequence[tf.RaggedTensor]) -> Sequences:
+    """The ids of batches of sequences, each (B, None)."""
+    return Sequences(
+        np.concatenate([np.zeros(0, np.int32), *(part.flat_values.numpy() for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(part.row_lengths().numpy() for part in parts)]),
+    )
+
+
+def text_batches(texts: Sequence[str]) -> Iterator[tf.Tensor]:
+    """The texts as string tensors of at most 2,000."""
     for first in range(0, len(texts), _TEXTS_PER_CALL):
         batch = [text.encode("utf-8", "surrogatepass") for text in texts[first : first + _TEXTS_PER_CALL]]
-        tokens = tokenizer.tokenize(tf.constant(batch, tf.string))
-        ids.append(tokens.flat_values.numpy())
-        counts.append(tokens.row_lengths().numpy())
-    return np.concatenate(ids), np.concatenate(counts)
+        yield tf.constant(batch, tf.string)
 
 
-def _select(ids: np.ndarray, counts: np.ndarray, keep: np.ndarray, end_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences to keep, each with the end id: their ids, (I,) int32, and their offsets, (N + 1,) int64."""
-    kept_counts = counts[keep]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept_counts + 1)])
-    selected = np.full(offsets[-1], end_id, np.int32)
-    ends_before = np.repeat(np.arange(len(kept_counts)), kept_counts)  # the number of end ids before each token
-    selected[np.arange(len(ends_before)) + ends_before] = ids[np.repeat(keep, counts)]
-    return selected, offsets
+def ended(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
+    """The ids of each text, with the end id."""
+    ids, counts = joined([tokenizer.tokenize(batch) for batch in text_batches(texts)])
+    with_ends = np.full(len(ids) + len(counts), tokenizer.end_id, np.int32)
+    ends_before = np.repeat(np.arange(len(counts)), counts)  # the number of end ids before each token
+    with_ends[np.arange(len(ids)) + ends_before] = ids
+    return Sequences(with_ends, counts + 1)
+
+
+def _select(sequences: Sequences, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sequences to keep: their ids, (I,) int32, and their offsets, (N + 1,) int64."""
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sequences.counts[keep])])
+    return sequences.ids[np.repeat(keep, sequences.counts)], offsets

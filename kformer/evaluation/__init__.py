@@ -1,5 +1,11 @@
 """Scores of translations and pronunciations: the metrics, and the translation of a test set."""
 
-from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import (
+    bleu_and_chrf,
+    edit_distance,
+    label_scores,
+    phoneme_error_rate,
+    word_error_rate,
+)
 
-__all__ = ["bleu_and_chrf", "edit_distance", "phoneme_error_rate", "word_error_rate"]
+__all__ = ["bleu_and_chrf", "edit_distance", "label_scores", "phoneme_error_rate", "word_error_rate"]

@@ -1,10 +1,11 @@
 """A model's scores on a test set: the model translates the sources, `kformer.evaluation.metrics` compares."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kformer.data import Pair, references
-from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
 from kformer.translation.batches import TranslateBatch, translate_all
 
 
@@ -52,3 +53,35 @@ def score(
     if not symbols:
         return bleu_and_chrf(hypotheses, targets)
     return {**word_error_rate(hypotheses, targets), **phoneme_error_rate(hypotheses, targets)}
+
+
+def score_labels(
+    classify: TranslateBatch,
+    pairs: Sequence[Pair],
+    limit: int | None = None,
+    on_batch: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Finds the labels of the sources and compares them with the targets.
+
+    Args:
+        classify: From `kformer.inference.load.load_model`, with the task "classify" or "tag". A tagger's answer has a
+            label for each word.
+        pairs: Test pairs.
+        limit, on_batch: As in `score`.
+
+    Returns:
+        Plain values for one line of JSON, see `label_scores`; and `whole`, the share of texts whose labels are all
+        right, and `texts`, their number.
+
+    Raises:
+        ValueError: There are no pairs.
+    """
+    chosen = sentences(pairs)[:limit]
+    if not chosen:
+        raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
+    answers = translate_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
+    found = [hypotheses[0].text.split() for hypotheses in answers]
+    right = [target.split() for _, (target,) in chosen]
+    whole = sum(labels == expected for labels, expected in zip(found, right, strict=True))
+    flat = [list(itertools.chain.from_iterable(rows)) for rows in (found, right)]
+    return {**label_scores(*flat), "whole": whole / len(chosen), "texts": len(chosen)}

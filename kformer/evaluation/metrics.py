@@ -3,6 +3,7 @@
 Every sentence has a list of references, of any length from 1 up.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,6 +103,33 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
         distance, length = min(distances, key=lambda pair: pair[0])
         errors, phonemes = errors + distance, phonemes + length
     return {"phoneme_error_rate": errors / phonemes, "phoneme_errors": errors, "phonemes": phonemes}
+
+
+def label_scores(labels: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """Accuracy and macro F1 of labels.
+
+    Macro F1 is the mean over all labels of the references of F1 = 2 tp / (2 tp + fp + fn), where tp, fp and fn are the
+    numbers of true positives, false positives and false negatives of a label.
+
+    Args:
+        labels: What the model chose.
+        references: The right labels.
+
+    Returns:
+        `accuracy` and `macro_f1`, from 0 to 1, and `labels`, the number of labels that were compared.
+
+    Raises:
+        ValueError: There are no labels, or the lengths differ.
+
+    Example:
+        >>> label_scores(["law", "law", "poetry"], ["law", "poetry", "poetry"])
+        {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666, 'labels': 3}
+    """
+    _check(labels, [[reference] for reference in references])
+    pairs = list(zip(labels, references, strict=True))
+    hits, chosen, right = (Counter(found) for found in ([a for a, b in pairs if a == b], labels, references))
+    f1 = [2 * hits[label] / (chosen[label] + right[label]) for label in right]
+    return {"accuracy": sum(hits.values()) / len(pairs), "macro_f1": sum(f1) / len(f1), "labels": len(pairs)}
 
 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:

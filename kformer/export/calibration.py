@@ -8,28 +8,23 @@ import tensorflow as tf
 
 from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
-from kformer.models import build_transformer
-from kformer.translation.translator import Translator
+from kformer.tasks.predictor import Predictor
 
 # From the indices (in `model.variables`) of matrices that are multiplied as one, to the lowest and highest input.
 InputRanges = dict[tuple[int, ...], tuple[float, float]]
 
 
-def input_ranges(translator: Translator, texts: Sequence[str]) -> InputRanges:
-    """The lowest and highest input of every product, while the translator translates these texts.
+def input_ranges(predictor: Predictor, texts: Sequence[str]) -> InputRanges:
+    """The lowest and highest input of every product, while the model reads these texts.
 
     Args:
-        translator: Computes in float32.
+        predictor: Computes in float32.
         texts: Texts like those that the export is for.
     """
-    source, _ = translator.codec.encode(tf.constant(list(texts)))
-    target = translator.target_tokenizer.tokenize(translator.translate(tf.constant(list(texts)))["translation"])
-    starts = tf.fill([target.nrows(), 1], tf.constant(translator.config.start_id, tf.int32))
-    target = tf.concat([starts, tf.cast(target, tf.int32)], axis=1).to_tensor(default_value=translator.config.pad_id)
     observer = _Observer()
-    model = build_transformer(translator.config, dtype=observer)
-    model.set_weights(translator.model.get_weights())
-    model({"source": source, "target_in": target})
+    model = predictor.build(observer)
+    model.set_weights(predictor.model.get_weights())
+    model(predictor.teacher_inputs(tf.constant(list(texts))))
     numbers = {id(variable): number for number, variable in enumerate(model.variables)}
     return {tuple(numbers[one] for one in key): ends for key, ends in observer.ranges.items()}
 

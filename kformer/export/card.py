@@ -6,39 +6,40 @@ from typing import Any
 
 from kformer.files import write_json, write_text
 from kformer.runs.environment import describe_environment
-from kformer.translation.translator import Translator
+from kformer.tasks.predictor import Predictor
 
 CARD_FILE = "assets.extra/model_card.json"
 READABLE_CARD_FILE = "assets.extra/MODEL_CARD.md"
 _UNKNOWN = "not known"
 
 
-def write_card(saved_model: pathlib.Path, translator: Translator, export: dict[str, Any]) -> None:
+def write_card(saved_model: pathlib.Path, predictor: Predictor, export: dict[str, Any]) -> None:
     """Writes `model_card.json` and, of the same facts, `MODEL_CARD.md`.
 
     Args:
         saved_model: The folder of the version.
-        translator: What was exported; `translator.origin` tells where its weights come from.
+        predictor: What was exported; `predictor.origin` tells where its weights come from.
         export: How it was exported.
     """
-    card = model_card(translator, export)
+    card = model_card(predictor, export)
     write_json(saved_model / CARD_FILE, card)
     write_text(saved_model / READABLE_CARD_FILE, _readable(card))
 
 
-def model_card(translator: Translator, export: dict[str, Any]) -> dict[str, Any]:
+def model_card(predictor: Predictor, export: dict[str, Any]) -> dict[str, Any]:
     """The card's facts. What is not known, such as the scores of a model that was not evaluated, is None."""
-    origin = translator.origin
+    origin = predictor.origin
     return {
+        "task": predictor.task,
         "description": origin.get("description"),
         "licence": origin.get("licence"),
         "provenance": origin.get("provenance"),
         "scores": origin.get("scores"),
         "corpus": origin.get("corpus"),
         "trained_with": origin.get("environment"),
-        "parameters": translator.model.count_params(),
-        "model": translator.config.to_dict(),
-        "search": translator.decoding.to_dict(),
+        "parameters": predictor.model.count_params(),
+        "model": predictor.config.to_dict(),
+        "search": predictor.decoding.to_dict(),
         "export": export,
         "exported_with": describe_environment(),
     }
@@ -46,7 +47,7 @@ def model_card(translator: Translator, export: dict[str, Any]) -> dict[str, Any]
 
 def _readable(card: dict[str, Any]) -> str:
     """The card in Markdown."""
-    title = card["description"] or "A Transformer that translates"
+    title = card["description"] or f"A Transformer for the task {card['task']}"
     lines = [f"# {title}", "", f"Licence: {card['licence'] or _UNKNOWN}. {card['parameters']:,} parameters.", ""]
     if card["provenance"]:
         lines += [card["provenance"], ""]

@@ -1,4 +1,4 @@
-"""Checks an export before it gets its name: in this process and another, it must compute what the translator does."""
+"""Checks an export before it gets its name: in this process and another, it must compute what the predictor does."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ import tensorflow as tf
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
 from kformer.export.versions import DEFAULT_SIGNATURE
-from kformer.translation.translator import Translator
+from kformer.tasks.predictor import Predictor
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
@@ -42,46 +42,52 @@ def check_operations(saved_model: str | pathlib.Path) -> set[str]:
 
 
 def check_agreement(
-    answer: Callable[..., Any], translator: Translator, texts: Sequence[str], precision: str
+    answer: Callable[..., Any], predictor: Predictor, texts: Sequence[str], precision: str
 ) -> dict[str, float]:
-    """Translates `texts` with both: the share of identical translations, and how far the scores are apart.
+    """Answers `texts` with both: the share of identical answers, and how far the scores are apart.
 
     Args:
         answer: The signature of the export, loaded again.
-        translator: What was exported.
-        texts: What is translated.
+        predictor: What was exported.
+        texts: What is answered.
         precision: Of the export.
 
     Raises:
         ValueError: Their scores differ by more than rounding to `precision` explains.
     """
-    expected, found = translator.translate(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
-    same = expected["translation"].numpy() == found["translation"].numpy()
-    share = _distance(expected["score"].numpy(), found["score"].numpy())
+    expected, found = predictor.function(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
+    output, score = predictor.outputs
+    same = expected[output].numpy() == found[output].numpy()
+    share = _distance(expected[score].numpy(), found[score].numpy())
     if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
         raise ValueError(
-            f"The export does not compute what the translator does. Its scores on {len(texts)} texts differ by "
+            f"The export does not compute what the predictor does. Its scores on {len(texts)} texts differ by "
             f"{share:.2%} of their mean; rounding to {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
             "Export in float32."
         )
-    return {"samples": len(texts), "identical_translations": float(same.mean()), "score_difference": share}
+    return {"samples": len(texts), "identical_answers": float(same.mean()), "score_difference": share}
 
 
 def check_without_python(
-    saved_model: pathlib.Path, answer: Callable[..., Any], texts: Sequence[str], precision: str
+    saved_model: pathlib.Path,
+    answer: Callable[..., Any],
+    predictor: Predictor,
+    texts: Sequence[str],
+    precision: str,
 ) -> dict[str, float]:
     """Loads the export through TensorFlow's C API, as a server does, in a separate process.
 
-    That process translates the texts in one batch and one by one, and calls every other signature once.
+    That process answers the texts in one batch and one by one, and calls every other signature once.
 
     Args:
         saved_model: The export.
         answer: Its signature `serving_default`, loaded by Python.
-        texts: What is translated.
+        predictor: What was exported.
+        texts: What is answered.
         precision: Of the export.
 
     Returns:
-        The share of texts that have the same translation alone and in the batch.
+        The share of texts that have the same answer alone and in the batch.
 
     Raises:
         ValueError: The C API does not load the export, a signature does not answer, or the results differ.
@@ -91,14 +97,15 @@ def check_without_python(
     together, *alone = _run([*batches, *_requests(saved_model, texts[0])], saved_model)
     alone = alone[: len(texts)]
     expected = answer(text=tf.constant(list(texts)))
-    for found in (together["score"], [one["score"][0] for one in alone]):
-        share = _distance(expected["score"].numpy(), np.array(found))
+    output, score = predictor.outputs
+    for found in (together[score], [one[score][0] for one in alone]):
+        share = _distance(expected[score].numpy(), np.array(found))
         if not share <= SCORE_TOLERANCE[precision]:
             raise ValueError(
                 f"The export gives different results outside Python or for single texts. The scores of {len(texts)} "
                 f"texts differ by {share:.2%} of their mean. Export in float32."
             )
-    same = [one["translation"][0] == batch for one, batch in zip(alone, together["translation"], strict=True)]
+    same = [one[output][0] == batch for one, batch in zip(alone, together[output], strict=True)]
     return {"identical_alone": float(np.mean(same))}
 
 

@@ -1,7 +1,8 @@
-"""The functions of an export: they compute what a translator does, with weights of their own in a chosen precision."""
+"""The functions of an export: they compute what a predictor does, with weights of their own in a chosen precision."""
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,11 +10,11 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
-from kformer.export.signatures import SIGNATURES, Function, Served, n_best
+from kformer.export.signatures import SIGNATURES, Function, Served
+from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights
 from kformer.export.versions import DEFAULT_SIGNATURE
-from kformer.models import build_transformer
-from kformer.translation.search import Searcher
+from kformer.tasks.predictor import Predictor
 from kformer.translation.texts import best, translate_texts
 from kformer.translation.translator import TEXT, Translator
 
@@ -21,7 +22,7 @@ LENGTH_STEP = 16  # tokens
 
 
 def served_functions(
-    translator: Translator,
+    predictor: Predictor,
     weights: Weights,
     precision: str,
     variant: str,
@@ -31,32 +32,42 @@ def served_functions(
     """The functions of an export, by the names of their signatures.
 
     Args:
-        translator: The translator whose results the functions give.
+        predictor: The model whose answers the functions give.
         weights: Stores the weights, with their present values.
         precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
-        variant: "portable" (core operations and oneDNN's) or "xla" (in float32 only).
-        samples: Texts like those that the export will translate; int8 takes the ranges of inputs from them.
+        variant: "portable" (core operations and oneDNN's) or "xla" (a translator in float32 only).
+        samples: Texts like those that the export will get; int8 takes the ranges of inputs from them.
         signatures: Keys of `kformer.export.signatures.SIGNATURES`.
+
+    Raises:
+        ValueError: The variant "xla" is asked for something else than a translator.
     """
     if variant == "xla":
-        return {DEFAULT_SIGNATURE: _compiled(translator, weights)}
-    ranges = input_ranges(translator, samples) if precision == "int8" else {}
-    served = _served(translator, weights, precision, ranges)
+        if not isinstance(predictor, Translator):
+            raise ValueError(f"Only translators have the variant xla. Received: {predictor.task}. Leave it out.")
+        return {DEFAULT_SIGNATURE: _compiled(predictor, weights)}
+    ranges = input_ranges(predictor, samples) if precision == "int8" else {}
+    served = _served(predictor, weights, precision, ranges)
     return {name: SIGNATURES[name](served) for name in signatures}
 
 
-def n_best_function(translator: Translator, weights: Weights, number: int) -> Function:
-    """A function from (B,) strings to `translation` and `score`, (B, number) each, best first: in float32."""
-    return n_best(_served(translator, weights, "float32", {}), number)
+def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: int) -> dict[str, Function]:
+    """The functions of a float32 export, by the names of their signatures.
+
+    A translator's default one gives `translation` and `score` of shape (B, n_best), best first.
+    """
+    served = _served(predictor, weights, "float32", {})
+    if isinstance(predictor, Translator):
+        return {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
+    return {name: SIGNATURES[name](served) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
 
 
-def _served(translator: Translator, weights: Weights, precision: str, ranges: InputRanges) -> Served:
-    """The translator's codec, a searcher over a model of the same weights in this precision, and the weights' scope."""
+def _served(predictor: Any, weights: Weights, precision: str, ranges: InputRanges) -> Served:
+    """The same predictor over a model of the same weights in this precision, and the weights' scope."""
     arithmetic = ServedArithmetic(precision, weights, ranges)
-    twin = build_transformer(translator.config, dtype=arithmetic)
-    twin.set_weights(translator.model.get_weights())
-    searcher = Searcher(twin, translator.config, translator.decoding, cache=InPlaceCache)
-    return Served(translator.codec, searcher, arithmetic.freeze(twin))
+    model = predictor.build(arithmetic)
+    model.set_weights(predictor.model.get_weights())
+    return Served(predictor.twin(model, InPlaceCache), arithmetic.freeze(model))
 
 
 def _compiled(translator: Translator, weights: Weights) -> Function:

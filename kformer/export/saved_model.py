@@ -1,4 +1,4 @@
-"""The translator as a SavedModel for TensorFlow Serving, or for anything else that loads SavedModels."""
+"""A translator, or another predictor, as a SavedModel for TensorFlow Serving and all that loads SavedModels."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import tensorflow as tf
 from kformer.checksums import note_checksums
 from kformer.export.card import write_card
 from kformer.export.check import check_agreement, check_operations, check_without_python
-from kformer.export.graph import n_best_function, served_functions
+from kformer.export.graph import functions_of_this_machine, served_functions
 from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
@@ -28,13 +28,13 @@ from kformer.export.versions import (
 )
 from kformer.export.warmup import try_requests, write_warmup
 from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
+from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
-from kformer.translation.translator import Translator
 
 
 def export_saved_model(
-    translator: Translator,
+    predictor: Predictor,
     directory: str | pathlib.Path,
     version: int | None = None,
     precision: str = "float32",
@@ -45,14 +45,16 @@ def export_saved_model(
 ) -> pathlib.Path:
     """Writes `directory/<version>/`, a SavedModel for TensorFlow Serving, and tries it out.
 
-    The signature `serving_default` takes `text` and gives `translation` and `score`, all of shape (B,), so that
-    TensorFlow Serving may batch requests. The folder appears whole or not at all: it is written under a name that
-    TensorFlow Serving does not look at, checked, and renamed.
+    The signature `serving_default` takes `text` (B,) and gives what the predictor answers: `translation` and `score` of
+    a translator; `label`, `probability` and `probabilities` of a classifier; `tags` and `score` of a tagger; `text` and
+    `score` of a language model. All have B rows, so that TensorFlow Serving may batch requests. The folder
+    appears whole or not at all: it is written under a name that TensorFlow Serving does not look at, checked, and
+    renamed.
 
     The export has variables of its own for the weights, because TensorFlow's C API would not restore Keras's
     variables; only a Python loader would.
 
-    Before the folder gets its name, `translator` and the export translate the same texts. The export does so in Python,
+    Before the folder gets its name, `predictor` and the export answer the same texts. The export does so in Python,
     and through TensorFlow's C API in a separate process, there in a batch and one by one. `versions.DESCRIPTION_FILE`
     in the folder says how the export was made and how much the results differ; `card.CARD_FILE` adds what is known of
     the model, its corpus and its scores. `warmup.WARMUP_FILE` has requests that a server runs before it answers with
@@ -60,7 +62,7 @@ def export_saved_model(
     beside the versions; they are written once, and may be edited.
 
     Args:
-        translator: What to export.
+        predictor: What to export: a `Translator`, `Classifier`, `Tagger` or `LanguageModel`.
         directory: The model's base folder; made if missing.
         version: Number of the new version; by default one more than the last one in `directory`. Exports into
             one folder at the same time get different numbers.
@@ -68,14 +70,15 @@ def export_saved_model(
             AVX512-BF16 or AMX, but slow on others; "int8", a quarter of the size, on x86 only.
         variant: "portable" has core operations only and runs everywhere. "xla" compiles the search for each shape of
             its inputs, in float32 only; TensorFlow Serving needs `--xla_cpu_compilation_enabled` for it.
-        samples: Texts to try the export on; int8 takes the ranges of inputs from them. By default `translator.samples`,
+        samples: Texts to try the export on; int8 takes the ranges of inputs from them. By default `predictor.samples`,
             which for a run folder are validation sources. If there are none, texts of random pieces are used, which say
             little about how a trained model behaves.
         server_version: The version of TensorFlow Serving that must run the export, such as "2.17"; None: any version.
             `assets.extra/kformer.json` names the oldest one that has all operations, and the processor that they need.
         signatures: More signatures: "n_best" (all hypotheses of the beam), "score" (how probable given translations
             are), "translate_detailed" (tokens, their places, probabilities and alignment) or "translate_with_options"
-            (each request gives its length penalty, largest length, sampling and the beginning of the translation).
+            (each request gives its length penalty, largest length, sampling and the beginning of the translation). A
+            language model can have "generate_with_options".
 
     Returns:
         The path of the new version.
@@ -84,7 +87,7 @@ def export_saved_model(
         FileExistsError: The version exists already.
         OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that cannot
-            be served or that `server_version` lacks, or the export's scores differ too much from the translator's.
+            be served or that `server_version` lacks, or the export's scores differ too much from the predictor's.
 
     Example:
         >>> path = export_saved_model(translator, "exported/cmudict", signatures=["n_best"])  # doctest: +SKIP
@@ -93,27 +96,27 @@ def export_saved_model(
     """
     directory = pathlib.Path(directory)
     check_kind(precision, variant)
-    check_signatures(signatures, variant)
+    check_signatures(signatures, variant, predictor.signatures)
     server = None if server_version is None else check_server(server_version, precision)
     check_folder_path(directory)
     if version is not None:
         check_version(directory, version)
-    texts = samples or translator.samples or random_texts(translator.source_tokenizer)
+    texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
     with staging_folder(directory, "export") as fresh:
         weights = Weights()
         names = (DEFAULT_SIGNATURE, *dict.fromkeys(signatures))
-        functions = served_functions(translator, weights, precision, variant, texts, names)
+        functions = served_functions(predictor, weights, precision, variant, texts, names)
         with _write_errors_explained(directory):
-            _save(translator, weights, functions, fresh)
+            _save(predictor, weights, functions, fresh)
             if precision == "int8":
                 run_loops_as_functions(fresh)
         used = check_operations(fresh)
         if server is not None:
             check_operations_of_server(used, server)
         answers = dict(tf.saved_model.load(str(fresh)).signatures)
-        agreement = check_agreement(answers[DEFAULT_SIGNATURE], translator, texts, precision)
+        agreement = check_agreement(answers[DEFAULT_SIGNATURE], predictor, texts, precision)
         requests, batch_seconds = try_requests(answers, texts, BATCH_SIZES[variant])
-        agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], texts, precision)
+        agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], predictor, texts, precision)
         with _write_errors_explained(directory):
             facts = {
                 "precision": precision,
@@ -124,8 +127,8 @@ def export_saved_model(
                 **agreement,
             }
             write_warmup(fresh, requests)
-            _describe(fresh, translator, facts)
-            write_card(fresh, translator, facts)
+            _describe(fresh, predictor, facts)
+            write_card(fresh, predictor, facts)
             files = [file for file in fresh.rglob("*") if file.is_file()]
             note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
@@ -151,35 +154,36 @@ def _write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
 class _Served(tf.Module):
     """What is saved: the functions, their weights, and the tokenizers' resources."""
 
-    def __init__(self, translator: Translator, weights: Weights, functions: dict[str, Function]) -> None:
+    def __init__(self, predictor: Predictor, weights: Weights, functions: dict[str, Function]) -> None:
         super().__init__(name="kformer")
-        self.source_tokenizer = translator.source_tokenizer
-        self.target_tokenizer = translator.target_tokenizer
+        self.source_tokenizer = predictor.source_tokenizer
+        self.target_tokenizer = predictor.target_tokenizer
         self.weights = weights
         self.functions = functions
 
 
-def save_n_best(translator: Translator, folder: pathlib.Path, n_best: int) -> None:
+def save_for_this_machine(predictor: Predictor, folder: pathlib.Path, n_best: int) -> None:
     """Writes a SavedModel for this machine: portable, in float32, and not tried out.
 
     Args:
-        translator: What to save.
+        predictor: What to save.
         folder: An empty folder.
-        n_best: N: `serving_default` gives `translation` and `score` of shape (B, N), best first.
+        n_best: N: a translator's `serving_default` gives `translation` and `score` of shape (B, N), best first.
     """
     weights = Weights()
-    functions = {DEFAULT_SIGNATURE: n_best_function(translator, weights, n_best)}
-    _save(translator, weights, functions, folder)
+    functions = functions_of_this_machine(predictor, weights, n_best)
+    _save(predictor, weights, functions, folder)
+    _describe(folder, predictor, {})
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 
 
-def _save(translator: Translator, weights: Weights, functions: dict[str, Any], folder: pathlib.Path) -> None:
+def _save(predictor: Predictor, weights: Weights, functions: dict[str, Any], folder: pathlib.Path) -> None:
     """Writes the SavedModel, without TensorFlow's message that names the folder: the folder is renamed later."""
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel("WARNING")
     try:
-        tf.saved_model.save(_Served(translator, weights, functions), str(folder), signatures=functions)
+        tf.saved_model.save(_Served(predictor, weights, functions), str(folder), signatures=functions)
     finally:
         logger.setLevel(level)
 
@@ -191,11 +195,12 @@ def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
     return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]
 
 
-def _describe(saved_model: pathlib.Path, translator: Translator, facts: dict[str, Any]) -> None:
-    symbols = isinstance(translator.source_tokenizer, SymbolTokenizer)
+def _describe(saved_model: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
+    symbols = isinstance(predictor.source_tokenizer, SymbolTokenizer)
+    answers = {"task": predictor.task, "outputs": predictor.outputs, "labels": predictor.labels}
     path = saved_model / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)
-    description = {**facts, **translator.decoding.to_dict(), "symbols": symbols}
+    description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}
     path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ VARIANTS = ("portable", "xla")
 LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
 # An export has only those that are asked for.
-MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options")
+MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 
@@ -34,17 +34,22 @@ def check_kind(precision: str, variant: str) -> None:
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
 
 
-def check_signatures(signatures: Sequence[str], variant: str) -> None:
+def check_signatures(signatures: Sequence[str], variant: str, known: Sequence[str] = MORE_SIGNATURES) -> None:
     """Refuses signatures that an export cannot have beside `serving_default`.
+
+    Args:
+        signatures: Names of signatures.
+        variant: Of the export.
+        known: Those that the model can have.
 
     Raises:
         ValueError: There is no such signature, or the variant has no other one.
     """
     for name in signatures:
-        if name not in MORE_SIGNATURES:
+        if name not in known:
             raise ValueError(
-                f"There is no signature {name!r}. Beside {DEFAULT_SIGNATURE}, an export may have: "
-                f"{', '.join(MORE_SIGNATURES)}.{did_you_mean([name], MORE_SIGNATURES)}"
+                f"There is no signature {name!r}. Beside {DEFAULT_SIGNATURE}, an export of this model may have: "
+                f"{', '.join(known) or 'none'}.{did_you_mean([name], known)}"
             )
     if signatures and variant == "xla":
         raise ValueError(

@@ -26,18 +26,19 @@ def try_requests(
     Args:
         answers: The export's signatures, loaded again, by their names. Their inputs are `text`, or `text` and
             `translation`.
-        texts: What to translate; repeated where they are too few.
+        texts: What to answer; repeated where they are too few.
         batch_sizes: Of the requests, rising.
 
     Returns:
         The requests for `write_warmup`; and the seconds that the largest batch of the default signature takes when it
         runs a second time.
     """
-    translate = answers[DEFAULT_SIGNATURE]
+    default = answers[DEFAULT_SIGNATURE]
     requests = []
     for size in batch_sizes:
         text = tf.constant([texts[index % len(texts)] for index in range(size)])
-        values = {"text": text, "translation": translate(text=text)["translation"]}
+        values = dict(default(text=text))  # a translator's `score` takes the translations, too
+        values["text"] = text  # a language model's answer has this name, too
         for name, answer in answers.items():
             specs = answer.structured_input_signature[1]
             if any(spec.shape.rank == 0 for spec in specs.values()):
@@ -46,7 +47,7 @@ def try_requests(
             answer(**inputs)
             requests.append(_request(name, inputs))
     began = time.perf_counter()
-    translate(text=text)
+    default(text=text)
     return requests, time.perf_counter() - began
 
 

@@ -210,8 +210,12 @@ def _answer(model: SavedModel, request: list[Any] | dict[str, Any]) -> dict[str,
         inputs = {name: _array(value) for name, value in request["inputs"].items()}
         return {name: [*value.shape] for name, value in model.run(request["signature"], inputs).items()}
     found = model([*_array(request)])
-    strings = [text.decode("utf-8") for text in found["translation"]]
-    return {"translation": strings, "score": [float(score) for score in found["score"]]}
+    return {name: [_plain(value) for value in values] for name, values in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value or a row of an output as it stands in JSON."""
+    return value.decode("utf-8") if isinstance(value, bytes) else value.tolist()
 
 
 def _array(value: list[Any] | dict[str, float]) -> np.ndarray:

@@ -6,6 +6,9 @@ from kformer.config import DecodingConfig
 from kformer.export.versions import description, find_saved_model
 from kformer.runs.folder import RunFolder
 
+# The command that uses a model of each task.
+COMMANDS = {"translate": "translate", "classify": "classify", "tag": "tag", "language-model": "generate"}
+
 
 def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:
     """The run folder at `path`, or the folder of the SavedModel there (the last of numbered versions).
@@ -46,6 +49,35 @@ def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | Non
             f"A search finds at most beam_size hypotheses. Received: n_best={n_best}, "
             f"beam_size={beam_size}. Widen the beam."
         )
+
+
+def check_task(model: RunFolder | pathlib.Path, task: str) -> None:
+    """Refuses a model that learned another task.
+
+    Args:
+        model: From `find_model`.
+        task: One of `kformer.config.TASKS`.
+
+    Raises:
+        ValueError: The model is of another task.
+    """
+    own = task_name(model)
+    if own != task:
+        remedy = (
+            f"Use `kformer {COMMANDS[own]}`." if own in COMMANDS else "It only gives first weights to other models."
+        )
+        raise ValueError(f"{_path(model)} has learned the task {own}. Expected: a model of the task {task}. {remedy}")
+
+
+def task_name(model: RunFolder | pathlib.Path) -> str:
+    """The task that a model from `find_model` has learned."""
+    if isinstance(model, RunFolder):
+        return model.training_config().task
+    return description(model).get("task", "translate")
+
+
+def _path(model: RunFolder | pathlib.Path) -> pathlib.Path:
+    return model.path if isinstance(model, RunFolder) else model
 
 
 def reads_symbols(model: RunFolder | pathlib.Path) -> bool | None:

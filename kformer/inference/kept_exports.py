@@ -64,7 +64,7 @@ def cache_folder() -> pathlib.Path:
 
 def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
     """A hash of everything that the results depend on: the model's files, the search, the program and its libraries."""
-    files = [run.transformer_file, run.weights_file(), *sorted(run.tokenizer_folder.rglob("*"))]
+    files = [run.transformer_file, run.training_file, run.weights_file(), *sorted(run.tokenizer_folder.rglob("*"))]
     model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
     libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
     facts = [model, decoding.to_dict(), n_best, libraries, _program()]
@@ -90,12 +90,12 @@ def _is_whole(saved_model: pathlib.Path) -> bool:
 
 
 def _make(run: RunFolder, decoding: DecodingConfig, n_best: int, target: pathlib.Path) -> None:
-    from kformer.export.saved_model import save_n_best  # It imports Python's TensorFlow.
-    from kformer.translation.translator import Translator
+    from kformer.export.saved_model import save_for_this_machine  # It imports Python's TensorFlow.
+    from kformer.tasks import task_of_run
 
-    translator = Translator.from_run(run.path, decoding)
+    predictor = task_of_run(run).load(run.path, decoding)
     with staging_folder(target.parent, target.name) as fresh:
-        save_n_best(translator, fresh, n_best)
+        save_for_this_machine(predictor, fresh, n_best)
         try:
             fresh.rename(target)
         except OSError:

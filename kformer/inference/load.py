@@ -2,14 +2,16 @@
 
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
 from kformer.export.versions import DESCRIPTION_FILE, description
 from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.inference.c_api import SavedModel, SavedModelError
-from kformer.inference.find import check_search, find_model
+from kformer.inference.find import check_search, check_task, find_model
 from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, hypotheses
@@ -20,6 +22,7 @@ def load_model(
     decoding: DecodingConfig | None = None,
     n_best: int = 1,
     threads_per_operation: int | None = None,
+    task: str = "translate",
 ) -> TranslateBatch:
     """A function that translates batches, without Python's TensorFlow. Several threads may call it at the same time.
 
@@ -34,33 +37,75 @@ def load_model(
             one batch at a time. Where many batches are translated, 1 is best: `translate_all` then keeps every core
             busy with a batch of its own. The first model of a process decides for all, or Python's TensorFlow, if it
             computed something before.
+        task: What the model must have learned. Another task's answers take the place of translations: labels with
+            their probabilities, tags or continuations with their scores.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
-        ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, or a file of the
-            model is damaged.
+        ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, the model is of
+            another task, or a file of the model is damaged.
     """
+    saved_model, outputs = _load(path, decoding, n_best, threads_per_operation, task)
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        found = saved_model(texts)
+        return hypotheses(*(found[name] for name in outputs))
+
+    return answer
+
+
+def load_generator(
+    path: str | pathlib.Path, decoding: DecodingConfig | None, options: Mapping[str, float | int]
+) -> TranslateBatch:
+    """As `load_model`, for a language model that goes on with texts as the options say.
+
+    Args:
+        path, decoding: See `load_model`.
+        options: All inputs of the signature `generate_with_options` but the texts.
+
+    Raises:
+        ValueError: As `load_model`; or the SavedModel was exported without that signature.
+    """
+    saved_model, outputs = _load(path, decoding, 1, None, "language-model")
+    name = "generate_with_options"
+    if name not in saved_model.signatures:
+        raise ValueError(f"{path} takes no options of sampling. Export it again with --signature {name}.")
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        array = np.empty(len(texts), object)
+        array[:] = texts
+        kinds = {"max_length": np.int32, "top_k": np.int32, "seed": np.int64}
+        scalars = {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
+        found = saved_model.run(name, {"text": array, **scalars})
+        return hypotheses(*(found[output] for output in outputs))
+
+    return answer
+
+
+def _load(
+    path: str | pathlib.Path,
+    decoding: DecodingConfig | None,
+    n_best: int,
+    threads_per_operation: int | None,
+    task: str,
+) -> tuple[SavedModel, Sequence[str]]:
+    """The SavedModel, and the names of its two outputs, the answer and its score."""
     model = find_model(path)
+    check_task(model, task)
     check_search(model, decoding, n_best)
     if isinstance(model, RunFolder):
-        with saved_model_of(model, decoding or model.decoding_config(), n_best) as saved_model:
-            return _translate_batch(SavedModel(saved_model, threads_per_operation))
-    return _translate_batch(_exported(model, threads_per_operation))
+        with saved_model_of(model, decoding or model.decoding_config(), n_best) as kept:
+            return SavedModel(kept, threads_per_operation), _outputs(kept)
+    return _exported(model, threads_per_operation), _outputs(model)
+
+
+def _outputs(saved_model: pathlib.Path) -> Sequence[str]:
+    return description(saved_model).get("outputs", ("translation", "score"))
 
 
 def threads_for(texts: int) -> int | None:
     """The best `threads_per_operation` for `translate_all` of so many texts."""
     return 1 if texts > BATCH_SIZE else None
-
-
-def _translate_batch(saved_model: SavedModel) -> TranslateBatch:
-    """A `TranslateBatch` over a SavedModel whose outputs `translation` and `score` are as `hypotheses` takes them."""
-
-    def translate(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        found = saved_model(texts)
-        return hypotheses(found["translation"], found["score"])
-
-    return translate
 
 
 def check_export(path: pathlib.Path) -> None:

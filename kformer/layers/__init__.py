@@ -10,6 +10,7 @@ from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack, TransformerLayer
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ResidualConnection",
     "RotaryPositions",
     "RowOrder",
+    "SegmentEmbedding",
     "Stack",
     "TokenEmbedding",
     "TransformerLayer",

@@ -1,12 +1,21 @@
-"""The functional Transformer, and its step-by-step form for decoding."""
+"""The functional models: encoder-decoder, encoder-only, decoder-only; and their step-by-step form for decoding."""
 
+from kformer.models.building import build_model
+from kformer.models.decoder_only import StepwiseLanguageModel, build_language_model
+from kformer.models.encoder_only import build_classifier, build_masked_language_model, build_tagger
 from kformer.models.stepwise import StepwiseTransformer, reorder_rows, start_decoding
 from kformer.models.transformer import AttentionScores, attention_scores, build_transformer, call_with_scores
 
 __all__ = [
     "AttentionScores",
+    "StepwiseLanguageModel",
     "StepwiseTransformer",
     "attention_scores",
+    "build_classifier",
+    "build_language_model",
+    "build_masked_language_model",
+    "build_model",
+    "build_tagger",
     "build_transformer",
     "call_with_scores",
     "reorder_rows",

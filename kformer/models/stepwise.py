@@ -69,8 +69,7 @@ class StepwiseTransformer:
             source: (B, S) int32 ids.
             room: Number of positions that the caches have room for at first.
         """
-        encoder_output, source_mask = transformer.encode_source(self.model, source, self.pad_id)
-        memory = [self.cache.source_layout(pair) for pair in self._decoder.project_memory(encoder_output)]
+        memory, source_mask = self.encode(source)
         batch_size = ops.shape(source)[0]
         order = row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
@@ -79,6 +78,11 @@ class StepwiseTransformer:
             ancestors = ops.full((batch_size * self.rows_per_source, room), -1, dtype="int32")
         position = ops.convert_to_tensor(0, "int32")
         return Context(memory, source_mask, room), History(caches, ancestors, position)
+
+    def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
+        """Keys and values of the source for every layer, as the cache keeps them, and its mask (B, 1, 1, S)."""
+        encoder_output, source_mask = transformer.encode_source(self.model, source, self.pad_id)
+        return [self.cache.source_layout(pair) for pair in self._decoder.project_memory(encoder_output)], source_mask
 
     def begin(self, context: Context) -> Callable[[Tensor, History], tuple[Tensor, History]]:
         """The function `next_logits(tokens, history) -> (logits, history)` for sentences and caches of this context.

@@ -75,6 +75,9 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         output logits (B, T, V) of the target vocabulary. `target_in` is the start id, followed by the target.
         The model's `name` is "transformer" and its layers keep the names in this module.
 
+    Raises:
+        ValueError: The encoder or the decoder has no layer.
+
     Example:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
@@ -82,20 +85,25 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         >>> tuple(model({"source": np.array([[5, 6, 2]]), "target_in": np.array([[1, 7]])}).shape)
         (1, 2, 9)
     """
+    if not (config.num_encoder_layers and config.num_decoder_layers):
+        raise ValueError(
+            "A translator has an encoder and a decoder. "
+            f"Received: num_encoder_layers={config.num_encoder_layers}, num_decoder_layers={config.num_decoder_layers}."
+        )
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
     source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
     source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = Encoder(
-        _make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
-        _make_positions(config, dtype),
+        make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
+        make_positions(config, dtype),
         config.dropout_rate,
         dtype=dtype,
         name=ENCODER,
     )
     decoder = Decoder(
-        _make_layers(DecoderLayer, config.num_decoder_layers, config, dtype),
-        _make_positions(config, dtype),
+        make_layers(DecoderLayer, config.num_decoder_layers, config, dtype),
+        make_positions(config, dtype),
         config.dropout_rate,
         dtype=dtype,
         name=DECODER,
@@ -205,11 +213,13 @@ def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmb
     )
 
 
-def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
+def make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
+    """`number` layers of one kind, with the options of the configuration."""
     options = {name: getattr(config, name) for name in LAYER_OPTIONS}
     return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
 
 
-def _make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
+def make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
+    """The positional encoding that the configuration names."""
     kind = POSITIONS[config.positional_encoding]
     return kind.from_sizes(config.d_model, config.num_heads, config.max_length, dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kformer import __version__
 from kformer.config import DecodingConfig
-from kformer.models import build_transformer
+from kformer.models import build_model
 from kformer.presets.about import check_about
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.runs.packed_weights import MOST_STEPS, save_packed_weights
@@ -75,7 +75,7 @@ def pack_run(
     check_about(about)
     source = RunFolder(run).check()
     with derived_run(source, output) as fresh:
-        model = build_transformer(source.transformer_config(), dtype="float32")
+        model = build_model(source.training_config().task, source.transformer_config(), dtype="float32")
         load_weights(source, model)
         error = save_packed_weights(fresh.packed_weights_file, model, steps)
         parameters = model.count_params()

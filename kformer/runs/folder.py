@@ -96,6 +96,16 @@ class RunFolder:
         self.check_files()
         return self
 
+    def check_task(self, task: str) -> None:
+        """Refuses a run of another task.
+
+        Raises:
+            ValueError: The run's model learned another task.
+        """
+        own = self.training_config().task
+        if own != task:
+            raise ValueError(f"{self.path} is a run of the task {own}. Expected: a run of the task {task}.")
+
     def check_weights(self) -> None:
         """Refuses a folder without weights to translate with.
 

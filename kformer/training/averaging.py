@@ -5,7 +5,7 @@ import pathlib
 import keras
 import numpy as np
 
-from kformer.models import build_transformer
+from kformer.models import build_model
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.runs.weights import load_weights_file, save_weights
 
@@ -31,7 +31,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
     """
     source = RunFolder(run).check_described()
     with derived_run(source, output) as fresh:
-        model = build_transformer(source.transformer_config(), dtype="float32")
+        model = build_model(source.training_config().task, source.transformer_config(), dtype="float32")
         number = _assign_last_mean(model, source, last)
         fresh.write_corpus({**source.corpus(), "mean_of": number})
         fresh.write_samples(source.samples())

@@ -16,13 +16,14 @@ from kformer.export.saved_model import export_saved_model
 from kformer.models import attention_scores
 from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
+from kformer.tasks import task_of_run
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 from kformer.training.checkpoints import TrainingState
 from kformer.translation.batches import BATCH_SIZE, Hypothesis
 from kformer.translation.codec import TextCodec, longest_source
 from kformer.translation.search import Searcher, compiled_search, own_values
-from kformer.translation.translator import TEXT, Translator
+from kformer.translation.translator import TEXT
 
 GREEDY = DecodingConfig(beam_size=1)
 _FOUND = SearchResult(
@@ -177,7 +178,7 @@ class ExportBest(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if self.state.waited == 0:
-            version = export_saved_model(Translator.from_run(self.run.path), self.directory)
+            version = export_saved_model(task_of_run(self.run).load(self.run.path), self.directory)
             self.console.print(f"  exported {version}", markup=False)
 
 

@@ -2,19 +2,21 @@
 
 from kformer.config import TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs
+from kformer.data.arrangements import Arrangement
 from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
 from kformer.training.checkpoints import TrainingState
 from kformer.training.compile import compiled_by_xla
 from kformer.wording import count
 
 
-def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig) -> BatchPlan:
+def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig, arrangement: Arrangement) -> BatchPlan:
     """The batches of a run, with a number of shapes that suits the backend."""
     return BatchPlan(
         train_pairs,
         training.tokens_per_batch,
         row_multiple=training.batch_size_multiple,
         max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
+        arrangement=arrangement,
     )
 
 

@@ -9,8 +9,10 @@ import keras
 import rich.console
 
 from kformer.data import Corpus, references
+from kformer.data.arrangements import Arrangement
 from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
+from kformer.tasks import task_of
 from kformer.training import callbacks
 from kformer.training.checkpoints import TrainingState
 from kformer.training.distributed import ProcessGroup
@@ -41,6 +43,11 @@ class ActiveRun:
     state: TrainingState
     console: rich.console.Console
     check_there: Callable[[], None]
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """How the run's batches become inputs and labels of the model."""
+        return task_of(self.setup.training.task).arrangement(self.setup.tokenizers)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,14 +10,15 @@ import numpy as np
 
 from kformer.checksums import check_file
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import Corpus, EncodedPairs, encode_pairs
+from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
-from kformer.monitors import MONITORS
+from kformer.monitors import MONITORS, Monitor
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
-from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers, train_tokenizers
+from kformer.tasks import task_of
+from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
 from kformer.training.checkpoints import saved_state
 
 SAMPLES = 16  # validation sources that are kept, to try an export on them
@@ -68,12 +69,18 @@ def start_run(
     origin = None if initialize_from is None else find_preset(initialize_from)
     training = _complete_training_config(training, corpus, origin)
     description = _describe(corpus)
+    task = task_of(training.task)
+    pairs_to_learn = task.pairs(corpus.train)
     if origin is None:
-        tokenizers = train_tokenizers(corpus.train, training)
-        transformer = _fit_to_tokenizers(transformer or TransformerConfig.of_size("small"), *tokenizers)
+        tokenizers = task.train_tokenizers(pairs_to_learn, training)
+        sizes = task.adapt(transformer or TransformerConfig.of_size("small"))
+        transformer = _fit_to_tokenizers(sizes, *tokenizers)
     else:
         tokenizers = load_tokenizers(origin.tokenizer_folder)
         transformer = _transformer_of_weights(origin, transformer)
+        if origin.training_config().task != training.task:
+            tokenizers = task.keep_tokenizers(tokenizers, pairs_to_learn)
+            transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     _check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)
@@ -119,6 +126,7 @@ def resume_run(
         )
     stored_transformer, stored_training = run.transformer_config(), run.training_config()
     if transformer is not None:
+        transformer = task_of(stored_training.task).adapt(transformer)
         except_fields = _decided_by_tokenizers(stored_transformer, transformer)
         _refuse_changes(run, stored_transformer, transformer, except_fields)
     if training is None:
@@ -204,10 +212,15 @@ def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
-    if not MONITORS[training.monitor].suits(corpus.symbols):
-        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
+    translates = task_of(training.task).translates
+
+    def suits(monitor: Monitor) -> bool:
+        return monitor.suits(corpus.symbols) and (translates or not monitor.translations)
+
+    if not suits(MONITORS[training.monitor]):
+        suitable = [name for name, monitor in MONITORS.items() if suits(monitor)]
         raise ValueError(
-            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. "
+            f"The task {training.task} on the corpus {corpus.name!r} is scored by {', '.join(suitable)}. "
             f"Received: monitor={training.monitor!r}. Choose one of those."
         )
 
@@ -224,7 +237,10 @@ def _check_positions(transformer: TransformerConfig, training: TrainingConfig) -
 def _encode(
     corpus: Corpus, training: TrainingConfig, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> tuple[EncodedPairs, EncodedPairs]:
-    train, valid = (encode_pairs(pairs, *tokenizers, training.max_length) for pairs in (corpus.train, corpus.valid))
+    task = task_of(training.task)
+    train, valid = (
+        task.encode(task.pairs(pairs), tokenizers, training.max_length) for pairs in (corpus.train, corpus.valid)
+    )
     return train, valid
 
 

@@ -16,16 +16,17 @@ import tensorflow as tf
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.files import WriteError
-from kformer.models import build_transformer
+from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import owned
 from kformer.runs.summary import FINISHED, RESUME, write_ended
-from kformer.runs.weights import load_weights
+from kformer.tasks import task_of
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_transformer
 from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
+from kformer.training.first_weights import load_first_weights
 from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
 from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import (
@@ -79,7 +80,7 @@ def train(
     stop_signals: Sequence[signal.Signals] = (),
     summary: str | pathlib.Path | None = None,
 ) -> TrainingReport:
-    """Trains a translator with `model.fit` and keeps everything in a run folder.
+    """Trains a translator, or a model of another task, with `model.fit` and keeps everything in a run folder.
 
     The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
     or after `patience` validations without better weights. Ctrl-C (SIGINT), SIGTERM and `stop_signals` save the run and
@@ -103,7 +104,7 @@ def train(
             and transformer are kept, so `transformer`, if given, must be the same; the optimizer begins anew, as
             `training` says. The new run folder gets a copy of what it needs from the old one.
         samples: Source texts whose translations are shown after every validation; by default some of the
-            scored sources, if there are any (`training.scored_sources`).
+            scored sources, if there are any (`training.scored_sources`). Only a translator takes them.
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far
             (TensorFlow backend).
         callbacks: Keras callbacks of your own, run in the main process. A Keras "epoch" is one interval between
@@ -144,6 +145,7 @@ def train(
     """
     _check_kinds(corpus, transformer, training, callbacks)
     check_parts(corpus)
+    _check_samples(training, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
     output_folder = RunFolder(output)
@@ -220,6 +222,13 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -
             raise ValueError(f"callbacks must be instances of keras.callbacks.Callback. Received: {callback!r}.")
 
 
+def _check_samples(training: TrainingConfig | None, samples: Sequence[str]) -> None:
+    if samples and training is not None and not task_of(training.task).translates:
+        raise ValueError(
+            f"samples are texts to translate. Received: samples, and the task {training.task}. Leave them out."
+        )
+
+
 def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
     """The configuration with batches that the devices can share evenly."""
     training = training or TrainingConfig.of_size("small")
@@ -247,10 +256,10 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     """The compiled model, with random weights or those of the run that this one began with."""
     keras.utils.set_random_seed(setup.training.seed)
-    model = build_transformer(setup.transformer, dtype=setup.training.precision)
+    model = build_model(setup.training.task, setup.transformer, dtype=setup.training.precision)
     compile_transformer(model, setup.transformer, setup.training)
     if folder.initial.exists():
-        load_weights(folder.initial, model)
+        load_first_weights(folder.initial, model, setup.training.task)
     return model
 
 
@@ -275,7 +284,7 @@ def _fit(
 ) -> None:
     """Trains until a callback ends the run; `run.state.end_reason` then says why."""
     training, state = run.setup.training, run.state
-    plan = plan_batches(run.setup.train, training)
+    plan = plan_batches(run.setup.train, training, run.arrangement)
     run.console.print(describe_plan(plan, training))
     max_steps = step_budget(training, plan)
     state.end_reason = spent_already(training, state, max_steps)
@@ -311,7 +320,12 @@ def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
 
 def _validation_batches(run: ActiveRun) -> tf.data.Dataset:
     training = run.setup.training
-    plan = BatchPlan(run.setup.valid, training.tokens_per_batch, row_multiple=training.batch_size_multiple)
+    plan = BatchPlan(
+        run.setup.valid,
+        training.tokens_per_batch,
+        row_multiple=training.batch_size_multiple,
+        arrangement=run.arrangement,
+    )
     return make_dataset(plan, shuffle_seed=None, repeat=False, part=(run.group.rank, run.group.world_size))
 
 

@@ -73,8 +73,20 @@ def translate_with_options(
 
 def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list[tf.Operation]:
     """The checks of a request. If one fails, a server answers with INVALID_ARGUMENT."""
-    penalty, temperature = options.length_penalty, options.temperature
     prefixes = tf.size(target_prefix)
+    return [
+        *checks_of_options(options),
+        _require(
+            tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text)),
+            "target_prefix must have one entry, or one for each text",
+            prefixes,
+        ),
+    ]
+
+
+def checks_of_options(options: Options) -> list[tf.Operation]:
+    """Checks the values of the options, see `_checks`."""
+    penalty, temperature = options.length_penalty, options.temperature
     return [
         # Beyond 10, the penalty of a long text is too large for float32.
         _require((penalty >= 0) & (penalty <= 10), "length_penalty must be a number from 0 to 10", penalty),
@@ -86,11 +98,6 @@ def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list
         ),
         _require(options.top_k >= 0, "top_k must be at least 0; 0 keeps every token", options.top_k),
         _require((options.top_p > 0) & (options.top_p <= 1), "top_p must be above 0 and at most 1", options.top_p),
-        _require(
-            tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text)),
-            "target_prefix must have one entry, or one for each text",
-            prefixes,
-        ),
     ]
 
 

@@ -19,7 +19,7 @@ from kformer.decoding.search import Search, run
 from kformer.decoding.stretches import run_in_stretches
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
-from kformer.models import StepwiseTransformer, reorder_rows, start_decoding
+from kformer.models import StepwiseTransformer, reorder_rows
 from kformer.translation.codec import longest_translation
 
 FIRST_ROOM = 16  # number of positions for which the caches have room at first, where they can grow
@@ -42,6 +42,7 @@ class Searcher:
         first_room: Number of positions for which the caches have room at first. Full caches grow, and finished
             sentences leave the search. None for XLA, where shapes cannot change: then there is room for all positions
             from the start.
+        stepwise: How the model decodes position by position; `StepwiseLanguageModel` for a decoder-only model.
     """
 
     model: keras.Model
@@ -49,6 +50,7 @@ class Searcher:
     decoding: DecodingConfig
     cache: type[Cache] = Cache
     first_room: int | None = dataclasses.field(default_factory=first_room)
+    stepwise: type[StepwiseTransformer] = StepwiseTransformer
 
     def find(
         self,
@@ -74,9 +76,7 @@ class Searcher:
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
         search = self._search(self._constraints(source, limits, prefix), penalty, n_best)
         longest = self._buffer_length(source)
-        stepwise = StepwiseTransformer(
-            self.model, longest, self.config.pad_id, self.decoding.beam_size, self.cache, FIRST_ROOM
-        )
+        stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
             context, history = stepwise.start(source, longest)
             return run(search, stepwise.begin(context), history)
@@ -104,11 +104,21 @@ class Searcher:
             ValueError: An option is out of range. It is raised before the model runs.
         """
         check_sampling_options(seed, temperature, top_k, top_p)
-        next_logits, state = start_decoding(
-            self.model, source, self._buffer_length(source), self.config.pad_id, cache=self.cache
+        longest = self._buffer_length(source)
+        stepwise = self._stepwise(longest, rows_per_source=1)
+        context, history = stepwise.start(source, longest)
+        return sample(
+            stepwise.begin(context),
+            history,
+            self._constraints(source, limits, prefix),
+            seed=seed,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
         )
-        constraints = self._constraints(source, limits, prefix)
-        return sample(next_logits, state, constraints, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+
+    def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
+        return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, FIRST_ROOM)
 
     def _constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None) -> SearchConstraints:
         config = self.config

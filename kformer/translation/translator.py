@@ -15,6 +15,7 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.decoding.sampling import check_sampling_options
+from kformer.layers import Cache
 from kformer.models import build_transformer
 from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
@@ -26,7 +27,7 @@ from kformer.translation.beam_tree import BeamTree
 from kformer.translation.codec import TextCodec
 from kformer.translation.detailed import translate_detailed
 from kformer.translation.options import Options, translate_with_options
-from kformer.translation.scoring import score_pairs
+from kformer.translation.scoring import score_pairs, target_batch
 from kformer.translation.search import Searcher
 from kformer.translation.texts import best, translate_texts
 from kformer.translation.tracing import trace_text
@@ -77,6 +78,11 @@ class Translator(tf.Module):
         ['K AE T', 'SH UW']
     """
 
+    task = "translate"
+    outputs = ("translation", "score")
+    signatures = ("n_best", "score", "translate_detailed", "translate_with_options")
+    labels = ()
+
     def __init__(
         self,
         model: keras.Model,
@@ -123,8 +129,10 @@ class Translator(tf.Module):
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
+            ValueError: The run is not one of translation.
         """
         folder = RunFolder(pathlib.Path(run)).check()
+        folder.check_task(cls.task)
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)
@@ -139,7 +147,7 @@ class Translator(tf.Module):
         """
         if isinstance(texts, str):
             return self([texts])[0]
-        translations = self.translate(_text_tensor(texts))["translation"]
+        translations = self.translate(text_tensor(texts))["translation"]
         return [translation.decode("utf-8") for translation in translations.numpy()]
 
     @tf.function(autograph=False, input_signature=[TEXT])
@@ -153,7 +161,32 @@ class Translator(tf.Module):
             `translation` (B,) string, and `score` (B,) float32: the natural logarithm of the translation's probability,
             divided by the length penalty of Wu et al. (2016), equation 14, when the beam size exceeds 1.
         """
+        return self.answer(text)
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`translate`, not as a `tf.function`."""
         return best(translate_texts(self.codec, self.searcher.find, text, n_best=1))
+
+    @property
+    def function(self) -> Any:
+        """`translate`, under the name that an export asks for."""
+        return self.translate
+
+    def build(self, dtype: Any) -> keras.Model:
+        """A new model of the same configuration, with random weights, under another dtype policy."""
+        return build_transformer(self.config, dtype)
+
+    def twin(self, model: keras.Model, cache: type[Cache]) -> "Translator":
+        """A translator like this one, with another model from `build` and another class of caches."""
+        other = Translator(model, self.config, self.source_tokenizer, self.target_tokenizer, self.decoding)
+        other.searcher = Searcher(model, self.config, self.decoding, cache)
+        return other
+
+    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Sources and their translations as inputs of the model, `source` (B, S) and `target_in` (B, T) int32."""
+        source, _ = self.codec.encode(text)
+        target = self.target_tokenizer.tokenize(self.translate(text)["translation"])
+        return {"source": source, "target_in": target_batch(self.codec, target)[0]}
 
     @tf.function(autograph=False, input_signature=[TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -329,7 +362,7 @@ class Translator(tf.Module):
         def draw(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
             return self.searcher.sample(source, limits, next(seeds) % 2**64, temperature, top_k, top_p)
 
-        found = best(translate_texts(self.codec, draw, _text_tensor(texts), n_best=1))
+        found = best(translate_texts(self.codec, draw, text_tensor(texts), n_best=1))
         return [text.decode("utf-8") for text in found["translation"].numpy()]
 
 
@@ -346,8 +379,12 @@ def require_tensorflow(what: str) -> None:
         )
 
 
-def _text_tensor(texts: Sequence[str]) -> tf.Tensor:
-    """(B,) string."""
+def text_tensor(texts: Sequence[str]) -> tf.Tensor:
+    """(B,) string.
+
+    Raises:
+        ValueError: A text is not a string.
+    """
     for number, text in enumerate(texts):
         if not isinstance(text, str | bytes):
             raise ValueError(

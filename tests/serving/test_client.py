@@ -10,11 +10,11 @@ import toy
 import trustme
 from servers import running
 
-from kformer.export.versions import MORE_SIGNATURES
 from kformer.serving import Client, ServerError
 from kformer.serving.client_settings import ClientSettings, ServerAddress
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.settings import ServerSettings
+from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 PROTOCOLS = ("rest", "grpc")
@@ -132,7 +132,7 @@ def test_status_and_metadata_are_those_of_tensorflow_serving(client):
     (version,) = client.status()["model_version_status"]
     assert version == {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
     signatures = client.metadata()["metadata"]["signature_def"]["signature_def"]
-    assert {*signatures} == {"serving_default", *MORE_SIGNATURES}
+    assert {*signatures} == {"serving_default", *Translator.signatures}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,22 @@
+"""`kformer classify`."""
+
+from typing import Annotated
+
+import typer
+
+from kformer.cli.labels import answer_by_labels
+from kformer.cli.lines import InputFile, OutputFile
+from kformer.cli.options import ModelArgument, PresetName
+
+
+def classify(
+    model: ModelArgument = None,
+    preset: PresetName = None,
+    input: InputFile = None,
+    output: OutputFile = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Write a tab and the label's probability after each label.")
+    ] = False,
+) -> None:
+    """Find the label of each line. A tab divides a line of two texts."""
+    answer_by_labels("classify", model, preset, input, output, scores)

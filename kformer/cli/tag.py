@@ -1,0 +1,22 @@
+"""`kformer tag`."""
+
+from typing import Annotated
+
+import typer
+
+from kformer.cli.labels import answer_by_labels
+from kformer.cli.lines import InputFile, OutputFile
+from kformer.cli.options import ModelArgument, PresetName
+
+
+def tag(
+    model: ModelArgument = None,
+    preset: PresetName = None,
+    input: InputFile = None,
+    output: OutputFile = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Write a tab and the log probability of all tags after the tags.")
+    ] = False,
+) -> None:
+    """Find a tag for each word of each line. Blanks divide words, and tags, too."""
+    answer_by_labels("tag", model, preset, input, output, scores)

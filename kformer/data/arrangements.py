@@ -1,0 +1,137 @@
+"""What a model reads and what it has to predict: each task arranges the ids of a batch in its own way.
+
+Shapes: B rows, S source length, T target length, V vocabulary.
+"""
+
+import abc
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
+
+MASKED_SHARE = 0.15  # Devlin et al. (2019), section 3.1; the two shares below, too
+REPLACED_BY_MASK = 0.8  # of the chosen tokens
+REPLACED_AT_RANDOM = 0.1
+
+
+class Rows(NamedTuple):
+    """The ids of a batch, filled up with pad ids. A batch may have rows of pad ids alone."""
+
+    source: np.ndarray  # (B, S) int32
+    target: np.ndarray  # (B, T) int32
+    source_pad_id: int
+    target_pad_id: int
+    start_id: int
+
+
+class Arrangement(abc.ABC):
+    """Makes the model's inputs and labels of the ids of a batch.
+
+    Example:
+        >>> rows = Rows(np.array([[7, 2]]), np.array([[8, 9, 2]]), source_pad_id=0, target_pad_id=0, start_id=1)
+        >>> inputs, labels = ShiftedTarget().arrange(rows, np.random.default_rng(0))
+        >>> {name: ids.tolist() for name, ids in inputs.items()}, labels.tolist()
+        ({'source': [[7, 2]], 'target_in': [[1, 8, 9]]}, [[8, 9, 2]])
+    """
+
+    inputs: ClassVar[tuple[str, ...]]  # the names of the model's inputs
+
+    @abc.abstractmethod
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        """The model's inputs, (B, ...) int32 each, and its labels (B, L) int32 with pad ids where nothing counts.
+
+        Args:
+            rows: The ids.
+            random: Makes the random numbers of this batch. The same batch gets the same ones in every run.
+        """
+
+
+class ShiftedTarget(Arrangement):
+    """Translation: the decoder reads the start id and the target, and predicts the target (section 3.1, Figure 1)."""
+
+    inputs = ("source", "target_in")
+
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        return {"source": rows.source, "target_in": shifted(rows)}, rows.target
+
+
+class NextToken(Arrangement):
+    """A language model: it reads the start id and the target, and predicts the target. The source is not used."""
+
+    inputs = ("target_in",)
+
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        return {"target_in": shifted(rows)}, rows.target
+
+
+class SourceToLabels(Arrangement):
+    """Classification and tagging: the model reads the source. The target is one label, or a label for each token."""
+
+    inputs = ("source",)
+
+    def __init__(self, for_each_token: bool) -> None:
+        self.for_each_token = for_each_token
+
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        if not self.for_each_token:
+            return {"source": rows.source}, rows.target[:, :1]
+        length = max(rows.source.shape[1], rows.target.shape[1])
+        source = _lengthened(rows.source, length, rows.source_pad_id)
+        return {"source": source}, _lengthened(rows.target, length, rows.target_pad_id)
+
+
+class MaskedTokens(Arrangement):
+    """Masked language model: some tokens of the source are hidden, and the model predicts them.
+
+    In each row 15 % of the tokens are chosen, at least one. 80 % of these become the mask id, 10 % a random token, and
+    10 % stay (Devlin et al. 2019, section 3.1, task 1). The choice is new in every epoch.
+
+    Args:
+        vocab_size: V.
+        special_ids: Number of special ids, which are the lowest ones. They are never chosen.
+        mask_id: The id that hides a token.
+        word_starts: (V,) booleans, True for tokens that begin a word: then whole words are chosen, with all their
+            tokens. None: each token is chosen by itself.
+    """
+
+    inputs = ("source",)
+
+    def __init__(self, vocab_size: int, special_ids: int, mask_id: int, word_starts: np.ndarray | None = None) -> None:
+        self.vocab_size = vocab_size
+        self.special_ids = special_ids
+        self.mask_id = mask_id
+        self.word_starts = word_starts
+
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        source = rows.source
+        chosen = self._choose(source, random)
+        kind = random.random(source.shape)
+        by_chance = random.integers(self.special_ids, self.vocab_size, source.shape)
+        hidden = np.where(kind < REPLACED_BY_MASK, self.mask_id, source)
+        hidden = np.where(kind >= 1 - REPLACED_AT_RANDOM, by_chance, hidden)
+        labels = np.where(chosen, source, rows.target_pad_id)
+        return {"source": np.where(chosen, hidden, source).astype(np.int32)}, labels.astype(np.int32)
+
+    def _choose(self, source: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """(B, S) booleans: the tokens that are predicted."""
+        ordinary = source >= self.special_ids
+        if self.word_starts is None:
+            word = np.cumsum(ordinary, axis=1) - 1  # every token is a word of its own
+        else:
+            word = np.maximum(np.cumsum(ordinary & self.word_starts[source], axis=1) - 1, 0)
+        draw = np.where(ordinary, np.take_along_axis(random.random(source.shape), word.clip(0), axis=1), 1.0)
+        lowest = draw.min(axis=1, keepdims=True, initial=1.0)
+        return ordinary & ((draw < MASKED_SHARE) | (draw == lowest))
+
+
+def shifted(rows: Rows) -> np.ndarray:
+    """(B, T) int32: the start id, followed by the target without its last id."""
+    target_in = np.full_like(rows.target, rows.target_pad_id)
+    target_in[:, 1:] = np.where(rows.target[:, 1:] == rows.target_pad_id, rows.target_pad_id, rows.target[:, :-1])
+    target_in[:, 0] = np.where(rows.target[:, 0] == rows.target_pad_id, rows.target_pad_id, rows.start_id)
+    return target_in
+
+
+def _lengthened(ids: np.ndarray, length: int, pad_id: int) -> np.ndarray:
+    return np.pad(ids, [(0, 0), (0, length - ids.shape[1])], constant_values=pad_id)

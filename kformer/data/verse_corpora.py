@@ -1,0 +1,82 @@
+"""Corpora for classifiers and taggers, made of the English verses that come with kformer."""
+
+import itertools
+import pathlib
+import random
+import re
+from collections.abc import Callable
+
+from kformer.data.corpus import Corpus, Pair
+from kformer.data.files import read_tsv
+
+_FOLDER = pathlib.Path(__file__).parent / "corpora"
+_PARTS = ("train", "valid", "test")
+# The groups of books, in the order of the Bible, each with the number of its books.
+_GROUPS = {"law": 5, "history": 12, "poetry": 5, "prophets": 17, "gospels": 5, "letters": 22}
+_PUNCTUATION = ",.;:?!"
+
+
+def load_books() -> Corpus:
+    """A verse, and the group of books that it is from: law, history, poetry, prophets, gospels (with Acts), letters."""
+    verses = {part: _verses(part) for part in _PARTS}
+    books = list(dict.fromkeys(_book(number) for _, number in verses["train"]))
+    names = [name for name, size in _GROUPS.items() for _ in range(size)]
+    group = dict(zip(books, names, strict=True))
+    return _corpus("bible-books", lambda part: [(text, group[_book(number)]) for text, number in verses[part]])
+
+
+def load_next_verses() -> Corpus:
+    """Two verses with a tab between them, and whether the second one follows the first ("next") or not ("other").
+
+    Half of the pairs are consecutive. In the others, the second verse is any verse of the same part.
+    """
+    return _corpus("bible-next", lambda part: _followers(_verses(part)))
+
+
+def load_punctuation() -> Corpus:
+    """The words of a verse in small letters without punctuation, and a tag for each word.
+
+    A tag has "a" for a word in small letters, "A" for one that begins with a capital letter, "AA" for one in capital
+    letters. After it stands the punctuation mark that follows the word, if any.
+    """
+    return _corpus("bible-punctuation", lambda part: [pair for text, _ in _verses(part) if (pair := _tagged(text))[0]])
+
+
+def _corpus(name: str, load: Callable[[str], list[Pair]]) -> Corpus:
+    train, valid, test = map(load, _PARTS)
+    return Corpus(name, train, valid, test)
+
+
+def _verses(part: str) -> list[Pair]:
+    """The English verses of a part, each with its id, such as Gen.1.1."""
+    return read_tsv(_FOLDER / f"bible.en-es.{part}.tsv.xz", columns=("target", "source", "spanish"))
+
+
+def _book(number: str) -> str:
+    return number.split("=")[-1].split(".")[0]
+
+
+def _followers(verses: list[Pair]) -> list[Pair]:
+    draw = random.Random(0)
+    pairs = []
+    for (first, number), (second, follower) in itertools.pairwise(verses):
+        if follower.rsplit(".", 1)[0] != number.rsplit(".", 1)[0]:
+            continue  # of another chapter
+        if draw.random() < 0.5:
+            pairs.append((f"{first}\t{second}", "next"))
+        else:
+            pairs.append((f"{first}\t{draw.choice(verses)[0]}", "other"))
+    return pairs
+
+
+def _tagged(text: str) -> Pair:
+    words, tags = [], []
+    for found in text.split():
+        word = re.sub(r"[^\w'’-]", "", found)
+        if not word:
+            continue
+        case = "AA" if word.isupper() and len(word) > 1 else "A" if word[0].isupper() else "a"
+        marks = [letter for letter in found if letter in _PUNCTUATION]
+        words.append(word.lower())
+        tags.append(case + (marks[-1] if marks else ""))
+    return " ".join(words), " ".join(tags)

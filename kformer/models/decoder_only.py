@@ -1,0 +1,71 @@
+"""Decoder-only models (Radford et al. 2019): causal self-attention over one text, which predicts its next token.
+
+Shape letters: B batch, T length, V vocabulary.
+"""
+
+import keras
+from keras import ops
+
+from kformer.config import TransformerConfig
+from kformer.layers import Decoder, EncoderLayer, TokenEmbedding
+from kformer.layers.tensors import KeysValues, Tensor
+from kformer.models.stepwise import StepwiseTransformer
+from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_layers, make_positions
+
+
+def build_language_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
+    """A model that predicts each token of a text from those before it.
+
+    Its layers are those of an encoder, self-attention and a feed-forward network, under a causal mask. One matrix is
+    the embedding and the projection to the vocabulary, unless `embedding_tying` is "none".
+
+    Args:
+        config: Sizes and options; the decoder's number of layers and the target's vocabulary count.
+        dtype: As in `build_transformer`.
+
+    Returns:
+        A functional `keras.Model` with the input `{"target_in": (B, T) int32}`, the start id followed by the text, and
+        logits (B, T, V) float32.
+
+    Example:
+        >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
+        >>> tuple(build_language_model(config)({"target_in": np.array([[1, 5, 6]])}).shape)
+        (1, 3, 9)
+    """
+    target_in = keras.Input((None,), dtype="int32", name="target_in")
+    embedding = TokenEmbedding(
+        config.target_vocab_size,
+        config.d_model,
+        tie_weights=config.embedding_tying != "none",
+        dtype=dtype,
+        name=TARGET_EMBEDDING,
+    )
+    decoder = Decoder(
+        make_layers(EncoderLayer, config.num_decoder_layers, config, dtype),
+        make_positions(config, dtype),
+        config.dropout_rate,
+        dtype=dtype,
+        name=DECODER,
+    )
+    output = decoder(embedding(target_in))
+    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(embedding(output, reverse=True))
+    return keras.Model({"target_in": target_in}, logits, name="language_model")
+
+
+class StepwiseLanguageModel(StepwiseTransformer):
+    """A decoder-only model that decodes position by position. There is no source to attend to.
+
+    The searches give the beginning of a text as the `prefix` of their constraints. The arguments are those of
+    `StepwiseTransformer`. A `source` counts only by its number of rows.
+
+    Example:
+        >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
+        >>> stepwise = StepwiseLanguageModel(build_language_model(config), max_length=4)
+        >>> context, history = stepwise.start(source=np.zeros((3, 1), "int32"), room=4)
+        >>> tuple(stepwise.begin(context)(np.array([1, 1, 1]), history)[0].shape)
+        (3, 9)
+    """
+
+    def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
+        """No keys and values, and a mask (B, 1, 1, 1) that only tells how many texts there are."""
+        return [], ops.ones((ops.shape(source)[0], 1, 1, 1), dtype="bool")

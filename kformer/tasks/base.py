@@ -1,0 +1,95 @@
+"""The interface of all tasks."""
+
+import abc
+import importlib
+import pathlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.data import EncodedPairs, Pair
+from kformer.data.arrangements import Arrangement
+from kformer.runs.folder import RunFolder
+from kformer.tasks.predictor import Predictor
+from kformer.tokenizers import Tokenizer
+
+# Name of a task, one of `kformer.config.TASKS`: its module and its class. A module is loaded when its task is used.
+_CLASSES = {
+    "translate": ("kformer.tasks.translate", "Translate"),
+    "classify": ("kformer.tasks.classify", "Classify"),
+    "tag": ("kformer.tasks.tag", "Tag"),
+    "language-model": ("kformer.tasks.language_model", "ModelLanguage"),
+    "masked-language-model": ("kformer.tasks.masked_language_model", "ModelMaskedLanguage"),
+}
+
+
+class Task(abc.ABC):
+    """What a model learns: its data, its model, and what it answers when it is trained.
+
+    Attributes:
+        name: One of `kformer.config.TASKS`.
+        command: The command that uses a trained model, such as `translate`; "" if there is none.
+        translates: Whether translations of the validation sources can be scored, see `kformer.monitors`.
+
+    Example:
+        >>> task_of("classify").command
+        'classify'
+    """
+
+    name: ClassVar[str]
+    command: ClassVar[str]
+    translates: ClassVar[bool] = False
+
+    def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        """The pairs of a corpus as this task uses them."""
+        return pairs
+
+    @abc.abstractmethod
+    def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
+        """The configuration with the parts that the task's model has, such as no decoder."""
+
+    @abc.abstractmethod
+    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+        """Learns the vocabularies of source and target.
+
+        Raises:
+            ValueError: The pairs are not of this task.
+        """
+
+    def keep_tokenizers(
+        self, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[Pair]
+    ) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of a run that begins with the weights of another task's run, which has `tokenizers`."""
+        return tokenizers
+
+    @abc.abstractmethod
+    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+        """The ids of the pairs."""
+
+    @abc.abstractmethod
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+        """How batches of ids become inputs and labels of the model."""
+
+    @abc.abstractmethod
+    def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
+        """What answers with the best weights of a run, in float32.
+
+        Raises:
+            ValueError: A model of this task answers nothing.
+        """
+
+
+def task_of(name: str) -> Task:
+    """The task of this name.
+
+    Example:
+        >>> task_of("language-model").name
+        'language-model'
+    """
+    module, kind = _CLASSES[name]
+    return getattr(importlib.import_module(module), kind)()
+
+
+def task_of_run(run: RunFolder) -> Task:
+    """The task that the run's model learned."""
+    return task_of(run.training_config().task)

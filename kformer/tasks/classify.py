@@ -1,0 +1,91 @@
+"""Classification: one label for a text, or for a pair of texts.
+
+Shape letters: B texts, N labels.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from kformer.config import DecodingConfig
+from kformer.data import EncodedPairs, Pair
+from kformer.data.arrangements import Arrangement, SourceToLabels
+from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.tasks.labels import LabelPredictor, LabelTask
+from kformer.tasks.texts import encode_texts, encoded_texts
+from kformer.tokenizers import SymbolTokenizer, Tokenizer
+from kformer.tokenizers.base import NUM_SPECIAL_IDS
+from kformer.translation.texts import BATCH_TOKENS, in_batches
+
+
+class Classifier(LabelPredictor):
+    """Finds the label of a text, or of a pair of texts with a tab between them.
+
+    Example:
+        >>> classifier = Classifier.from_run("runs/books")  # doctest: +SKIP
+        >>> classifier("In the beginning, God created the heavens and the earth.")  # doctest: +SKIP
+        'law'
+    """
+
+    task = "classify"
+    outputs = ("label", "probability")
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Finds the most probable label of each text.
+
+        Args:
+            text: (B,) string, UTF-8. A tab divides a pair of texts. Tokens beyond `longest` are cut off.
+
+        Returns:
+            `label` (B,) string; `probability` (B,) float32, its probability; and `probabilities` (B, N) float32, those
+            of all labels in the order of `labels`.
+        """
+        ids = encode_texts(text, self.source_tokenizer)[:, : self.longest]
+
+        def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
+            source = tf.gather(ids, rows).to_tensor(self.config.pad_id)
+            logits = self.model({"source": source}, training=False)[:, 0, NUM_SPECIAL_IDS:]
+            return (tf.nn.softmax(logits),)
+
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        (probabilities,) = in_batches(lengths, BATCH_TOKENS, batch, [tf.zeros((0, len(self.labels)))])
+        label = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=1))
+        return {
+            "label": label,
+            "probability": tf.reduce_max(probabilities, axis=1),
+            "probabilities": probabilities,
+        }
+
+    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"source": encode_texts(text, self.source_tokenizer)[:, : self.longest].to_tensor(self.config.pad_id)}
+
+
+class Classify(LabelTask):
+    """From a text, or two texts with a tab between them, to one label."""
+
+    name = "classify"
+    command = "classify"
+
+    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+        source, labels = tokenizers
+
+        def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+            return encoded_texts([text for text, _ in pairs], source), ended([label for _, label in pairs], labels)
+
+        return encode_with(encode, pairs, source, labels, max_length)
+
+    def _labels(self, pairs: Sequence[Pair]) -> SymbolTokenizer:
+        for text, label in pairs:
+            if len(label.split()) > 1:
+                raise ValueError(
+                    f"A label must be one word without blanks. Received: {label!r} for the text {text[:50]!r}. Write "
+                    f"{'_'.join(label.split())!r}, for example."
+                )
+        return super()._labels(pairs)
+
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+        return SourceToLabels(for_each_token=False)
+
+    def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Classifier:
+        return Classifier.from_run(run, decoding)

@@ -1,0 +1,139 @@
+"""What classifiers and taggers share: an encoder over texts, and labels to choose from.
+
+Shape letters: B texts, N labels.
+"""
+
+import abc
+import copy
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import keras
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.data import Pair
+from kformer.layers import Cache
+from kformer.models import build_model
+from kformer.runs.folder import RunFolder
+from kformer.runs.weights import load_weights
+from kformer.tasks.base import Task
+from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
+from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
+
+NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8
+
+
+class LabelPredictor(tf.Module, abc.ABC):
+    """A trained encoder-only model that answers texts with labels.
+
+    Args:
+        model: From `kformer.models.build_model`.
+        config: The model's configuration.
+        source_tokenizer: Tokenizer of the texts.
+        target_tokenizer: The labels.
+        decoding: `max_source_length` is the largest number of tokens that the model reads; the rest is cut off.
+        samples: Some texts of the kind that the model is made for. An export is checked with them.
+        origin: Where the weights come from, see `RunFolder.origin`.
+    """
+
+    task: ClassVar[str]
+    outputs: ClassVar[tuple[str, str]]
+    signatures: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        model: keras.Model,
+        config: TransformerConfig,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: SymbolTokenizer,
+        decoding: DecodingConfig | None = None,
+        samples: Sequence[str] = (),
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        require_tensorflow(f"A {type(self).__name__}")
+        super().__init__(name=self.task)
+        self.model = model
+        self.config = config
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.decoding = decoding or DecodingConfig()
+        self.samples = tuple(samples)
+        self.origin = dict(origin or {})
+        self.function = tf.function(self.answer, [TEXT], autograph=False)
+
+    @classmethod
+    def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
+        """Reads the best weights of a training run, in float32.
+
+        Args:
+            run: The path of the run folder.
+            decoding: See the arguments of the class.
+
+        Raises:
+            FileNotFoundError: The folder is no run folder, or has no weights yet.
+            ValueError: The run is of another task.
+        """
+        folder = RunFolder(pathlib.Path(run)).check()
+        folder.check_task(cls.task)
+        config = folder.transformer_config()
+        model = build_model(cls.task, config, "float32")
+        load_weights(folder, model)
+        source, labels = load_tokenizers(folder.tokenizer_folder)
+        return cls(model, config, source, labels, decoding, folder.samples(), folder.origin())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels, in the order of their probabilities in `answer`."""
+        return self.target_tokenizer.symbols
+
+    @property
+    def longest(self) -> int:
+        """The largest number of tokens that the model reads."""
+        return min(filter(None, (self.decoding.max_source_length, self.config.longest_sequence)))
+
+    def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
+        """The answer for one text, or for each text of a list.
+
+        Raises:
+            ValueError: A text is not a string.
+        """
+        if isinstance(texts, str):
+            return self([texts])[0]
+        found = self.function(text_tensor(texts))[self.outputs[0]]
+        return [answer.decode("utf-8") for answer in found.numpy()]
+
+    @abc.abstractmethod
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The outputs for texts (B,) string."""
+
+    def build(self, dtype: Any) -> keras.Model:
+        """See `Predictor.build`."""
+        return build_model(self.task, self.config, dtype)
+
+    def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
+        """See `Predictor.twin`; there is no search."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+
+class LabelTask(Task):
+    """A task whose targets are labels: symbols without blanks."""
+
+    def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
+        return transformer.replace(num_decoder_layers=0, embedding_tying="none")
+
+    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+        texts = training.replace(shared_vocabulary=False)
+        source, _ = train_tokenizers([(text, text) for text, _ in pairs], texts.replace(shared_vocabulary=True))
+        return source, self._labels(pairs)
+
+    def keep_tokenizers(
+        self, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[Pair]
+    ) -> tuple[Tokenizer, Tokenizer]:
+        return tokenizers[0], self._labels(pairs)
+
+    def _labels(self, pairs: Sequence[Pair]) -> SymbolTokenizer:
+        return SymbolTokenizer.train([label for _, label in pairs])

@@ -1,0 +1,327 @@
+"""Language model: it goes on with a text, and tells how probable a text is.
+
+Shape letters: B texts, F tokens of a prompt, T tokens.
+"""
+
+import copy
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.data import EncodedPairs, Pair
+from kformer.data.arrangements import Arrangement, NextToken
+from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.decoding import SearchResult
+from kformer.layers import Cache
+from kformer.models import StepwiseLanguageModel, build_language_model
+from kformer.runs.folder import RunFolder
+from kformer.runs.weights import load_weights
+from kformer.tasks.base import Task
+from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
+from kformer.tokenizers.offsets import byte_lengths
+from kformer.translation.codec import TextCodec, longest_source, longest_translation
+from kformer.translation.options import Options, checks_of_options, default_options
+from kformer.translation.scoring import target_batch
+from kformer.translation.search import Searcher
+from kformer.translation.texts import BATCH_TOKENS, in_batches
+from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
+
+OPTIONS = [
+    TEXT,
+    tf.TensorSpec([], tf.float32, name="length_penalty"),
+    tf.TensorSpec([], tf.int32, name="max_length"),
+    tf.TensorSpec([], tf.float32, name="temperature"),
+    tf.TensorSpec([], tf.int32, name="top_k"),
+    tf.TensorSpec([], tf.float32, name="top_p"),
+    tf.TensorSpec([], tf.int64, name="seed"),
+]
+
+
+class LanguageModel(tf.Module):
+    """Goes on with texts.
+
+    Args:
+        model: From `build_language_model(config)`.
+        config: The model's configuration.
+        tokenizer: Tokenizer of the texts.
+        decoding: How to search. `max_extra_length` is the largest number of new tokens, and `max_source_length` the
+            largest number of tokens that a prompt has with its end; of a longer prompt the model reads the end.
+        samples: Some texts of the kind that the model is made for. An export is checked with them.
+        origin: Where the weights come from, see `RunFolder.origin`.
+
+    Example:
+        >>> model = LanguageModel.from_run("runs/verses")  # doctest: +SKIP
+        >>> model("In the beginning")  # doctest: +SKIP
+        'In the beginning of the reign of Jehoiakim ...'
+    """
+
+    task = "language-model"
+    outputs = ("text", "score")
+    signatures = ("generate_with_options",)
+    labels = ()
+
+    def __init__(
+        self,
+        model: keras.Model,
+        config: TransformerConfig,
+        tokenizer: Tokenizer,
+        decoding: DecodingConfig | None = None,
+        samples: Sequence[str] = (),
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        require_tensorflow("A LanguageModel")
+        super().__init__(name="language_model")
+        self.model = model
+        self.config = config
+        self.source_tokenizer = self.target_tokenizer = tokenizer
+        self.decoding = decoding or DecodingConfig()
+        self.samples = tuple(samples)
+        self.origin = dict(origin or {})
+        self.codec = TextCodec(tokenizer, tokenizer, config, self.decoding)
+        self.searcher = Searcher(model, config, self.decoding, stepwise=StepwiseLanguageModel)
+        self.function = tf.function(self.answer, [TEXT], autograph=False)
+        self._with_options = tf.function(self.answer_with_options, OPTIONS, autograph=False)
+        self._score = tf.function(self.score_texts, [TEXT], autograph=False)
+
+    @classmethod
+    def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
+        """Reads the best weights of a training run, in float32.
+
+        Args:
+            run: The path of the run folder.
+            decoding: How to search; by default as the folder says, or beam search if it says nothing.
+
+        Raises:
+            FileNotFoundError: The folder is no run folder, or has no weights yet.
+            ValueError: The run is of another task.
+        """
+        folder = RunFolder(pathlib.Path(run)).check()
+        folder.check_task(cls.task)
+        config = folder.transformer_config()
+        model = build_language_model(config, "float32")
+        load_weights(folder, model)
+        tokenizer, _ = load_tokenizers(folder.tokenizer_folder)
+        return cls(model, config, tokenizer, decoding or folder.decoding_config(), folder.samples(), folder.origin())
+
+    def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
+        """The most probable continuation of one text, or of each text of a list, with the text before it.
+
+        Raises:
+            ValueError: A text is not a string.
+        """
+        if isinstance(texts, str):
+            return self([texts])[0]
+        return [text.decode("utf-8") for text in self.function(text_tensor(texts))["text"].numpy()]
+
+    def sample(
+        self,
+        texts: str | Sequence[str],
+        seed: int = 0,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        max_length: int = 0,
+    ) -> str | list[str]:
+        """Draws a continuation of each text at random. The same texts, options and seed give the same continuations.
+
+        Args:
+            texts: One text, or a list of texts.
+            seed: From -2**63 to 2**63 - 1.
+            temperature: Divides the logits: values below 1 make probable tokens more probable.
+            top_k: Only the k most probable tokens are drawn; 0 for all.
+            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+            max_length: Largest number of new tokens; 0 for no limit but `decoding.max_extra_length`.
+
+        Raises:
+            ValueError: A text is not a string.
+            tf.errors.InvalidArgumentError: An option is out of range.
+        """
+        if isinstance(texts, str):
+            return self.sample([texts], seed, temperature, top_k, top_p, max_length)[0]
+        found = self._with_options(
+            text_tensor(texts),
+            tf.constant(self.decoding.length_penalty, tf.float32),
+            tf.constant(max_length, tf.int32),
+            tf.constant(temperature, tf.float32),
+            tf.constant(top_k, tf.int32),
+            tf.constant(top_p, tf.float32),
+            tf.constant(seed, tf.int64),
+        )
+        return [text.decode("utf-8") for text in found["text"].numpy()]
+
+    def score(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """How probable texts are.
+
+        Args:
+            texts: B texts.
+
+        Returns:
+            `log_probability` (B,) float32, the natural logarithm of the probability of each text and its end, and
+            `tokens` (B,) int32, the number of tokens, the end included.
+        """
+        return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Goes on with each text, by the search of `decoding`.
+
+        Args:
+            text: (B,) string, UTF-8. An empty text begins a new one.
+
+        Returns:
+            `text` (B,) string, each text with its continuation; and `score` (B,) float32, the natural logarithm of the
+            probability of the whole text, divided by the length penalty of a beam search.
+        """
+        return self._continued(text, default_options(self.codec), draw=False)
+
+    def answer_with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
+        """As `answer`, with options: the tensors of `kformer.translation.options.Options`.
+
+        With a temperature of 0 it searches, otherwise it draws tokens; `max_length` limits the new tokens.
+        """
+        chosen = Options(*options)
+        with tf.control_dependencies(checks_of_options(chosen)):
+            text = tf.identity(text)
+        return tf.cond(
+            chosen.temperature > 0,
+            lambda: self._continued(text, chosen, draw=True),
+            lambda: self._continued(text, chosen, draw=False),
+        )
+
+    def score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """See `score`: texts (B,) string to `log_probability` (B,) float32 and `tokens` (B,) int32."""
+        ids = self.source_tokenizer.tokenize(text)
+        tokens = tf.cast(ids.row_lengths(), tf.int32) + 1
+
+        def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
+            target_in, target_out = target_batch(self.codec, tf.gather(ids, rows))
+            logits = self.model({"target_in": target_in}, training=False)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
+            return (-tf.reduce_sum(tf.where(target_out == self.config.pad_id, 0.0, loss), axis=1),)
+
+        (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
+        return {"log_probability": log_probability, "tokens": tokens}
+
+    def _continued(self, text: tf.Tensor, options: Options, draw: bool) -> dict[str, tf.Tensor]:
+        ids = self.source_tokenizer.tokenize(text)
+        ids = ids[:, -(longest_source(self.config, self.decoding) - 1) :]
+        new = tf.where(options.max_length > 0, options.max_length, self.decoding.max_extra_length)
+        new = tf.minimum(new, self.decoding.max_extra_length)
+
+        def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            prompt = tf.gather(ids, rows)
+            found = self._find(prompt, new, options, draw)
+            whole = self.source_tokenizer.detokenize(found.tokens[:, 0])
+            begun = byte_lengths(self.source_tokenizer.detokenize(prompt))
+            rest = tf.strings.substr(whole, tf.minimum(begun, byte_lengths(whole)), byte_lengths(whole))
+            return tf.gather(text, rows) + rest, found.scores[:, 0]
+
+        nothing = [tf.zeros((0,), tf.string), tf.zeros((0,), tf.float32)]
+        lengths = tf.cast(ids.row_lengths(), tf.int32) + 1
+        texts, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
+        return {"text": texts, "score": score}
+
+    def _find(self, prompt: tf.RaggedTensor, new: tf.Tensor, options: Options, draw: bool) -> SearchResult:
+        """Searches for texts that begin with the prompts (B, None)."""
+        source, _ = self.codec.pad(prompt)  # (B, F + 1)
+        prefix = prompt.to_tensor(self.config.pad_id)  # (B, F)
+        limits = tf.cast(prompt.row_lengths(), tf.int32) + new
+        longest = longest_translation(self.config, self.decoding)
+        if longest is not None:
+            limits = tf.minimum(limits, longest)
+        if not draw:
+            return self.searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty)
+        seed = tf.stack([options.seed, tf.bitwise.right_shift(options.seed, 32)])
+        return self.searcher.sample(
+            source, limits, seed, options.temperature, options.top_k, options.top_p, prefix=prefix
+        )
+
+    def build(self, dtype: Any) -> keras.Model:
+        """See `Predictor.build`."""
+        return build_language_model(self.config, dtype)
+
+    def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
+        """See `Predictor.twin`."""
+        other = copy.copy(self)
+        other.model = model
+        other.searcher = Searcher(model, self.config, self.decoding, cache, stepwise=StepwiseLanguageModel)
+        return other
+
+    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """See `Predictor.teacher_inputs`."""
+        return {"target_in": target_batch(self.codec, self.source_tokenizer.tokenize(text))[0]}
+
+
+def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float | int]:
+    """How well a language model predicts texts.
+
+    Args:
+        model: The model.
+        texts: Test texts.
+
+    Returns:
+        `perplexity`, e to the mean negative log probability of a token; `bits_per_character`, the negative binary
+        logarithm of the probability of all texts, divided by the number of their characters; `tokens`, the end of each
+        text included; `characters` and `texts`.
+
+    Raises:
+        ValueError: There are no texts.
+    """
+    if not texts:
+        raise ValueError("There is nothing to evaluate: the test set has no texts. Name another split or file.")
+    found = model.score(texts)
+    nats, tokens = -float(np.sum(found["log_probability"], dtype=np.float64)), int(found["tokens"].sum())
+    characters = sum(map(len, texts))
+    return {
+        "perplexity": math.exp(nats / tokens),
+        "bits_per_character": nats / math.log(2) / characters,
+        "tokens": tokens,
+        "characters": characters,
+        "texts": len(texts),
+    }
+
+
+class ModelLanguage(Task):
+    """From the beginning of a text to its next token. Of a pair, only the source is used.
+
+    A text that is longer than `max_length` becomes several texts.
+    """
+
+    name = "language-model"
+    command = "generate"
+
+    def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        return [(text, text) for text, _ in pairs]
+
+    def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
+        return transformer.replace(num_encoder_layers=0)
+
+    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+        return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
+
+    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+        def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+            texts = _divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)
+            return texts, texts
+
+        return encode_with(encode, pairs, *tokenizers, max_length)
+
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+        return NextToken()
+
+    def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:
+        return LanguageModel.from_run(run, decoding)
+
+
+def _divided(texts: Sequences, longest: int) -> Sequences:
+    """The sequences in parts of at most `longest` ids."""
+    parts = np.maximum(1, -(-texts.counts // longest))
+    counts = np.full(int(parts.sum()), longest, np.int64)
+    last = np.cumsum(parts) - 1
+    counts[last] = texts.counts - (parts - 1) * longest
+    return Sequences(texts.ids, counts)

@@ -1,0 +1,34 @@
+"""Translation: from a text to a text, by an encoder and a decoder."""
+
+import pathlib
+from collections.abc import Sequence
+
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.data import EncodedPairs, Pair, encode_pairs
+from kformer.data.arrangements import Arrangement, ShiftedTarget
+from kformer.tasks.base import Task
+from kformer.tokenizers import Tokenizer, train_tokenizers
+from kformer.translation.translator import Translator
+
+
+class Translate(Task):
+    """From the source to the target of a pair."""
+
+    name = "translate"
+    command = "translate"
+    translates = True
+
+    def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
+        return transformer
+
+    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+        return train_tokenizers(pairs, training)
+
+    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+        return encode_pairs(pairs, *tokenizers, max_length)
+
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+        return ShiftedTarget()
+
+    def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Translator:
+        return Translator.from_run(run, decoding)

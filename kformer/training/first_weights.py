@@ -1,0 +1,42 @@
+"""The weights that a run begins with: those of an earlier run, of the same or of another task."""
+
+import keras
+
+from kformer.models import build_model
+from kformer.runs.folder import RunFolder
+from kformer.runs.weights import load_weights
+
+
+def load_first_weights(origin: RunFolder, model: keras.Model, task: str) -> None:
+    """Reads the weights of an earlier run into a model.
+
+    If the earlier run had another task, only the layers that both models have are read, such as the encoder: those of
+    the same name whose weights have the same shapes. The others keep their random weights.
+
+    Args:
+        origin: The earlier run.
+        model: The model of the new run.
+        task: Its task.
+
+    Raises:
+        ValueError: The models have no layer in common.
+    """
+    earlier = origin.training_config().task
+    if earlier == task:
+        load_weights(origin, model)
+        return
+    other = build_model(earlier, origin.transformer_config())
+    load_weights(origin, other)
+    layers = {layer.name: layer for layer in other.layers if layer.weights}
+    common = [layer for layer in model.layers if layer.name in layers and _same_shapes(layer, layers[layer.name])]
+    if not common:
+        raise ValueError(
+            f"A model of the task {task} has no layer in common with one of the task {earlier}. Begin with "
+            "the weights of another run."
+        )
+    for layer in common:
+        layer.set_weights(layers[layer.name].get_weights())
+
+
+def _same_shapes(layer: keras.layers.Layer, other: keras.layers.Layer) -> bool:
+    return [tuple(one.shape) for one in layer.weights] == [tuple(one.shape) for one in other.weights]

@@ -1,0 +1,91 @@
+"""What a model reads and predicts, from the ids of a batch."""
+
+import numpy as np
+import pytest
+
+from kformer.data.arrangements import MaskedTokens, NextToken, Rows, ShiftedTarget, SourceToLabels
+
+PAD, START, END, MASK = 0, 1, 2, 3
+
+
+def rows(source, target):
+    return Rows(np.array(source, "int32"), np.array(target, "int32"), PAD, PAD, START)
+
+
+def arranged(arrangement, source, target, seed=0):
+    inputs, labels = arrangement.arrange(rows(source, target), np.random.default_rng(seed))
+    assert tuple(inputs) == arrangement.inputs
+    assert all(values.dtype == np.int32 for values in (*inputs.values(), labels))
+    return inputs, labels
+
+
+class TestShifted:
+    SOURCE, TARGET = [[7, 2], [0, 0]], [[8, 9, 2], [0, 0, 0]]
+
+    def test_a_translator_reads_the_start_and_the_target_without_its_end(self):
+        inputs, labels = arranged(ShiftedTarget(), self.SOURCE, self.TARGET)
+        assert inputs["source"].tolist() == self.SOURCE
+        assert inputs["target_in"].tolist() == [[1, 8, 9], [0, 0, 0]]
+        assert labels.tolist() == self.TARGET
+
+    def test_a_language_model_reads_no_source(self):
+        inputs, labels = arranged(NextToken(), self.SOURCE, self.TARGET)
+        assert [*inputs] == ["target_in"]
+        assert inputs["target_in"].tolist() == [[1, 8, 9], [0, 0, 0]]
+        assert labels.tolist() == self.TARGET
+
+
+class TestLabels:
+    def test_a_classifier_predicts_the_first_target_id_alone(self):
+        inputs, labels = arranged(SourceToLabels(for_each_token=False), [[1, 7, 2]], [[5, 2]])
+        assert inputs["source"].tolist() == [[1, 7, 2]]
+        assert labels.tolist() == [[5]]
+
+    @pytest.mark.parametrize(("source", "target"), [([[1, 7, 2]], [[0, 5, 0, 0, 0]]), ([[1, 7, 2, 0, 0]], [[0, 5, 0]])])
+    def test_a_tagger_has_as_many_labels_as_tokens(self, source, target):
+        inputs, labels = arranged(SourceToLabels(for_each_token=True), source, target)
+        assert inputs["source"].tolist() == [[1, 7, 2, 0, 0]]
+        assert labels.tolist() == [[0, 5, 0, 0, 0]]
+
+
+class TestMasked:
+    LINE = (START, *range(10, 110), END, PAD)
+
+    def test_labels_stand_where_tokens_were_chosen_and_the_rest_is_unchanged(self):
+        arrangement = MaskedTokens(vocab_size=200, special_ids=4, mask_id=MASK)
+        inputs, labels = arranged(arrangement, [self.LINE], [[0]])
+        chosen = labels != PAD
+        np.testing.assert_array_equal(labels[chosen], np.array([self.LINE])[chosen])
+        np.testing.assert_array_equal(inputs["source"][~chosen], np.array([self.LINE])[~chosen])
+        assert not chosen[0, [0, -2, -1]].any()  # start, end and padding are never chosen
+
+    def test_the_shares_are_those_of_bert(self):
+        lines = np.tile(self.LINE, (400, 1))  # 40,000 tokens: the shares below are exact to about 0.01
+        inputs, labels = arranged(MaskedTokens(200, 4, MASK), lines, lines)
+        chosen = labels != PAD
+        assert chosen.sum() / (400 * 100) == pytest.approx(0.15, abs=0.01)
+        found = inputs["source"][chosen]
+        kept = found == lines[chosen]
+        assert np.mean(found == MASK) == pytest.approx(0.8, abs=0.02)
+        assert np.mean(kept) == pytest.approx(0.1, abs=0.02)
+        others = found[(found != MASK) & ~kept]
+        assert others.min() >= 4
+        assert others.max() > 150  # any token of the vocabulary
+
+    def test_the_random_numbers_decide(self):
+        arrangement = MaskedTokens(200, 4, MASK)
+        first, again, other = (arranged(arrangement, [self.LINE], [[0]], seed)[1] for seed in (1, 1, 2))
+        np.testing.assert_array_equal(first, again)
+        assert not np.array_equal(first, other)
+
+    def test_a_short_text_has_one_hidden_token_and_an_empty_row_none(self):
+        _, labels = arranged(MaskedTokens(200, 4, MASK), [[START, 9, END], [PAD, PAD, PAD]], [[0], [0]])
+        assert labels.tolist() == [[0, 9, 0], [0, 0, 0]]
+
+    def test_whole_words_are_chosen_with_all_their_tokens(self):
+        starts = np.zeros(200, bool)
+        starts[np.arange(10, 110, 2)] = True  # words of two tokens: 10 11, 12 13, ...
+        _, labels = arranged(MaskedTokens(200, 4, MASK, word_starts=starts), [self.LINE] * 5, [[0]] * 5)
+        chosen = (labels != PAD)[:, 1:101].reshape(5, 50, 2)
+        assert 0 < chosen.sum() < 250
+        np.testing.assert_array_equal(chosen[..., 0], chosen[..., 1])

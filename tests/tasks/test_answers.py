@@ -1,0 +1,267 @@
+"""What trained models of each task answer, in Python, exported and on the command line."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+from tasks.conftest import TRAINING, corpus_of, lengths, parity
+
+from kformer.cli.main import app
+from kformer.config import DecodingConfig
+from kformer.export.saved_model import export_saved_model
+from kformer.export.versions import description
+from kformer.models import build_model
+from kformer.runs.folder import RunFolder
+from kformer.runs.weights import load_weights
+from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
+from kformer.training.train import train
+from kformer.translation.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+TEXTS = [source for source, _ in toy.corpus().test if len(source.split()) > 2][:20]
+
+
+@pytest.fixture(scope="module")
+def classifier(run_of):
+    return Classifier.from_run(run_of("classify"))
+
+
+@pytest.fixture(scope="module")
+def tagger(run_of):
+    return Tagger.from_run(run_of("tag"))
+
+
+@pytest.fixture(scope="module")
+def language_model(run_of):
+    return LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=1, max_extra_length=9))
+
+
+class TestClassifier:
+    def test_it_has_learned_its_labels(self, classifier):
+        assert classifier(TEXTS) == [parity(text) for text in TEXTS]
+        assert classifier.labels == ("even", "odd")
+
+    def test_probabilities_are_those_of_the_labels(self, classifier):
+        found = classifier.function(tf.constant(TEXTS))
+        probabilities = found["probabilities"].numpy()
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-6)
+        np.testing.assert_allclose(found["probability"], probabilities.max(axis=1))
+        assert [classifier.labels[n] for n in probabilities.argmax(axis=1)] == classifier(TEXTS)
+
+    def test_the_neighbours_in_a_batch_do_not_matter(self, classifier):
+        together = classifier.function(tf.constant([*TEXTS, "one " * 30]))["probabilities"].numpy()
+        alone = classifier.function(tf.constant(TEXTS[:1]))["probabilities"].numpy()
+        np.testing.assert_allclose(together[:1], alone, atol=1e-5)
+
+    @pytest.mark.parametrize("texts", [[], ["", " \t ", "\x00", "二" * 700]])
+    def test_it_answers_any_text(self, classifier, texts):
+        assert len(classifier(texts)) == len(texts)
+
+    def test_the_second_text_counts(self, classifier):
+        found = classifier.function(tf.constant(["one two", "one two\tone", "one\ttwo one"]))["probability"].numpy()
+        assert len(set(found.tolist())) == 3
+
+    def test_a_label_of_two_words_is_refused(self, tmp_path):
+        with pytest.raises(ValueError, match="A label must be one word without blanks. Received: 'not even'"):
+            task_of("classify").train_tokenizers([("one", "not even")], TRAINING)
+
+
+class TestTagger:
+    def test_it_has_learned_its_tags(self, tagger):
+        assert tagger(TEXTS) == [lengths(text) for text in TEXTS]
+
+    def test_every_word_gets_a_tag_also_a_word_of_many_tokens(self, tagger):
+        texts = ["one", "", "  two   abracadabra\u2029three ", "\u200b", "二三四"]
+        assert [len(tags.split()) for tags in tagger(texts)] == [1, 0, 3, 1, 1]
+
+    def test_words_beyond_the_longest_text_get_no_tag(self, run_of):
+        short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=4))
+        assert short("one two six one two six").split()[-1] == "⁇"
+
+    def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
+        one, two = tagger.function(tf.constant(["one", "one two"]))["score"].numpy()
+        assert 0 > one > two
+
+    def test_a_tag_too_few_is_refused(self):
+        task = task_of("tag")
+        pairs = [("one two", "n3 n3"), ("one two", "n3")]
+        tokenizers = task.train_tokenizers(pairs * 20, TRAINING)
+        with pytest.raises(ValueError, match="Every word needs one tag. Received: 2 words and 1 tags for the text"):
+            task.encode(pairs, tokenizers, max_length=32)
+
+
+class TestLanguageModel:
+    def test_it_goes_on_with_the_text(self, language_model):
+        prompts = ["one two", "six", "five  five"]
+        for prompt, text in zip(prompts, language_model(prompts), strict=True):
+            assert text.startswith(prompt)
+            assert set(text.split()) <= {*toy.WORDS}
+
+    def test_texts_of_a_batch_are_continued_as_if_they_were_alone(self, language_model):
+        prompts = ["one", "two six five", "six two"]
+        assert language_model(prompts) == [language_model(prompt) for prompt in prompts]
+
+    def test_the_same_seed_draws_the_same_texts(self, language_model):
+        first, again, other = (language_model.sample(["one"] * 8, seed=seed, max_length=6) for seed in (1, 1, 2))
+        assert first == again != other
+        assert len(set(first)) > 1  # rows draw for themselves
+
+    def test_top_k_1_is_greedy_search(self, language_model):
+        assert language_model.sample(TEXTS, top_k=1) == language_model(TEXTS)
+
+    def test_max_length_counts_new_tokens(self, language_model):
+        tokens = language_model.source_tokenizer.tokenize
+        (text,) = language_model.sample(["one two three"], seed=3, max_length=1)
+        assert tokens([text]).row_lengths()[0] <= tokens(["one two three"]).row_lengths()[0] + 1
+
+    def test_scores_are_sums_of_log_softmax_over_the_tokens_and_the_end(self, language_model):
+        ids = language_model.source_tokenizer.tokenize(["one two"]).to_list()[0]
+        logits = language_model.model({"target_in": np.array([[1, *ids]])})[0]
+        log_probs = tf.nn.log_softmax(logits).numpy()
+        expected = sum(log_probs[place, token] for place, token in enumerate([*ids, 2]))
+        found = language_model.score(["one two", "six six six one"])
+        assert found["log_probability"][0] == pytest.approx(expected, abs=1e-4)
+        assert found["tokens"][0] == len(ids) + 1
+
+    def test_a_long_text_is_learned_in_parts(self):
+        task = task_of("language-model")
+        pairs = task.pairs([("one two three four " * 20, ""), ("one two", "")])
+        tokenizers = task.train_tokenizers(pairs * 20, TRAINING)
+        encoded = task.encode(pairs, tokenizers, max_length=32)
+        whole = task.encode(pairs, tokenizers, max_length=1000)
+        assert encoded.skipped_long == 0
+        np.testing.assert_array_equal(encoded.target_ids, whole.target_ids)
+        assert np.diff(encoded.target_offsets).max() == 32
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("classifier", "int8"),
+        ("tagger", "float32"),
+        slow("classifier", "float32"),
+        slow("classifier", "bfloat16"),
+        slow("tagger", "bfloat16"),
+        slow("tagger", "int8"),
+    ],
+)
+def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
+    predictor = request.getfixturevalue(name)
+    path = export_saved_model(predictor, tmp_path, precision=precision)
+    found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(TEXTS))
+    assert [answer.decode() for answer in found[predictor.outputs[0]].numpy()] == predictor(TEXTS)
+    facts = description(path)
+    assert facts["task"] == predictor.task
+    assert tuple(facts["labels"]) == predictor.labels
+
+
+@pytest.mark.parametrize("precision", ["float32", slow("bfloat16"), slow("int8")])
+def test_an_exported_language_model_searches_and_draws(precision, language_model, tmp_path):
+    path = export_saved_model(language_model, tmp_path, precision=precision, signatures=["generate_with_options"])
+    signatures = tf.saved_model.load(str(path)).signatures
+    options = {"temperature": 1.0, "seed": 5, "top_k": 0, "top_p": 1.0, "max_length": 4, "length_penalty": 0.6}
+    dtypes = {"seed": tf.int64, "top_k": tf.int32, "max_length": tf.int32}
+    inputs = {name: tf.constant(value, dtypes.get(name, tf.float32)) for name, value in options.items()}
+    found = signatures["serving_default"](text=tf.constant(TEXTS))["text"].numpy()
+    drawn = signatures["generate_with_options"](text=tf.constant(["one"] * 4), **inputs)["text"].numpy()
+    assert all(text.startswith(b"one") for text in drawn)
+    if precision == "float32":
+        assert [text.decode() for text in found] == language_model(TEXTS)
+        assert [text.decode() for text in drawn] == language_model.sample(["one"] * 4, seed=5, max_length=4)
+
+
+def test_only_translators_have_other_signatures_and_the_variant_xla(classifier, tmp_path):
+    with pytest.raises(ValueError, match="There is no signature 'n_best'"):
+        export_saved_model(classifier, tmp_path, signatures=["n_best"])
+    with pytest.raises(ValueError, match="Only translators have the variant xla. Received: classify"):
+        export_saved_model(classifier, tmp_path, variant="xla")
+    assert not [*tmp_path.iterdir()]
+
+
+class TestCommands:
+    def run(self, capsys, tmp_path, command, model, texts, *options):
+        (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
+        files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
+        app([command, str(model), *files, *options], standalone_mode=False)
+        return (tmp_path / "out.txt").read_text().splitlines()
+
+    def test_classify_and_tag(self, capsys, tmp_path, run_of):
+        labels = self.run(capsys, tmp_path, "classify", run_of("classify"), TEXTS)
+        assert labels == [parity(text) for text in TEXTS]
+        scored = self.run(capsys, tmp_path, "classify", run_of("classify"), TEXTS, "--scores")
+        assert [line.split("\t")[0] for line in scored] == labels
+        assert all(0.5 <= float(line.split("\t")[1]) <= 1 for line in scored)
+        assert self.run(capsys, tmp_path, "tag", run_of("tag"), TEXTS) == [lengths(text) for text in TEXTS]
+
+    def test_generate(self, capsys, tmp_path, run_of):
+        model = LanguageModel.from_run(run_of("language-model"))
+        arguments = ("generate", run_of("language-model"), ["one", "six two"])
+        assert self.run(capsys, tmp_path, *arguments) == model(["one", "six two"])
+        drawn = self.run(capsys, tmp_path, *arguments, "--temperature", "1", "--seed", "7", "--max-length", "5")
+        assert drawn == model.sample(["one", "six two"], seed=7, max_length=5)
+
+    def test_a_model_of_another_task_is_refused_with_its_command(self, capsys, tmp_path, run_of):
+        with pytest.raises(
+            ValueError, match=r"has learned the task classify. Expected: .* translate. Use `kformer classify`"
+        ):
+            self.run(capsys, tmp_path, "translate", run_of("classify"), TEXTS)
+        with pytest.raises(ValueError, match="has learned the task masked-language-model.* gives first weights"):
+            self.run(capsys, tmp_path, "classify", run_of("masked-language-model"), TEXTS)
+        with pytest.raises(ValueError, match="is a run of the task tag. Expected: a run of the task translate"):
+            Translator.from_run(run_of("tag"))
+
+    def test_evaluate(self, capsys, tmp_path, run_of):
+        def scores(task):
+            lines = [f"{text}\t{target}" if target else text for text, target in corpus_of(task).test]
+            (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n")
+            capsys.readouterr()
+            app(["evaluate", str(run_of(task)), "--test", str(tmp_path / "test.tsv")], standalone_mode=False)
+            return json.loads(capsys.readouterr().out)
+
+        assert scores("classify")["accuracy"] > 0.9
+        assert scores("tag")["whole"] > 0.9
+        found = scores("language-model")
+        assert found["texts"] == 100
+        bits = math.log2(found["perplexity"]) * found["tokens"] / found["characters"]
+        assert found["bits_per_character"] == pytest.approx(bits)
+        assert 4 < found["perplexity"] < 7  # six words and the end, almost equally probable
+
+
+def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of, tmp_path):
+    origin = run_of("masked-language-model")
+    report = train(
+        corpus_of("classify"),
+        tmp_path / "run",
+        training=TRAINING.replace(task="classify", max_steps=1, learning_rate_scale=1e-9),
+        initialize_from=origin,
+    )
+    run = report.run
+    assert run.transformer_config().num_decoder_layers == 0
+    fresh = Classifier.from_run(run.path).model
+    earlier = build_model("masked-language-model", RunFolder(origin).transformer_config())
+    load_weights(RunFolder(origin), earlier)
+    for name in ("encoder", "source_embedding", "segments"):
+        ours, theirs = (model.get_layer(name).get_weights() for model in (fresh, earlier))
+        for own, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-6)
+
+
+def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path):
+    corpus, training = corpus_of("masked-language-model"), TRAINING.replace(task="masked-language-model", max_steps=6)
+    whole = train(corpus, tmp_path / "whole", toy.TRANSFORMER, training)
+    train(corpus, tmp_path / "parts", toy.TRANSFORMER, training.replace(max_steps=3))
+    parts = train(corpus, tmp_path / "parts", toy.TRANSFORMER, training, resume=True)
+    assert parts.best == whole.best
+
+
+def test_samples_are_for_translators(tmp_path):
+    with pytest.raises(ValueError, match="samples are texts to translate. Received: samples, and the task classify"):
+        train(corpus_of("classify"), tmp_path / "run", training=TRAINING.replace(task="classify"), samples=["one"])
