@@ -23,12 +23,14 @@ if TYPE_CHECKING:
         models,
         presets,
         schedules,
+        tasks,
         tokenizers,
         training,
         visualization,
     )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export.saved_model import export_saved_model
+    from kformer.tasks import Classifier, LanguageModel, Tagger
     from kformer.training.train import train
     from kformer.translation.translator import Translator
 
@@ -36,7 +38,7 @@ quiet_tensorflow()
 
 _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
-    *("presets", "schedules", "tokenizers", "training", "visualization"),
+    *("presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
 )
 # Name of an object: its module.
 _OBJECTS = {
@@ -44,12 +46,18 @@ _OBJECTS = {
     "TrainingConfig": "kformer.config",
     "DecodingConfig": "kformer.config",
     "Translator": "kformer.translation.translator",
+    "Classifier": "kformer.tasks.classify",
+    "Tagger": "kformer.tasks.tag",
+    "LanguageModel": "kformer.tasks.language_model",
     "export_saved_model": "kformer.export.saved_model",
     "train": "kformer.training.train",
 }
 
 __all__ = [
+    "Classifier",
     "DecodingConfig",
+    "LanguageModel",
+    "Tagger",
     "TrainingConfig",
     "TransformerConfig",
     "Translator",
@@ -65,6 +73,7 @@ __all__ = [
     "models",
     "presets",
     "schedules",
+    "tasks",
     "tokenizers",
     "train",
     "training",

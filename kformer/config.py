@@ -385,6 +385,7 @@ class TrainingConfig(_Config):
     patience: int = 10  # validations without improvement before the run stops
     # Sources translated in each validation; None: 500 if `monitor` scores translations, else 0.
     scored_sources: int | None = None
+    mask_whole_words: bool = False  # of a masked language model: hide all tokens of a word, or each by itself
     ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
     keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
     checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too

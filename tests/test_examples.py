@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow_only
 PACKAGES = [
     *("kformer", "kformer.layers", "kformer.models", "kformer.losses", "kformer.metrics", "kformer.schedules"),
     *("kformer.decoding", "kformer.data", "kformer.tokenizers", "kformer.presets", "kformer.evaluation"),
-    *("kformer.serving", "kformer.visualization"),
+    *("kformer.serving", "kformer.tasks", "kformer.visualization"),
 ]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

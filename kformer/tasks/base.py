@@ -67,7 +67,7 @@ class Task(abc.ABC):
         """The ids of the pairs."""
 
     @abc.abstractmethod
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         """How batches of ids become inputs and labels of the model."""
 
     @abc.abstractmethod
@@ -91,5 +91,10 @@ def task_of(name: str) -> Task:
 
 
 def task_of_run(run: RunFolder) -> Task:
-    """The task that the run's model learned."""
+    """The task that the run's model learned.
+
+    Example:
+        >>> task_of_run(kformer.presets.find_preset("cmudict")).name
+        'translate'
+    """
     return task_of(run.training_config().task)

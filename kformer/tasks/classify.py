@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
@@ -84,7 +84,7 @@ class Classify(LabelTask):
                 )
         return super()._labels(pairs)
 
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return SourceToLabels(for_each_token=False)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Classifier:

@@ -16,6 +16,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Pair
 from kformer.layers import Cache
 from kformer.models import build_model
+from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
@@ -62,6 +63,19 @@ class LabelPredictor(tf.Module, abc.ABC):
         self.samples = tuple(samples)
         self.origin = dict(origin or {})
         self.function = tf.function(self.answer, [TEXT], autograph=False)
+
+    @classmethod
+    def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
+        """Reads a trained model that comes with kformer, or a packed run folder, in float32.
+
+        Args:
+            preset: A name in `kformer.presets.preset_names()`, or the path of a run folder.
+            decoding: See `from_run`.
+
+        Raises:
+            ValueError: There is no such model, or it is of another task.
+        """
+        return cls.from_run(find_preset(preset).path, decoding)
 
     @classmethod
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:

@@ -20,6 +20,7 @@ from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.decoding import SearchResult
 from kformer.layers import Cache
 from kformer.models import StepwiseLanguageModel, build_language_model
+from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
@@ -88,6 +89,19 @@ class LanguageModel(tf.Module):
         self.function = tf.function(self.answer, [TEXT], autograph=False)
         self._with_options = tf.function(self.answer_with_options, OPTIONS, autograph=False)
         self._score = tf.function(self.score_texts, [TEXT], autograph=False)
+
+    @classmethod
+    def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
+        """Reads a trained model that comes with kformer, or a packed run folder, in float32.
+
+        Args:
+            preset: A name in `kformer.presets.preset_names()`, or the path of a run folder.
+            decoding: See `from_run`.
+
+        Raises:
+            ValueError: There is no such model, or it is of another task.
+        """
+        return cls.from_run(find_preset(preset).path, decoding)
 
     @classmethod
     def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
@@ -311,7 +325,7 @@ class ModelLanguage(Task):
 
         return encode_with(encode, pairs, *tokenizers, max_length)
 
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken()
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair
@@ -44,9 +45,10 @@ class ModelMaskedLanguage(Task):
 
         return encode_with(encode, pairs, *tokenizers, max_length)
 
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         tokenizer = tokenizers[0]
-        return MaskedTokens(tokenizer.vocab_size, NUM_SPECIAL_IDS, UNKNOWN_ID, word_starts(tokenizer))
+        starts = word_starts(tokenizer) if training.mask_whole_words else None
+        return MaskedTokens(tokenizer.vocab_size, NUM_SPECIAL_IDS, UNKNOWN_ID, starts)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
         raise ValueError(
@@ -55,6 +57,19 @@ class ModelMaskedLanguage(Task):
         )
 
 
-def word_starts(tokenizer: Tokenizer) -> np.ndarray | None:
-    """(V,) booleans, True for tokens that begin a word; None if the tokenizer does not tell it."""
-    return None
+def word_starts(tokenizer: Tokenizer) -> np.ndarray:
+    """(V,) booleans, True for tokens that begin a word: a token after another one that brings a blank before it.
+
+    Example:
+        >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["in", "the"])  # symbols are whole words
+        >>> word_starts(tokenizer).tolist()  # four special ids, and the symbols
+        [False, False, False, False, True, True]
+    """
+    first = tokenizer.tokenize(["a"]).flat_values[:1]
+    ids = np.arange(NUM_SPECIAL_IDS, tokenizer.vocab_size, dtype=np.int32)
+    before = np.full(len(ids), first.numpy()[0] if len(first) else UNKNOWN_ID, np.int32)
+    alone = tf.strings.length(tokenizer.detokenize(before[:, np.newaxis]))
+    pairs = tokenizer.detokenize(np.stack([before, ids], axis=1))
+    place = tf.minimum(alone, tf.strings.length(pairs))  # of what comes after the token before
+    follows = tf.strings.substr(pairs, place, tf.ones_like(place)).numpy()
+    return np.concatenate([np.zeros(NUM_SPECIAL_IDS, bool), follows == b" "])

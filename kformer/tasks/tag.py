@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, joined, text_batches
@@ -117,7 +117,7 @@ class Tag(LabelTask):
 
         return encode_with(encode, pairs, source, labels, max_length)
 
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return SourceToLabels(for_each_token=True)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Tagger:

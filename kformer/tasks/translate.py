@@ -27,7 +27,7 @@ class Translate(Task):
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         return encode_pairs(pairs, *tokenizers, max_length)
 
-    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer]) -> Arrangement:
+    def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return ShiftedTarget()
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Translator:

@@ -47,7 +47,8 @@ class ActiveRun:
     @property
     def arrangement(self) -> Arrangement:
         """How the run's batches become inputs and labels of the model."""
-        return task_of(self.setup.training.task).arrangement(self.setup.tokenizers)
+        training = self.setup.training
+        return task_of(training.task).arrangement(self.setup.tokenizers, training)
 
 
 @dataclasses.dataclass(frozen=True)
