@@ -259,6 +259,7 @@ class TransformerConfig(_Config):
     d_model: int = 512  # d_model
     d_ff: int = 2048  # d_ff
     num_heads: int = 8  # h; d_k = d_v = d_model / h
+    num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
@@ -278,7 +279,7 @@ class TransformerConfig(_Config):
         self._check_types()
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
-        self._check_positive("d_model", "d_ff", "num_heads", "max_length")
+        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
         self._check_positive("layer_norm_epsilon")
@@ -292,6 +293,12 @@ class TransformerConfig(_Config):
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
                 f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or another value of "
                 "num_heads."
+            )
+        if self.num_heads % (self.num_key_value_heads or self.num_heads):
+            raise ValueError(
+                "num_heads must be divisible by num_key_value_heads. "
+                f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}. "
+                f"Choose a divisor of {self.num_heads}."
             )
         if self.positional_encoding == "sinusoidal" and self.d_model % 2:
             raise ValueError(

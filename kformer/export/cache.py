@@ -1,6 +1,6 @@
 """How an export keeps the keys and values of a search: in TensorFlow's own operations, without copies.
 
-Shape letters: B sentences, H heads, K size of a head, S keys.
+Shape letters: B sentences, R rows, H heads, G heads of keys and values, K size of a head, S keys.
 """
 
 import tensorflow as tf
@@ -28,7 +28,7 @@ class InPlaceCache(Cache):
 
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
-        """Keys as (B, H, K, S): oneDNN multiplies with them in half the time."""
+        """Keys as (B, G, K, S): oneDNN multiplies with them in half the time."""
         return KeysValues(tf.transpose(keys_values.key, [0, 1, 3, 2]), keys_values.value)
 
     @classmethod
@@ -53,7 +53,7 @@ class SourceCache(InPlaceCache):
 
 
 def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
-    """Values (B, H, S, K) weighted by the softmax of the scores (B, H, R, S): (B, H, R, K)."""
+    """Values (B, G, S, K) weighted by the softmax of the scores (B, H, R, S): (B, H, R, K)."""
     if bias is not None:
         scores += bias
     if mask is not None:
@@ -65,14 +65,20 @@ def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias:
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
-    """(B, H, R, N) times (B, H, N, M), or (B, H, M, N) where `transposed`: (B, H, R, M).
+    """(B, H, R, N) times (B, G, N, M), or (B, G, M, N) where `transposed`: (B, H, R, M), as in `product_by_head`.
 
     TensorFlow runs BatchMatMulV2 in oneDNN, which needs more time to start than to compute one row. It runs
     BatchMatMulV3 in Eigen.
     """
-    if rows.shape[2] > 1:
-        return tf.matmul(rows, matrix, transpose_b=transposed)
-    return tf.raw_ops.BatchMatMulV3(x=rows, y=matrix, adj_y=transposed, Tout=tf.float32)
+    heads, groups, number = rows.shape[1], matrix.shape[1], rows.shape[2]
+    together = rows
+    if heads != groups:
+        together = tf.reshape(rows, [-1, groups, heads // groups * number, tf.shape(rows)[3]])
+    if number > 1:
+        products = tf.matmul(together, matrix, transpose_b=transposed)
+    else:
+        products = tf.raw_ops.BatchMatMulV3(x=together, y=matrix, adj_y=transposed, Tout=tf.float32)
+    return products if heads == groups else tf.reshape(products, [-1, heads, number, tf.shape(products)[3]])
 
 
 def _scaled(query: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Scaled dot-product attention and multi-head attention (section 3.2).
 
-Shape letters: B batch, T queries, S keys, H heads, K size of a head (the paper's d_k = d_v), D model size
-(`d_model` = H x K).
+Shape letters: B batch, T queries, S keys, H heads, G heads of keys and values (the paper has G = H), K size of a head
+(the paper's d_k = d_v), D model size (`d_model` = H x K).
 """
 
 from typing import Any
@@ -19,13 +19,27 @@ from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
 
 
+def product_by_head(rows: Tensor, matrix: Tensor) -> Tensor:
+    """(B, H, T, N) times (B, G, N, M): (B, H, T, M). Each of the G matrices serves H / G heads, one after the other.
+
+    The rows of these heads are put together, so that no matrix is copied.
+    """
+    heads, groups = rows.shape[1], matrix.shape[1]
+    if heads == groups:
+        return ops.matmul(rows, matrix)
+    batch_size, _, length, width = ops.shape(rows)
+    together = ops.reshape(rows, (batch_size, groups, heads // groups * length, width))
+    products = ops.matmul(together, matrix)  # (B, G, H / G x T, M)
+    return ops.reshape(products, (batch_size, heads, length, ops.shape(matrix)[-1]))
+
+
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: ScoreBias | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_k) + bias), the first factor of equation 1; the paper has no bias.
 
     The softmax runs in float32 for inputs of every dtype.
 
     Args:
-        query, key: (B, H, T, K) and (B, H, S, K) floats.
+        query, key: (B, H, T, K) and (B, G, S, K) floats.
         mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
         bias: Floats that broadcast to (B, H, T, S), added to the scores, as some kinds of positions do; or a function
             that computes them from `query`.
@@ -41,7 +55,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         bias = bias(query)
     # The queries are scaled, not the scores: queries have fewer numbers if S > K, and float16 products stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
-    scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
+    scores = ops.cast(product_by_head(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
         scores = scores + ops.cast(bias, "float32")
     if mask is None:
@@ -59,7 +73,7 @@ def scaled_dot_product_attention(
     """softmax(Q K^T / sqrt(d_k) + bias) V, equation 1; the paper has no bias.
 
     Args:
-        query, key, value: (B, H, T, K), (B, H, S, K) and (B, H, S, K) floats.
+        query, key, value: (B, H, T, K), (B, G, S, K) and (B, G, S, K) floats, where G divides H.
         mask, bias: See `attention_weights`.
 
     Returns:
@@ -81,8 +95,8 @@ def scaled_dot_product_attention(
     check_mask(mask)
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
     if bias is not None or keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
-        return ops.matmul(attention_weights(query, key, mask, bias), value)
-    heads_last = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))  # (B, T or S, H, K)
+        return product_by_head(attention_weights(query, key, mask, bias), value)
+    heads_last = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))  # (B, T or S, H or G, K)
     attended = ops.swapaxes(ops.dot_product_attention(*heads_last, mask=mask), 1, 2)  # (B, H, T, K)
     if mask is None:
         return attended
@@ -103,19 +117,30 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: H; must divide `d_model`.
         dropout_rate: Share of attention weights dropped in training; the paper drops none.
         use_bias: Whether the four projections have a bias.
+        num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: as many as queries
+            have. With 1 it is multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie
+            et al. 2023, section 2.2).
 
     Raises:
-        ValueError: `d_model` is not divisible by `num_heads`.
+        ValueError: `d_model` is not divisible by `num_heads`, or `num_heads` not by `num_key_value_heads`.
 
     Example:
         >>> attention = MultiHeadAttention(d_model=8, num_heads=2)
         >>> target, source = np.zeros((1, 3, 8)), np.zeros((1, 5, 8))
         >>> tuple(attention(target, source).shape), tuple(attention.attention_scores(target, source).shape)
         ((1, 3, 8), (1, 2, 3, 5))
+        >>> tuple(MultiHeadAttention(d_model=8, num_heads=4, num_key_value_heads=2).keys_values(source).key.shape)
+        (1, 2, 5, 2)
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, dropout_rate: float = 0.0, use_bias: bool = True, **kwargs: Any
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout_rate: float = 0.0,
+        use_bias: bool = True,
+        num_key_value_heads: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if d_model % num_heads:
@@ -123,17 +148,26 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"d_model must be divisible by num_heads. Received: d_model={d_model}, num_heads={num_heads}. "
                 f"Choose a d_model that is a multiple of {num_heads}, or another value of num_heads."
             )
+        self.key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        if num_heads % self.key_value_heads:
+            raise ValueError(
+                "num_heads must be divisible by num_key_value_heads. "
+                f"Received: num_heads={num_heads}, num_key_value_heads={num_key_value_heads}. "
+                f"Choose a divisor of {num_heads}: 1 for multi-query attention, None for as many as num_heads."
+            )
         self.supports_masking = True
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
+        self.num_key_value_heads = num_key_value_heads
         self.head_dim = d_model // num_heads
-        dtype = self.dtype_policy
+        narrow = self.key_value_heads * self.head_dim
         (self.query_projection, self.key_projection, self.value_projection, self.output_projection) = (
-            Dense(d_model, use_bias=use_bias, dtype=dtype, name=name) for name in ("query", "key", "value", "output")
+            Dense(width, use_bias=use_bias, dtype=self.dtype_policy, name=name)
+            for name, width in (("query", d_model), ("key", narrow), ("value", narrow), ("output", d_model))
         )
-        self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, query_shape: tuple, key_shape: tuple | None = None, value_shape: tuple | None = None) -> None:
         key_shape = key_shape or query_shape
@@ -181,17 +215,17 @@ class MultiHeadAttention(keras.layers.Layer):
         queries, keys, values = self._queries_keys_values(query, key, value, rotation)
         if training and self.dropout_rate:  # No fused kernel drops attention weights.
             weights = attention_weights(queries, keys, attention_mask, score_bias)
-            heads = ops.matmul(self.dropout(weights, training=training), values)
+            heads = product_by_head(self.dropout(weights, training=training), values)
         else:
             heads = scaled_dot_product_attention(queries, keys, values, attention_mask, score_bias)
         return self.output_projection(self._merge_heads(heads))
 
     def project(self, inputs: Tensor) -> list[Tensor]:
-        """Queries, keys and values of self-attention, (..., D) each, not yet split into heads."""
+        """Queries (..., D), keys and values (..., G x K) of self-attention, not yet split into heads."""
         return project_together([self.query_projection, self.key_projection, self.value_projection], inputs)
 
     def keys_values(self, key: Tensor, value: Tensor | None = None, rotation: Rotation | None = None) -> KeysValues:
-        """Projects keys and values, (B, S, D) each to (B, H, S, K); arguments as in `call`."""
+        """Projects keys and values, (B, S, D) each to (B, G, S, K); arguments as in `call`."""
         if value is None:
             keys, values = project_together([self.key_projection, self.value_projection], key)
         else:
@@ -213,7 +247,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def _queries_keys_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None, rotation: Rotation | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, H, T, K), (B, H, S, K) and (B, H, S, K); for self-attention, all three are projected together."""
+        """(B, H, T, K), (B, G, S, K) and (B, G, S, K); for self-attention, all three are projected together."""
         if key is None and value is None:
             queries, keys, values = (self._split_heads(one) for one in self.project(query))
             queries, keys = (one if rotation is None else rotation(one) for one in (queries, keys))
@@ -222,9 +256,9 @@ class MultiHeadAttention(keras.layers.Layer):
         return queries, *self.keys_values(query if key is None else key, value, rotation)
 
     def _split_heads(self, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
-        batch_size, length = ops.shape(tensor)[:2]
-        heads = ops.reshape(tensor, (batch_size, length, self.num_heads, self.head_dim))  # (B, T, H, K)
-        heads = ops.swapaxes(heads, 1, 2)  # (B, H, T, K)
+        batch_size, length, width = ops.shape(tensor)
+        heads = ops.reshape(tensor, (batch_size, length, width // self.head_dim, self.head_dim))  # (B, T, H or G, K)
+        heads = ops.swapaxes(heads, 1, 2)  # (B, H or G, T, K)
         return heads if rotation is None else rotation(heads)
 
     def _merge_heads(self, heads: Tensor) -> Tensor:
@@ -244,4 +278,5 @@ class MultiHeadAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "dropout_rate": self.dropout_rate,
             "use_bias": self.use_bias,
+            "num_key_value_heads": self.num_key_value_heads,
         }

@@ -1,7 +1,7 @@
 """Keys and values of the positions that a search has decoded so far.
 
 Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, H heads,
-K size of a head, T positions that a cache has room for, S keys, D model size.
+G heads of keys and values (G = H, or a divisor of H), K size of a head, T positions that a cache has room for, S keys, D model size.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ class RowOrder(NamedTuple):
     """Indices between two orders of the B x R x H head vectors at one position: by row and head, or by head and row.
 
     The projections give the first order, and caches are written from it. Attention needs the second order. Gathering
-    whole vectors by an index that is computed once is faster than transposing.
+    whole vectors by an index that is computed once is faster than transposing. Caches hold G heads; queries have H.
 
     Example:
         >>> order = row_order(batch_size=1, num_heads=2, rows=3)
@@ -26,17 +26,22 @@ class RowOrder(NamedTuple):
         (3, [0, 0, 1, 1, 2, 2])
     """
 
-    sentence_and_head: Tensor  # (N x H,) int32, in the first order: number of the sentence x H + number of the head
-    row: Tensor  # (N x H,) int32, in the first order: number of the row in its sentence
+    sentence_and_head: Tensor  # (N x G,) int32, in the first order: number of the sentence x G + number of the head
+    row: Tensor  # (N x G,) int32, in the first order: number of the row in its sentence
     by_head: Tensor  # (N x H,) int32: for each vector in the second order, its index in the first
     by_row: Tensor  # (N x H,) int32: for each vector in the first order, its index in the second
     batch_size: int | Tensor  # B
     num_heads: int  # H
     rows: int  # R
+    key_value_heads: int  # G
 
 
-def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
+def row_order(
+    batch_size: int | Tensor, num_heads: int, rows: int, num_key_value_heads: int | None = None
+) -> RowOrder:
     """The order of the vectors of B sentences with R rows and H heads each. A search makes it once.
+
+    `num_key_value_heads` is G; None: as many as `num_heads`.
 
     Example:
         Rows 0 to 2 with the heads a and b, ordered by row and head, are reordered by head and row:
@@ -45,19 +50,26 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int) -> RowOrder:
         >>> vectors[np.asarray(row_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
         ['0a', '1a', '2a', '0b', '1b', '2b']
     """
-    number = ops.arange(batch_size * rows * num_heads, dtype="int32")
-    sentence = number // (rows * num_heads)
-    row, head = number // num_heads % rows, number % num_heads
+    number, sentence, row, head = _numbered(batch_size, rows, num_heads)
     second_row, second_head = number % rows, number // rows % num_heads
+    written = num_heads if num_key_value_heads is None else num_key_value_heads
+    _, written_sentence, written_row, written_head = _numbered(batch_size, rows, written)
     return RowOrder(
-        sentence_and_head=sentence * num_heads + head,
-        row=row,
+        sentence_and_head=written_sentence * written + written_head,
+        row=written_row,
         by_head=(sentence * rows + second_row) * num_heads + second_head,
         by_row=(sentence * num_heads + head) * rows + row,
         batch_size=batch_size,
         num_heads=num_heads,
         rows=rows,
+        key_value_heads=written,
     )
+
+
+def _numbered(batch_size: int | Tensor, rows: int, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each of the B x R x H vectors in the first order: its number, and those of its sentence, row and head."""
+    number = ops.arange(batch_size * rows * num_heads, dtype="int32")
+    return number, number // (rows * num_heads), number // num_heads % rows, number % num_heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +82,7 @@ class Cache:
     The caller who starts a search chooses the class. Subclasses may keep and read the keys in another way.
 
     Args:
-        key: (B x H x S, K) floats, S = T x R; or (B, H, S, K) floats of a source, which is never written to.
+        key: (B x G x S, K) floats, S = T x R; or (B, G, S, K) floats of a source, which is never written to.
         value: As `key`.
         num_keys: S.
         order: The order of the rows and heads.
@@ -91,12 +103,12 @@ class Cache:
     def empty(cls, room: int | Tensor, head_dim: int, dtype: str, order: RowOrder) -> Self:
         """A cache with room for T positions and nothing written."""
         num_keys = room * order.rows
-        shape = (order.batch_size * order.num_heads * num_keys, head_dim)
+        shape = (order.batch_size * order.key_value_heads * num_keys, head_dim)
         return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
 
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
-        """Keys and values (B, H, S, K) of a source, as a search keeps them; a subclass may change their layout."""
+        """Keys and values (B, G, S, K) of a source, as a search keeps them; a subclass may change their layout."""
         return keys_values
 
     @classmethod
@@ -120,11 +132,11 @@ class Cache:
         return KeysValues(self.key, self.value)
 
     def place(self, position: int | Tensor) -> Tensor:
-        """Where a position is stored: (N x H,) int32 row indices of `key`, the same in all caches of equal size."""
+        """Where a position is stored: (N x G,) int32 row indices of `key`, the same in all caches of equal size."""
         return self.order.sentence_and_head * self.num_keys + (position * self.order.rows + self.order.row)
 
     def write(self, key: Tensor, value: Tensor, place: Tensor) -> Self:
-        """The cache with one more position: keys and values (N x H, K) at the rows that `place` gives."""
+        """The cache with one more position: keys and values (N x G, K) at the rows that `place` gives."""
         return dataclasses.replace(
             self, key=self.scatter(self.key, place, key), value=self.scatter(self.value, place, value)
         )
@@ -167,17 +179,17 @@ class Cache:
         missing = room * self.order.rows - self.num_keys
 
         def kept(tensor: Tensor) -> Tensor:
-            by_head = take_rows(self._by_head(tensor), sentences)  # (B, H, S, K)
+            by_head = take_rows(self._by_head(tensor), sentences)  # (B, G, S, K)
             padded = ops.pad(by_head, [[0, 0], [0, 0], [0, missing], [0, 0]])
             return ops.reshape(padded, (-1, tensor.shape[-1]))
 
         return KeysValues(kept(self.key), kept(self.value))
 
     def _by_head(self, tensor: Tensor) -> Tensor:
-        """(B, H, S, K)."""
+        """(B, G, S, K)."""
         if len(tensor.shape) == 4:
             return tensor
-        return ops.reshape(tensor, (self.order.batch_size, self.order.num_heads, self.num_keys, tensor.shape[-1]))
+        return ops.reshape(tensor, (self.order.batch_size, self.order.key_value_heads, self.num_keys, tensor.shape[-1]))
 
     @staticmethod
     def zeros(shape: tuple, dtype: str) -> Tensor:
@@ -258,7 +270,7 @@ def _attended(
 
 
 def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
-    """Splits (N, D) at one position into heads (N x H, K), ordered by row and head, and applies the rotation."""
+    """Splits (N, D) at one position into heads (N x H or G, K), ordered by row and head, and applies the rotation."""
     heads = ops.reshape(tensor, (-1, layer.head_dim))
     if rotation is None:
         return heads

@@ -3,7 +3,7 @@
 A whole sequence goes through `call`, one position through `step`; both run the same sublayers.
 
 Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R, H heads,
-K size of a head, T target length, S source length, D model size.
+G heads of keys and values, K size of a head, T target length, S source length, D model size.
 """
 
 import functools
@@ -242,7 +242,7 @@ class Decoder(Stack):
         return self._finish(outputs), scores
 
     def project_memory(self, encoder_output: Tensor) -> list[KeysValues]:
-        """Keys and values (B, H, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""
+        """Keys and values (B, G, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:

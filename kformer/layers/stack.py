@@ -34,9 +34,11 @@ class TransformerLayer(keras.layers.Layer):
         normalization: "layer_norm", or "rms_norm" for RMS normalization.
         layer_norm_epsilon: Added to the variance in every norm.
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
+        num_key_value_heads: Heads of keys and values in every attention, see `MultiHeadAttention`; None: h.
 
     Raises:
-        ValueError: `d_model` is not divisible by `num_heads`, or inputs have another width than `d_model`.
+        ValueError: `d_model` is not divisible by `num_heads`, `num_heads` not by `num_key_value_heads`, or inputs have
+            another width than `d_model`.
 
     Example:
         >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16, activation="gelu")
@@ -56,6 +58,7 @@ class TransformerLayer(keras.layers.Layer):
         normalization: str = "layer_norm",
         layer_norm_epsilon: float = LAYER_NORM_EPSILON,
         use_bias: bool = True,
+        num_key_value_heads: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -70,6 +73,7 @@ class TransformerLayer(keras.layers.Layer):
         self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
+        self.num_key_value_heads = num_key_value_heads
         self._make_sublayers()
 
     def _make_sublayers(self) -> None:
@@ -87,6 +91,7 @@ class TransformerLayer(keras.layers.Layer):
             num_heads=self.num_heads,
             dropout_rate=self.attention_dropout_rate,
             use_bias=self.use_bias,
+            num_key_value_heads=self.num_key_value_heads,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -125,6 +130,7 @@ class TransformerLayer(keras.layers.Layer):
             "normalization": self.normalization,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
+            "num_key_value_heads": self.num_key_value_heads,
         }
 
 
@@ -150,7 +156,7 @@ class Stack(keras.layers.Layer):
     A stack of layers with `norm_first` ends in one more layer norm, because such layers do not normalize their output.
 
     Args:
-        layers: The layers, in order. All have the same `d_model` and `num_heads`.
+        layers: The layers, in order. All have the same `d_model`, `num_heads` and `num_key_value_heads`.
         positions: The positional encoding, or None if the inputs contain their positions already.
         dropout_rate: P_drop on the embeddings.
 

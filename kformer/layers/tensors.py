@@ -1,6 +1,6 @@
 """Names for tensors in annotations, and the check of their width.
 
-Shape letters: B batch, H heads, S keys, T positions, K size of a head.
+Shape letters: B batch, H heads, G heads of keys and values, S keys, T positions, K size of a head.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ ScoreBias = Tensor | Callable[[Tensor], Tensor]
 class KeysValues(NamedTuple):
     """Projected keys and values, split into heads."""
 
-    key: Tensor  # (B, H, S, K)
-    value: Tensor  # (B, H, S, K)
+    key: Tensor  # (B, G, S, K)
+    value: Tensor  # (B, G, S, K)
 
 
 def check_width(layer: Any, inputs_shape: tuple) -> None:

@@ -71,7 +71,7 @@ class StepwiseTransformer:
         """
         memory, source_mask = self.encode(source)
         batch_size = ops.shape(source)[0]
-        order = row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
+        order = self._order(batch_size)
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
         ancestors: Any = ()
         if self.rows_per_source > 1:
@@ -91,7 +91,7 @@ class StepwiseTransformer:
         next position.
         """
         target_embedding = transformer.find_embedding(self.model, transformer.TARGET_EMBEDDING)
-        order = self._order(context)
+        order = self._order(ops.shape(context.source_mask)[0])
         memory = [self.cache.of_source(pair, order) for pair in context.memory]
         table = self._decoder.positions.table(context.room)
         positions = ops.arange(context.room, dtype="int32")
@@ -137,7 +137,7 @@ class StepwiseTransformer:
             ops.minimum(context.room + self.more_room, self.max_length),
             context.room,
         )
-        order = self._order(context)
+        order = self._order(ops.shape(context.source_mask)[0])
         caches = [self.cache.of_history(pair, context.room, order) for pair in history.caches]
         ancestors = history.ancestors
         if self.rows_per_source > 1:
@@ -153,9 +153,9 @@ class StepwiseTransformer:
     def _decoder(self) -> Any:
         return self.model.get_layer(transformer.DECODER)
 
-    def _order(self, context: Context) -> RowOrder:
-        batch_size = ops.shape(context.source_mask)[0]
-        return row_order(batch_size, self._decoder.layers[0].num_heads, self.rows_per_source)
+    def _order(self, batch_size: int | Tensor) -> RowOrder:
+        attention = self._decoder.layers[0].self_attention
+        return row_order(batch_size, attention.num_heads, self.rows_per_source, attention.num_key_value_heads)
 
 
 def start_decoding(

@@ -48,6 +48,7 @@ POSITIONS: dict[str, type[Positions]] = {
 LAYER_OPTIONS = (
     "d_model",
     "num_heads",
+    "num_key_value_heads",
     "d_ff",
     "dropout_rate",
     "attention_dropout_rate",
