@@ -267,6 +267,8 @@ class TransformerConfig(_Config):
     normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
     layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
+    # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
+    attention_window: int | None = None
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
@@ -282,6 +284,7 @@ class TransformerConfig(_Config):
         self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
+        self._check_positive("attention_window")
         self._check_positive("layer_norm_epsilon")
         self._check_choice("activation", ACTIVATIONS)
         self._check_choice("normalization", NORMALIZATIONS)

@@ -6,14 +6,16 @@ from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
-from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask
+from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
+from kformer.layers.reach import Band
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack, TransformerLayer
 
 __all__ = [
+    "Band",
     "BucketedBias",
     "Cache",
     "Decoder",
@@ -40,4 +42,5 @@ __all__ = [
     "padding_mask",
     "row_order",
     "scaled_dot_product_attention",
+    "window_mask",
 ]

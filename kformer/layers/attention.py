@@ -4,6 +4,7 @@ Shape letters: B batch, T queries, S keys, H heads, G heads of keys and values (
 (the paper's d_k = d_v), D model size (`d_model` = H x K).
 """
 
+import functools
 from typing import Any
 
 import keras
@@ -12,25 +13,13 @@ from keras import ops
 
 from kformer.layers.arithmetic import Dense, project_together
 from kformer.layers.dropout import Dropout
+from kformer.layers.heads import product_by_head
 from kformer.layers.masks import check_mask, explicit_or_implicit
+from kformer.layers.reach import Band
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.
 FUSED_DTYPES = {"jax": ("float32", "bfloat16"), "torch": ("float32", "bfloat16", "float16")}
-
-
-def product_by_head(rows: Tensor, matrix: Tensor) -> Tensor:
-    """(B, H, T, N) times (B, G, N, M): (B, H, T, M). Each of the G matrices serves H / G heads, one after the other.
-
-    The rows of these heads are put together, so that no matrix is copied.
-    """
-    heads, groups = rows.shape[1], matrix.shape[1]
-    if heads == groups:
-        return ops.matmul(rows, matrix)
-    batch_size, _, length, width = ops.shape(rows)
-    together = ops.reshape(rows, (batch_size, groups, heads // groups * length, width))
-    products = ops.matmul(together, matrix)  # (B, G, H / G x T, M)
-    return ops.reshape(products, (batch_size, heads, length, ops.shape(matrix)[-1]))
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bias: ScoreBias | None = None) -> Tensor:
@@ -196,7 +185,8 @@ class MultiHeadAttention(keras.layers.Layer):
             query: (B, T, D) floats.
             key: (B, S, D) floats; `query` when left out.
             value: (B, S, D) floats; `key` when left out.
-            attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
+            attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend; or a `Band`, with
+                which the scores outside a window are not computed.
             score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax; or a function
                 that computes them from the queries (B, H, T, K).
             rotation: Applied to the heads of queries and keys, for rotary positions.
@@ -213,12 +203,27 @@ class MultiHeadAttention(keras.layers.Layer):
             key_mask = query_mask if mask is None else mask
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
         queries, keys, values = self._queries_keys_values(query, key, value, rotation)
-        if training and self.dropout_rate:  # No fused kernel drops attention weights.
-            weights = attention_weights(queries, keys, attention_mask, score_bias)
-            heads = product_by_head(self.dropout(weights, training=training), values)
+        attend = functools.partial(self._attend, training=training)
+        if isinstance(attention_mask, Band):
+            heads = attention_mask.attend(attend, queries, keys, values, score_bias)
         else:
-            heads = scaled_dot_product_attention(queries, keys, values, attention_mask, score_bias)
+            heads = attend(queries, keys, values, attention_mask, score_bias)
         return self.output_projection(self._merge_heads(heads))
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        bias: ScoreBias | None,
+        training: bool | None,
+    ) -> Tensor:
+        """`scaled_dot_product_attention`, with dropout of the weights in training."""
+        if training and self.dropout_rate:  # No fused kernel drops attention weights.
+            weights = self.dropout(attention_weights(query, key, mask, bias), training=training)
+            return product_by_head(weights, value)
+        return scaled_dot_product_attention(query, key, value, mask, bias)
 
     def project(self, inputs: Tensor) -> list[Tensor]:
         """Queries (..., D), keys and values (..., G x K) of self-attention, not yet split into heads."""

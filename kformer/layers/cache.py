@@ -1,7 +1,8 @@
 """Keys and values of the positions that a search has decoded so far.
 
 Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, H heads,
-G heads of keys and values (G = H, or a divisor of H), K size of a head, T positions that a cache has room for, S keys, D model size.
+G heads of keys and values (H, or a divisor of H), K size of a head, T positions that a cache has room for, S keys,
+D model size.
 """
 
 import dataclasses
@@ -36,9 +37,7 @@ class RowOrder(NamedTuple):
     key_value_heads: int  # G
 
 
-def row_order(
-    batch_size: int | Tensor, num_heads: int, rows: int, num_key_value_heads: int | None = None
-) -> RowOrder:
+def row_order(batch_size: int | Tensor, num_heads: int, rows: int, num_key_value_heads: int | None = None) -> RowOrder:
     """The order of the vectors of B sentences with R rows and H heads each. A search makes it once.
 
     `num_key_value_heads` is G; None: as many as `num_heads`.

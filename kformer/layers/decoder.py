@@ -6,16 +6,14 @@ Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N
 G heads of keys and values, K size of a head, T target length, S source length, D model size.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from kformer.indexing import take_rows
 from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
-from kformer.layers.masks import causal_mask, explicit_or_implicit, key_mask
+from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer, recording
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
@@ -176,6 +174,8 @@ class Decoder(Stack):
         True
     """
 
+    causal = True
+
     def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
         for layer in self.layers:
             if isinstance(layer, DecoderLayer) and not layer.built:
@@ -197,12 +197,10 @@ class Decoder(Stack):
         `mask` and `inputs_mask` are both the implicit Keras mask of `inputs`. Keras fills `mask` if `inputs` is the
         only tensor, as in a decoder-only model, otherwise `inputs_mask`.
         """
-        attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
-        implicit = inputs_mask if mask is None else mask
-        if implicit is not None:
-            attention_mask = attention_mask & key_mask(implicit)
+        visible = explicit_or_implicit(None, inputs_mask if mask is None else mask)
+        attention_mask = self.reach.mask(ops.shape(inputs)[1], visible)
         source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
-        outputs, score_bias, rotation = self._apply_positions(inputs, training)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training, self.reach)
         for layer in self.layers:
             outputs = layer(
                 outputs,
@@ -230,9 +228,10 @@ class Decoder(Stack):
             (B, T, D) floats, and for every layer a list of weights after the softmax: (B, H, T, T) of its
             self-attention, and (B, H, T, S) of its cross-attention if it has one.
         """
-        attention_mask = causal_mask(ops.shape(inputs)[1])  # (1, 1, T, T)
+        reach = self.reach.whole()
+        attention_mask = reach.mask(ops.shape(inputs)[1])
         source = self._source(encoder_output, cross_mask)
-        outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training=False, reach=reach)
         scores = []
         for layer in self.layers:
             outputs, of_layer = layer.call_with_scores(
@@ -246,8 +245,9 @@ class Decoder(Stack):
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:
-        """An empty cache of class `kind` for every layer's self-attention, with room for `room` positions."""
+        """An empty cache of class `kind` for every layer's self-attention, to decode `room` positions."""
         attentions = [layer.self_attention for layer in self.layers]
+        room = self.reach.room(room)
         return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
     def step(
@@ -267,34 +267,22 @@ class Decoder(Stack):
             caches: The layers' self-attention caches, from `empty_caches` or the previous step.
             position: Number of the position, from 0 up.
             attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
-            table: From `positions.table`, for at least as many positions as the caches have room for. A search makes it
-                once; by default it is made here.
+            table: From `positions.table`, for at least as many positions as will be decoded. A search makes it once; by
+                default it is made here, for as many positions as the caches have room for.
             memory: The layers' cross-attention caches, from `Cache.of_source`; empty for a decoder-only model.
             cross_mask: As in `call`.
 
         Returns:
             The output (N, D) and the new caches.
         """
-        outputs, score_bias, rotation = self._apply_positions_step(inputs, caches[0], position, table)
-        place = caches[0].place(position)
+        outputs, score_bias, rotation = self._apply_positions_step(inputs, caches[0].room, position, table)
+        place = caches[0].place(self.reach.slot(position))
         written = []
         for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
             source = {"memory": memory[number], "cross_mask": cross_mask} if memory else {}
             outputs, new_cache = layer.step(outputs, cache, place, attention_mask, score_bias, rotation, **source)
             written.append(new_cache)
         return self._finish(outputs), written
-
-    def _apply_positions_step(
-        self, inputs: Tensor, cache: Cache, position: int | Tensor, table: Tensor | None
-    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
-        """`_apply_positions` for one position, without dropout."""
-        if self.positions is None:
-            return inputs, None, None
-        if table is None:
-            table = self.positions.table(cache.room)
-        here = take_rows(table, ops.reshape(position, (1,)))  # one row
-        score_bias = self.positions.score_bias(here, table[: cache.room])
-        return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)

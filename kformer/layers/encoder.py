@@ -6,6 +6,7 @@ Shape letters: B batch, H heads, S source length, D model size.
 from collections.abc import Callable
 
 import keras
+from keras import ops
 
 from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.masks import explicit_or_implicit
@@ -133,8 +134,8 @@ class Encoder(Stack):
         training: bool | None = None,
     ) -> Tensor:
         """Encodes embedded tokens; shapes as in `EncoderLayer.call`."""
-        attention_mask = explicit_or_implicit(attention_mask, mask)
-        outputs, score_bias, rotation = self._apply_positions(inputs, training)
+        attention_mask = self.reach.mask(ops.shape(inputs)[1], explicit_or_implicit(attention_mask, mask))
+        outputs, score_bias, rotation = self._apply_positions(inputs, training, self.reach)
         for layer in self.layers:
             outputs = layer(
                 outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
@@ -149,7 +150,9 @@ class Encoder(Stack):
         Returns:
             (B, S, D) floats, and for every layer the weights (B, H, S, S) of its self-attention, after the softmax.
         """
-        outputs, score_bias, rotation = self._apply_positions(inputs, training=False)
+        reach = self.reach.whole()
+        attention_mask = reach.mask(ops.shape(inputs)[1], attention_mask)
+        outputs, score_bias, rotation = self._apply_positions(inputs, training=False, reach=reach)
         scores = []
         for layer in self.layers:
             outputs, (of_layer,) = layer.call_with_scores(outputs, attention_mask, score_bias, rotation)

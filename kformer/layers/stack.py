@@ -7,11 +7,13 @@ from typing import Any, Self
 import keras
 from keras import ops
 
+from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.dropout import Dropout
 from kformer.layers.feed_forward import make_feed_forward
 from kformer.layers.normalization import LAYER_NORM_EPSILON, make_norm
 from kformer.layers.positional_encoding import Positions
+from kformer.layers.reach import Reach, make_reach
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.tensors import Rotation, ScoreBias, Tensor, check_width
 
@@ -159,6 +161,12 @@ class Stack(keras.layers.Layer):
         layers: The layers, in order. All have the same `d_model`, `num_heads` and `num_key_value_heads`.
         positions: The positional encoding, or None if the inputs contain their positions already.
         dropout_rate: P_drop on the embeddings.
+        attention_window: r: each position attends to those that are less than r positions away, in self-attention
+            (section 4). Attention masks must then be masks of keys, (B, 1, 1, T), and positions with a bias must count
+            distances. None: to all positions.
+
+    Raises:
+        ValueError: `attention_window` is below 1.
 
     Example:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
@@ -166,11 +174,14 @@ class Stack(keras.layers.Layer):
         ([True, True], [False, True])
     """
 
+    causal = False  # whether a position attends to no later ones
+
     def __init__(
         self,
         layers: list[TransformerLayer],
         positions: Positions | None = None,
         dropout_rate: float = 0.1,
+        attention_window: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -178,6 +189,8 @@ class Stack(keras.layers.Layer):
         self.layers = list(layers)
         self.positions = positions
         self.dropout_rate = dropout_rate
+        self.attention_window = attention_window
+        self.reach = make_reach(attention_window, self.causal)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.final_norm = None
         # With `norm_first`, the output of the last layer is a sum without a norm after it.
@@ -194,14 +207,27 @@ class Stack(keras.layers.Layer):
         self.built = True
 
     def _apply_positions(
-        self, inputs: Tensor, training: bool | None
+        self, inputs: Tensor, training: bool | None, reach: Reach
     ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
         """Embeddings with positions and dropout, the positions' bias for the scores, and their rotation of heads."""
         if self.positions is None:
             return self.dropout(inputs, training=training), None, None
         rows = self.positions.table(ops.shape(inputs)[1])
         outputs = self.dropout(self.positions.add(inputs, rows), training=training)
-        return outputs, self.positions.score_bias(rows, rows), functools.partial(self.positions.rotate, rows=rows)
+        score_bias = reach.score_bias(self.positions, rows)
+        return outputs, score_bias, functools.partial(self.positions.rotate, rows=rows)
+
+    def _apply_positions_step(
+        self, inputs: Tensor, room: int | Tensor, position: int | Tensor, table: Tensor | None
+    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
+        """`_apply_positions` for one position, without dropout; `room` is how many positions the caches keep."""
+        if self.positions is None:
+            return inputs, None, None
+        if table is None:
+            table = self.positions.table(room)
+        here = take_rows(table, ops.reshape(position, (1,)))  # one row
+        score_bias = self.positions.score_bias(here, self.reach.kept_rows(table, position, room))
+        return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)
 
     def _finish(self, outputs: Tensor) -> Tensor:
         """Applies the final norm, if the stack has one."""
@@ -216,6 +242,7 @@ class Stack(keras.layers.Layer):
             "layers": [keras.saving.serialize_keras_object(layer) for layer in self.layers],
             "positions": keras.saving.serialize_keras_object(self.positions),
             "dropout_rate": self.dropout_rate,
+            "attention_window": self.attention_window,
         }
 
     @classmethod

@@ -22,14 +22,16 @@ class Context(NamedTuple):
 
     memory: list[KeysValues]  # for every layer, the projected output of the encoder, in the cache's `source_layout`
     source_mask: Tensor  # (B, 1, 1, S) booleans
-    room: int | Tensor  # number of positions that the caches have room for
+    room: int | Tensor  # number of positions that can be decoded; with a window, caches keep fewer
 
 
 class History(NamedTuple):
     """The state of the positions decoded so far."""
 
     caches: list[KeysValues]  # for every layer, the tensors of its cache
-    ancestors: Any  # (N, room) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
+    ancestors: (
+        Any  # (N, positions in a cache) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
+    )
     position: Tensor  # () int32
 
 
@@ -75,7 +77,8 @@ class StepwiseTransformer:
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
         ancestors: Any = ()
         if self.rows_per_source > 1:
-            ancestors = ops.full((batch_size * self.rows_per_source, room), -1, dtype="int32")
+            kept = self._decoder.reach.room(room)
+            ancestors = ops.full((batch_size * self.rows_per_source, kept), -1, dtype="int32")
         position = ops.convert_to_tensor(0, "int32")
         return Context(memory, source_mask, room), History(caches, ancestors, position)
 
@@ -94,11 +97,12 @@ class StepwiseTransformer:
         order = self._order(ops.shape(context.source_mask)[0])
         memory = [self.cache.of_source(pair, order) for pair in context.memory]
         table = self._decoder.positions.table(context.room)
-        positions = ops.arange(context.room, dtype="int32")
+        room = self._decoder.reach.room(context.room)
+        slots = ops.arange(room, dtype="int32")
 
         def next_logits(tokens: Tensor, history: History) -> tuple[Tensor, History]:
-            caches = [self.cache.of_history(pair, context.room, order) for pair in history.caches]
-            ancestors, self_mask = self._seen(history, positions)
+            caches = [self.cache.of_history(pair, room, order) for pair in history.caches]
+            ancestors, self_mask = self._seen(history, slots)
             embedded = target_embedding(tokens)  # (N, D)
             output, caches = self._decoder.step(
                 embedded, caches, history.position, self_mask, table, memory, context.source_mask
@@ -108,15 +112,16 @@ class StepwiseTransformer:
 
         return next_logits
 
-    def _seen(self, history: History, positions: Tensor) -> tuple[Any, Tensor]:
+    def _seen(self, history: History, slots: Tensor) -> tuple[Any, Tensor]:
         """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
         if self.rows_per_source == 1:
-            seen = ops.less_equal(positions, history.position)  # (room,)
+            # With a window, a slot is free until the position of its number; from then on it is never free again.
+            seen = ops.less_equal(slots, history.position)  # (positions in a cache,)
             return (), ops.reshape(seen, (1, 1, 1, -1))
         own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)
-        here = ops.equal(positions, history.position)  # (room,)
-        ancestors = ops.where(here, ops.expand_dims(own_row, -1), history.ancestors)  # (N, room)
-        return ancestors, ancestry_mask(ancestors, self.rows_per_source)  # (B, 1, R, room x R)
+        here = ops.equal(slots, self._decoder.reach.slot(history.position))
+        ancestors = ops.where(here, ops.expand_dims(own_row, -1), history.ancestors)  # (N, positions in a cache)
+        return ancestors, ancestry_mask(ancestors, self.rows_per_source)  # (B, 1, R, positions in a cache x R)
 
     def is_full(self, context: Context, history: History) -> Tensor:
         """() boolean, True if the caches have no room for a further position."""
@@ -138,16 +143,17 @@ class StepwiseTransformer:
             context.room,
         )
         order = self._order(ops.shape(context.source_mask)[0])
-        caches = [self.cache.of_history(pair, context.room, order) for pair in history.caches]
+        former, kept_room = self._decoder.reach.room(context.room), self._decoder.reach.room(room)
+        caches = [self.cache.of_history(pair, former, order) for pair in history.caches]
         ancestors = history.ancestors
         if self.rows_per_source > 1:
             first_rows = ops.expand_dims(sentences * self.rows_per_source, 1)
             rows = first_rows + ops.arange(self.rows_per_source, dtype="int32")
             ancestors = take_rows(ancestors, ops.reshape(rows, (-1,)))
-            ancestors = ops.pad(ancestors, [[0, 0], [0, room - context.room]], constant_values=-1)
+            ancestors = ops.pad(ancestors, [[0, 0], [0, kept_room - former]], constant_values=-1)
         memory = [KeysValues(*(take_rows(tensor, sentences) for tensor in pair)) for pair in context.memory]
         kept = Context(memory, take_rows(context.source_mask, sentences), room)
-        return kept, History([cache.keep(sentences, room) for cache in caches], ancestors, history.position)
+        return kept, History([cache.keep(sentences, kept_room) for cache in caches], ancestors, history.position)
 
     @property
     def _decoder(self) -> Any:

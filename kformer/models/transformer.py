@@ -99,6 +99,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
         make_positions(config, dtype),
         config.dropout_rate,
+        config.attention_window,
         dtype=dtype,
         name=ENCODER,
     )
@@ -106,6 +107,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         make_layers(DecoderLayer, config.num_decoder_layers, config, dtype),
         make_positions(config, dtype),
         config.dropout_rate,
+        config.attention_window,
         dtype=dtype,
         name=DECODER,
     )

@@ -4,31 +4,16 @@ Each proof also changes something that may be read, and sees the logits move: so
 Shape letters: B batch, S source length, T target length, D model size, V vocabulary.
 """
 
-import keras
 import numpy as np
 import oracles
 import pytest
+from gradients import gradient
 from keras import ops
 from small_models import PAD, SOURCE, TARGET_IN, T, V, both_orders, logits_of, move_embedding, small_transformer
 
 from kformer.layers import Decoder, DecoderLayer, padding_mask
 
 D = 12
-
-
-def gradient(function, inputs: np.ndarray) -> np.ndarray:
-    """The gradient of a scalar function."""
-    tensor = ops.convert_to_tensor(inputs)
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return np.array(jax.grad(function)(tensor))
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        tape.watch(tensor)
-        output = function(tensor)
-    return tape.gradient(output, tensor).numpy()
 
 
 class TestByPerturbation:

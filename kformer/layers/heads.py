@@ -1,0 +1,22 @@
+"""Products of heads that share keys and values.
+
+Shape letters: B batch, T queries, H heads, G heads of keys and values, N and M any two sizes.
+"""
+
+from keras import ops
+
+from kformer.layers.tensors import Tensor
+
+
+def product_by_head(rows: Tensor, matrix: Tensor) -> Tensor:
+    """(B, H, T, N) times (B, G, N, M): (B, H, T, M). Each of the G matrices serves H / G heads next to each other.
+
+    The rows of these heads are put together, so that no matrix is copied.
+    """
+    heads, groups = rows.shape[1], matrix.shape[1]
+    if heads == groups:
+        return ops.matmul(rows, matrix)
+    batch_size, _, length, width = ops.shape(rows)
+    together = ops.reshape(rows, (batch_size, groups, heads // groups * length, width))
+    products = ops.matmul(together, matrix)  # (B, G, H / G x T, M)
+    return ops.reshape(products, (batch_size, heads, length, ops.shape(matrix)[-1]))
