@@ -16,7 +16,7 @@ from kformer.export.kernels import (
     ServedArithmetic,
 )
 from kformer.export.variables import Weights
-from kformer.layers import row_order, scaled_dot_product_attention
+from kformer.layers import MultiHeadAttention, row_order, scaled_dot_product_attention
 from kformer.layers.normalization import LayerNormalization
 from kformer.layers.tensors import KeysValues
 
@@ -63,15 +63,18 @@ def test_bias_and_activation_are_those_of_a_dense_layer(kind, activation):
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("of_source", [False, True])
-def test_attention_is_scaled_dot_product_attention(rows, of_source):
-    query, key, value = normal(3, 2, rows, 5), normal(3, 2, 7, 5, seed=2), normal(3, 2, 7, 5, seed=3)
+@pytest.mark.parametrize("groups", [4, 2])
+def test_attention_is_scaled_dot_product_attention(rows, of_source, groups):
+    query, key, value = normal(3, 4, rows, 5), normal(3, groups, 7, 5, seed=2), normal(3, groups, 7, 5, seed=3)
     mask = np.arange(7) < np.array([7, 1, 4])[:, None, None, None]
-    bias = normal(1, 2, 1, 7, seed=4)
+    bias = normal(1, 4, 1, 7, seed=4)
 
     def attend(query, key, value, mask=None, bias=None):
         if not of_source:
             return InPlaceCache.attention(query, key, value, mask, bias)
-        cache = InPlaceCache.of_source(InPlaceCache.source_layout(KeysValues(key, value)), row_order(3, 2, rows))
+        cache = InPlaceCache.of_source(
+            InPlaceCache.source_layout(KeysValues(key, value)), row_order(3, 4, rows, groups)
+        )
         return cache.attention(query, cache.key, cache.value, mask, bias)
 
     found = in_a_graph(attend, query, key, value, mask, bias)
@@ -215,3 +218,27 @@ def test_layer_norm_is_that_of_the_layer(precision):
             return layer(rows)
 
     np.testing.assert_allclose(in_a_graph(served, rows), plain(rows), atol=1e-4)
+
+
+def test_int8_attention_with_fewer_heads_of_keys_is_near_that_of_the_layer():
+    """Queries, keys and values are one product, whose parts have different widths."""
+    sizes, inputs = {"d_model": 24, "num_heads": 4, "num_key_value_heads": 2}, normal(2, 5, 24, seed=2)
+    plain = MultiHeadAttention(**sizes)
+    plain.build(inputs.shape)
+    weights = [0.3 * normal(*weight.shape, seed=seed) for seed, weight in enumerate(plain.get_weights())]
+    plain.set_weights(weights)
+    expected = plain(inputs)
+    # The numbers of the variables: kernels and biases of queries, keys, values and outputs in turn.
+    arithmetic = ServedArithmetic("int8", Weights(), {(0, 2, 4): (-4.0, 4.0), (6,): (-4.0, 4.0)})
+    layer = MultiHeadAttention(**sizes, dtype=arithmetic)
+    symbols = keras.Input((None, 24))
+    model = keras.Model(symbols, layer(symbols))
+    model.set_weights(weights)
+    frozen = arithmetic.freeze(model)
+
+    def served(rows):
+        with frozen:
+            return layer(rows)
+
+    found = in_a_graph(served, inputs)
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())

@@ -16,9 +16,9 @@ pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 VARIANTS = [
     {"positional_encoding": "learned"},
     {"positional_encoding": "relative"},
-    {"positional_encoding": "relative_buckets"},
-    {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False},
-    {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm"},
+    {"positional_encoding": "relative_buckets", "attention_window": 4, "num_key_value_heads": 2},
+    {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False, "num_key_value_heads": 1},
+    {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm", "num_key_value_heads": 2},
 ]
 
 

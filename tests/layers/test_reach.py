@@ -138,3 +138,21 @@ def test_a_decoder_with_a_window_reads_no_later_position_and_none_outside():
     difference = np.abs(ops.convert_to_numpy(decoder(changed)) - ops.convert_to_numpy(decoder(inputs))).max(axis=(0, 2))
     # Two layers carry it twice by two positions.
     assert np.flatnonzero(difference > 1e-6).tolist() == [8, 9, 10, 11, 12]
+
+
+@pytest.mark.tensorflow_only
+def test_a_graph_with_open_batch_and_length_that_xla_compiles():
+    import tensorflow as tf
+
+    encoder = stack(Encoder, "relative", 5)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, None, D])])
+    def compiled(inputs):
+        outputs = encoder(inputs)
+        return outputs, tf.gradients(tf.reduce_sum(outputs**3), inputs)[0]
+
+    inputs = normal(B, 17, D)
+    outputs, gradients = compiled(inputs)
+    np.testing.assert_allclose(outputs, encoder(inputs), atol=1e-5)
+    expected = gradient(lambda inputs: ops.sum(encoder.call_with_scores(inputs)[0] ** 3), inputs)
+    np.testing.assert_allclose(gradients, expected, atol=1e-3)
