@@ -3,12 +3,13 @@
 Only products of matrices are counted: 2 operations for a multiplication with its addition. A product C = A B counts
 three times: once in the forward pass, and twice in the backward pass, for the gradients of A and B. Embedding, softmax,
 normalization, dropout and the optimizer are not counted. Attention counts as it is computed: over all positions of a
-row, with those that the causal mask hides.
+row, with those that the causal mask hides; with a window, over the blocks that it divides a row into.
 
 These are "model FLOPs" as in the PaLM paper (Chowdhery et al., 2022, appendix B): the operations that the model needs,
 without those that a program computes a second time.
 """
 
+import math
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
@@ -25,9 +26,9 @@ class Multiplications(NamedTuple):
 def multiplications(config: TransformerConfig, source_length: float, target_length: float) -> Multiplications:
     """Multiplications of the forward pass of one row.
 
-    An attention has four projections of d_model x d_model: two of every query (for the query itself and for the
-    output), two of every key (as key and as value). Every query meets every key twice: in the product of queries and
-    keys, and in that of weights and values; each takes d_model multiplications, over all heads.
+    An attention has four projections: two of every query, of d_model x d_model (for the query itself and for the
+    output), and two of every key, to the heads of keys and of values. Every query meets every key twice: in the product
+    of queries and keys, and in that of weights and values; each takes d_model multiplications, over all heads.
 
     Args:
         config: the sizes.
@@ -36,11 +37,21 @@ def multiplications(config: TransformerConfig, source_length: float, target_leng
     width = config.d_model
     feed_forward = 2 * width * config.d_ff
 
-    def attention(queries: float, keys: float) -> float:
-        return 2 * width**2 * (queries + keys) + 2 * width * queries * keys
+    key_width = width // config.num_heads * (config.num_key_value_heads or config.num_heads)
 
-    encoder_layer = attention(source_length, source_length) + feed_forward * source_length
-    decoder_layer = attention(target_length, target_length) + attention(target_length, source_length)
+    def attention(queries: float, keys: float, pairs: float) -> float:
+        return 2 * width * (width * queries + key_width * keys) + 2 * width * pairs
+
+    def self_attention(length: float, blocks_met: int) -> float:
+        block = min(config.attention_window or length, length)
+        pairs = length**2
+        if config.attention_window:
+            pairs = math.ceil(length / block) * block * blocks_met * block
+        return attention(length, length, pairs)
+
+    encoder_layer = self_attention(source_length, blocks_met=3) + feed_forward * source_length
+    decoder_layer = self_attention(target_length, blocks_met=2)
+    decoder_layer += attention(target_length, source_length, target_length * source_length)
     decoder_layer += feed_forward * target_length
     return Multiplications(
         encoder=config.num_encoder_layers * encoder_layer,

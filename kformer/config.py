@@ -33,6 +33,21 @@ SIZES: dict[str, dict[str, Any]] = {
         "num_decoder_layers": 6,
         "dropout_rate": 0.3,
     },
+    # As many parameters as `small` and `base`, but most of them in the encoder, which runs once (Kasai et al. 2021).
+    "small-shallow-decoder": {
+        "d_model": 256,
+        "d_ff": 1024,
+        "num_heads": 4,
+        "num_encoder_layers": 6,
+        "num_decoder_layers": 1,
+    },
+    "base-shallow-decoder": {
+        "d_model": 512,
+        "d_ff": 2048,
+        "num_heads": 8,
+        "num_encoder_layers": 12,
+        "num_decoder_layers": 1,
+    },
 }
 _TEN_THOUSANDS_OF_PAIRS = {
     "vocab_size": 4000,
@@ -41,13 +56,16 @@ _TEN_THOUSANDS_OF_PAIRS = {
     "learning_rate_scale": 1.2,
     "ema_decay": 0.999,
 }
-# Training options for each size. "tiny" and "small" are for corpora of tens of thousands of pairs, the others follow
-# section 5.
+_PAPERS_DATA = {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256}
+# Training options for each size. Those of "tiny" and "small" are for corpora of tens of thousands of pairs, those of
+# "base" and "big" follow section 5.
 TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "tiny": _TEN_THOUSANDS_OF_PAIRS,
     "small": _TEN_THOUSANDS_OF_PAIRS,
-    "base": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
-    "big": {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256},
+    "base": _PAPERS_DATA,
+    "big": _PAPERS_DATA,
+    "small-shallow-decoder": _TEN_THOUSANDS_OF_PAIRS,
+    "base-shallow-decoder": _PAPERS_DATA,
 }
 # Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
 # `kformer.models.transformer.POSITIONS`.
@@ -343,7 +361,7 @@ class TransformerConfig(_Config):
 
     @classmethod
     def of_size(cls, name: str, **changes: Any) -> Self:
-        """A model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
+        """A model of one of the sizes in `SIZES`, such as `tiny`, `small`, `base` or `big`, with some fields changed.
 
         `base` and `big` are Table 3 of the paper: with the shared vocabulary of 37,000 they have
         63,082,496 and 214,245,376 parameters.

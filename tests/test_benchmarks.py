@@ -1,5 +1,6 @@
 """What the benchmarks count and compute; their timings are nobody's promise."""
 
+import argparse
 import itertools
 import json
 import os
@@ -8,9 +9,11 @@ import re
 import subprocess
 import sys
 
+import heads
 import pytest
 import quality
 import toy
+import window
 from flops import multiplications, training_flops
 from wmt14_cost import PAPER, TOKENS_A_STEP, cost
 
@@ -75,7 +78,7 @@ print(count(jax.make_jaxpr(jax.grad(loss))([variable.value for variable in model
 def test_the_formula_counts_the_products_of_a_traced_training_step():
     fields = {
         **{"d_model": 24, "d_ff": 40, "num_heads": 3, "num_encoder_layers": 3, "num_decoder_layers": 2},
-        **{"source_vocab_size": 50, "target_vocab_size": 50},
+        **{"source_vocab_size": 50, "target_vocab_size": 50, "num_key_value_heads": 1, "attention_window": 4},
     }
     command = [sys.executable, "-c", COUNT, json.dumps([fields, 2, 7, 5])]
     answer = subprocess.run(command, env=JAX, capture_output=True, text=True, check=True)
@@ -164,6 +167,20 @@ def test_qualitys_peer_is_as_large_and_goes_on_where_it_was_cut_off(toy_task, tm
     parts = trained(5, "parts.pt")
     for ours, expected in zip(parts.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, expected)
+
+
+def test_a_window_makes_steps_that_can_be_measured():
+    arguments = argparse.Namespace(window=3, causal=True, d_model=8, heads=2, steps=1)
+    assert all(window.measure(kind, 16, arguments).seconds > 0 for kind in window.KINDS)
+    lengths = [512, 1024, 2048]
+    assert window.slope(lengths, [7.0 * length**2 for length in lengths]) == pytest.approx(2)
+
+
+def test_caches_of_few_heads_are_small():
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 3, "source_vocab_size": 9, "target_vocab_size": 9}
+    config = TransformerConfig(d_model=32, d_ff=8, num_heads=8, num_key_value_heads=2, **layers)
+    # Keys and values of 5 positions, in 3 layers, of 2 heads, of 4 numbers, of 4 bytes.
+    assert heads.cache_bytes(config, 5) == (2 * 5 * 3 * 2 * 4 * 4,) * 2
 
 
 def test_the_peaks_of_every_precision_are_measured():

@@ -393,7 +393,7 @@ def test_the_version_is_told():
     [
         ("kformer ev", {"evaluate"}),
         ("kformer translate --preset c", {"cmudict"}),
-        ("kformer train --size ", {"tiny", "small", "base", "big"}),
+        ("kformer train --size ", {"tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"}),
         ("kformer export --precision b", {"bfloat16"}),
     ],
 )

@@ -16,7 +16,7 @@ class TestTransformerConfig:
         assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
 
     def test_sizes(self):
-        assert list(SIZES) == ["tiny", "small", "base", "big"]
+        assert list(SIZES) == ["tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"]
         big = TransformerConfig.of_size("big")
         assert (big.d_model, big.d_ff, big.num_heads, big.dropout_rate) == (1024, 4096, 16, 0.3)
         for name, values in SIZES.items():
@@ -39,6 +39,8 @@ class TestTransformerConfig:
             "d_model",
             "d_ff",
             "num_heads",
+            "num_key_value_heads",
+            "attention_window",
             "max_length",
             "layer_norm_epsilon",
         ],
@@ -102,6 +104,22 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=d_model, num_heads=num_heads)
         TransformerConfig(d_model=advice, num_heads=num_heads)
+
+    def test_num_heads_is_divisible_by_num_key_value_heads(self):
+        expected = (
+            "divisible by num_key_value_heads. Received: num_heads=8, num_key_value_heads=3. Choose a divisor of 8"
+        )
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(num_key_value_heads=3)
+        assert TransformerConfig(num_key_value_heads=2).num_key_value_heads == 2
+
+    def test_a_shallow_decoder_leaves_its_parameters_to_the_encoder(self):
+        for name in ("small", "base"):
+            same, shallow = (TransformerConfig.of_size(size) for size in (name, f"{name}-shallow-decoder"))
+            assert shallow.num_decoder_layers == 1
+            assert shallow.num_encoder_layers == 2 * same.num_encoder_layers
+            depths = {"num_encoder_layers": same.num_encoder_layers, "num_decoder_layers": same.num_decoder_layers}
+            assert shallow.replace(**depths) == same
 
     def test_sinusoids_need_an_even_d_model_and_learned_positions_do_not(self):
         expected = r"Sinusoidal positions need an even d_model: .* Received: d_model=63. Choose d_model=64, or"

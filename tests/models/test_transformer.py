@@ -73,6 +73,7 @@ class TestSizes:
             **{"d_model": 12, "num_heads": 3, "d_ff": 17, "dropout_rate": 0.3, "attention_dropout_rate": 0.2},
             **{"norm_first": True, "activation": "geglu", "layer_norm_epsilon": 0.25, "use_bias": False},
             "normalization": "rms_norm",
+            "num_key_value_heads": 1,
         }
         model = build_transformer(small_config(**options))
         for name, count in (("encoder", SIZES["num_encoder_layers"]), ("decoder", SIZES["num_decoder_layers"])):
