@@ -33,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "num_decoder_layers": 6,
         "dropout_rate": 0.3,
     },
-    # As many parameters as `small` and `base`, but most of them in the encoder, which runs once (Kasai et al. 2021).
+    # About as many parameters as `small` and `base`, most of them in the encoder, which runs once (Kasai et al. 2021).
     "small-shallow-decoder": {
         "d_model": 256,
         "d_ff": 1024,
