@@ -79,6 +79,8 @@ POSITIONAL_ENCODINGS = {
 }
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
+# The classes are in `kformer.models.transformer.DEPTHS`.
+DEPTHS = ("stacked", "shared", "adaptive")
 EMBEDDING_TYINGS = ("all", "target", "none")
 TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
@@ -272,8 +274,8 @@ class TransformerConfig(_Config):
 
     source_vocab_size: int = 37000  # V of the source; the paper's en-de vocabulary is shared
     target_vocab_size: int = 37000  # V of the target
-    num_encoder_layers: int = 6  # N
-    num_decoder_layers: int = 6  # N
+    num_encoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
+    num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
     d_model: int = 512  # d_model
     d_ff: int = 2048  # d_ff
     num_heads: int = 8  # h; d_k = d_v = d_model / h
@@ -289,6 +291,10 @@ class TransformerConfig(_Config):
     attention_window: int | None = None
     positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
+    # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
+    depth: str = "stacked"
+    halting_epsilon: float = 0.01  # with "adaptive", positions halt at a sum of 1 - epsilon, Graves (2016)
+    ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
     pad_id: int = 0
@@ -307,7 +313,20 @@ class TransformerConfig(_Config):
         self._check_choice("activation", ACTIVATIONS)
         self._check_choice("normalization", NORMALIZATIONS)
         self._check_choice("positional_encoding", tuple(POSITIONAL_ENCODINGS))
+        self._check_choice("depth", DEPTHS)
+        self._check_rate("halting_epsilon")
         self._check_choice("embedding_tying", EMBEDDING_TYINGS)
+        if not 0 <= self.ponder_cost < math.inf:
+            raise ValueError(
+                f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
+                "Pass 0 for no cost."
+            )
+        if self.depth != "stacked" and self.d_model % 2:
+            raise ValueError(
+                "The sinusoids of the steps of shared layers need an even d_model: each sine needs a cosine. "
+                f'Received: depth="{self.depth}", d_model={self.d_model}. '
+                f'Choose d_model={self.d_model + 1}, or depth="stacked".'
+            )
         if self.d_model % self.num_heads:
             raise ValueError(
                 "d_model must be divisible by num_heads. "

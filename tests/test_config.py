@@ -58,7 +58,7 @@ class TestTransformerConfig:
         assert TransformerConfig(num_encoder_layers=0).num_decoder_layers == 6
         assert TransformerConfig(num_decoder_layers=0).num_encoder_layers == 6
 
-    @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
+    @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate", "halting_epsilon"])
     @pytest.mark.parametrize("value", [-0.1, 1.0])
     def test_rates_are_shares(self, name, value):
         with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1. Received: {name}={value}"):
@@ -71,6 +71,7 @@ class TestTransformerConfig:
             ("embedding_tying", "all, target, none"),
             ("activation", "relu, gelu, silu, swiglu, geglu"),
             ("normalization", "layer_norm, rms_norm"),
+            ("depth", "stacked, shared, adaptive"),
         ],
     )
     def test_choices(self, name, choices):
@@ -132,6 +133,16 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=15, num_heads=3, positional_encoding="rotary")
         TransformerConfig(d_model=18, num_heads=3, positional_encoding="rotary")
+
+    def test_the_steps_of_shared_layers_need_an_even_d_model(self):
+        expected = r'Received: depth="shared", d_model=63. Choose d_model=64, or depth="stacked"'
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=63, num_heads=3, positional_encoding="alibi", depth="shared")
+
+    @pytest.mark.parametrize("value", [-0.1, float("inf")])
+    def test_a_ponder_cost_is_finite_and_no_reward(self, value):
+        with pytest.raises(ValueError, match=f"at least 0 and finite. Received: ponder_cost={value}. Pass 0 for no"):
+            TransformerConfig(ponder_cost=value)
 
     def test_only_learned_positions_bound_a_sequence(self):
         assert TransformerConfig(max_length=7).longest_sequence is None

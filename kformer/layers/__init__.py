@@ -3,6 +3,7 @@
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
+from kformer.layers.depth import AdaptiveDepth, Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
@@ -15,11 +16,13 @@ from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack, TransformerLayer
 
 __all__ = [
+    "AdaptiveDepth",
     "Band",
     "BucketedBias",
     "Cache",
     "Decoder",
     "DecoderLayer",
+    "Depth",
     "Encoder",
     "EncoderLayer",
     "FeedForward",
@@ -34,7 +37,9 @@ __all__ = [
     "RotaryPositions",
     "RowOrder",
     "SegmentEmbedding",
+    "SharedDepth",
     "Stack",
+    "StackedDepth",
     "TokenEmbedding",
     "TransformerLayer",
     "ancestry_mask",

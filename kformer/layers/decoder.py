@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
+from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer, recording
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
@@ -190,27 +191,35 @@ class Decoder(Stack):
         mask: Tensor | None = None,
         inputs_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
+        counted: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`.
 
         `mask` and `inputs_mask` are both the implicit Keras mask of `inputs`. Keras fills `mask` if `inputs` is the
-        only tensor, as in a decoder-only model, otherwise `inputs_mask`.
+        only tensor, as in a decoder-only model, otherwise `inputs_mask`. `counted`: as in `Encoder.call`.
         """
         visible = explicit_or_implicit(None, inputs_mask if mask is None else mask)
-        attention_mask = self.reach.mask(ops.shape(inputs)[1], visible)
         source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
-        outputs, score_bias, rotation = self._apply_positions(inputs, training, self.reach)
-        for layer in self.layers:
-            outputs = layer(
-                outputs,
-                **source,
-                attention_mask=attention_mask,
-                score_bias=score_bias,
-                rotation=rotation,
-                training=training,
-            )
-        return self._finish(outputs)
+        result = self._forward(inputs, source, visible, training)
+        return self._with_cost(result, visible if counted is None else counted, training)
+
+    def ponder(
+        self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
+    ) -> Ponder | None:
+        """How long each position is computed without dropout; None if positions do not halt. Arguments as in `call`."""
+        return self._forward(inputs, self._source(encoder_output, cross_mask), None, training=False)[1]
+
+    def _forward(
+        self, inputs: Tensor, source: dict[str, Any], visible: Tensor | None, training: bool | None
+    ) -> tuple[Tensor, Ponder | None]:
+        masks = {**source, "attention_mask": self.reach.mask(ops.shape(inputs)[1], visible)}
+        outputs, add_positions, positions = self._apply_positions(inputs, training, self.reach)
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            return self.layer_at(step)(x, **masks, **positions, training=training)
+
+        return self._run(outputs, apply, add_positions)
 
     @staticmethod
     def _source(encoder_output: Tensor | None, cross_mask: Tensor | None) -> dict[str, Any]:
@@ -225,28 +234,28 @@ class Decoder(Stack):
         Arguments as in `call`.
 
         Returns:
-            (B, T, D) floats, and for every layer a list of weights after the softmax: (B, H, T, T) of its
+            (B, T, D) floats, and for every step of the depth a list of weights after the softmax: (B, H, T, T) of its
             self-attention, and (B, H, T, S) of its cross-attention if it has one.
         """
         reach = self.reach.whole()
-        attention_mask = reach.mask(ops.shape(inputs)[1])
-        source = self._source(encoder_output, cross_mask)
-        outputs, score_bias, rotation = self._apply_positions(inputs, training=False, reach=reach)
+        masks = {**self._source(encoder_output, cross_mask), "attention_mask": reach.mask(ops.shape(inputs)[1])}
+        outputs, add_positions, positions = self._apply_positions(inputs, training=False, reach=reach)
         scores = []
-        for layer in self.layers:
-            outputs, of_layer = layer.call_with_scores(
-                outputs, **source, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
-            )
-            scores.append(of_layer)
-        return self._finish(outputs), scores
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            x, of_step = self.layer_at(step).call_with_scores(x, **masks, **positions)
+            scores.append(of_step)
+            return x
+
+        return self._run(outputs, apply, add_positions)[0], scores
 
     def project_memory(self, encoder_output: Tensor) -> list[KeysValues]:
         """Keys and values (B, G, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:
-        """An empty cache of class `kind` for every layer's self-attention, to decode `room` positions."""
-        attentions = [layer.self_attention for layer in self.layers]
+        """An empty cache of class `kind` for every step's self-attention, to decode `room` positions."""
+        attentions = [self.layer_at(step).self_attention for step in range(self.depth.num_steps)]
         room = self.reach.room(room)
         return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
@@ -264,7 +273,7 @@ class Decoder(Stack):
 
         Args:
             inputs: (N, D) floats, the embedded tokens at this position; row b x R + r belongs to sentence b.
-            caches: The layers' self-attention caches, from `empty_caches` or the previous step.
+            caches: The self-attention caches of all steps of the depth, from `empty_caches` or the previous position.
             position: Number of the position, from 0 up.
             attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
             table: From `positions.table`, for at least as many positions as will be decoded. A search makes it once; by
@@ -275,14 +284,18 @@ class Decoder(Stack):
         Returns:
             The output (N, D) and the new caches.
         """
-        outputs, score_bias, rotation = self._apply_positions_step(inputs, caches[0].room, position, table)
+        outputs, add_positions, positions = self._apply_positions_step(inputs, caches[0].room, position, table)
         place = caches[0].place(self.reach.slot(position))
         written = []
-        for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            number = self.depth.layer_number(step)
             source = {"memory": memory[number], "cross_mask": cross_mask} if memory else {}
-            outputs, new_cache = layer.step(outputs, cache, place, attention_mask, score_bias, rotation, **source)
-            written.append(new_cache)
-        return self._finish(outputs), written
+            x, cache = self.layers[number].step(x, caches[step], place, attention_mask, **positions, **source)
+            written.append(cache)
+            return x
+
+        return self._run(outputs, apply, add_positions)[0], written
 
     def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from kformer.layers.cache import Cache, self_attention_step
+from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack, TransformerLayer, recording
 from kformer.layers.tensors import Rotation, ScoreBias, Tensor
@@ -131,30 +132,48 @@ class Encoder(Stack):
         inputs: Tensor,
         attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
+        counted: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Encodes embedded tokens; shapes as in `EncoderLayer.call`."""
-        attention_mask = self.reach.mask(ops.shape(inputs)[1], explicit_or_implicit(attention_mask, mask))
-        outputs, score_bias, rotation = self._apply_positions(inputs, training, self.reach)
-        for layer in self.layers:
-            outputs = layer(
-                outputs, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
-            )
-        return self._finish(outputs)
+        """Encodes embedded tokens; shapes as in `EncoderLayer.call`.
+
+        `counted`, (B, 1, 1, S) booleans, are the positions that count in the ponder cost of `AdaptiveDepth`.
+        """
+        result = self._forward(inputs, explicit_or_implicit(attention_mask, mask), training)
+        return self._with_cost(result, explicit_or_implicit(counted, mask), training)
+
+    def ponder(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Ponder | None:
+        """How long each position is computed without dropout; None if positions do not halt. Arguments as in `call`."""
+        return self._forward(inputs, attention_mask, training=False)[1]
+
+    def _forward(
+        self, inputs: Tensor, attention_mask: Tensor | None, training: bool | None
+    ) -> tuple[Tensor, Ponder | None]:
+        mask = self.reach.mask(ops.shape(inputs)[1], attention_mask)
+        outputs, add_positions, positions = self._apply_positions(inputs, training, self.reach)
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            return self.layer_at(step)(x, **positions, attention_mask=mask, training=training)
+
+        return self._run(outputs, apply, add_positions)
 
     def call_with_scores(self, inputs: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The output of `call` without dropout, and how much each position attends to each position in every layer.
+        """The output of `call` without dropout, and how much each position attends to each position at every step.
 
         Arguments as in `call`.
 
         Returns:
-            (B, S, D) floats, and for every layer the weights (B, H, S, S) of its self-attention, after the softmax.
+            (B, S, D) floats, and for every step the weights (B, H, S, S) of its self-attention, after the softmax. The
+            steps of a plain stack are its layers.
         """
         reach = self.reach.whole()
         attention_mask = reach.mask(ops.shape(inputs)[1], attention_mask)
-        outputs, score_bias, rotation = self._apply_positions(inputs, training=False, reach=reach)
+        outputs, add_positions, positions = self._apply_positions(inputs, training=False, reach=reach)
         scores = []
-        for layer in self.layers:
-            outputs, (of_layer,) = layer.call_with_scores(outputs, attention_mask, score_bias, rotation)
-            scores.append(of_layer)
-        return self._finish(outputs), scores
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            x, (of_step,) = self.layer_at(step).call_with_scores(x, attention_mask, **positions)
+            scores.append(of_step)
+            return x
+
+        return self._run(outputs, apply, add_positions)[0], scores

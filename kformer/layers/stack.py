@@ -9,6 +9,7 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
+from kformer.layers.depth import AddPositions, ApplyLayer, Depth, Ponder, StackedDepth
 from kformer.layers.dropout import Dropout
 from kformer.layers.feed_forward import make_feed_forward
 from kformer.layers.normalization import LAYER_NORM_EPSILON, make_norm
@@ -152,10 +153,23 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     return attend
 
 
+def _unchanged(inputs: Tensor) -> Tensor:
+    return inputs
+
+
+def _of_rows(
+    positions: Positions, rows: Tensor, score_bias: ScoreBias | None
+) -> tuple[AddPositions, dict[str, ScoreBias | Rotation | None]]:
+    """How the positions of these rows of the table are added to inputs, and how they act on a layer."""
+    add, rotate = (functools.partial(act, rows=rows) for act in (positions.add, positions.rotate))
+    return add, {"score_bias": score_bias, "rotation": rotate}
+
+
 class Stack(keras.layers.Layer):
     """Applies positions and dropout to the embeddings (sections 3.5 and 5.4), and then one layer after another.
 
     A stack of layers with `norm_first` ends in one more layer norm, because such layers do not normalize their output.
+    If positions halt (`AdaptiveDepth`), a call in training adds the ponder cost to the losses; other calls do not.
 
     Args:
         layers: The layers, in order. All have the same `d_model`, `num_heads` and `num_key_value_heads`.
@@ -164,9 +178,10 @@ class Stack(keras.layers.Layer):
         attention_window: r: each position attends to those that are less than r positions away, in self-attention
             (section 4). Attention masks must then be masks of keys, (B, 1, 1, T), and positions with a bias must count
             distances. None: to all positions.
+        depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
 
     Raises:
-        ValueError: `attention_window` is below 1.
+        ValueError: `attention_window` is below 1, or the depth needs another number of layers.
 
     Example:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
@@ -182,6 +197,7 @@ class Stack(keras.layers.Layer):
         positions: Positions | None = None,
         dropout_rate: float = 0.1,
         attention_window: int | None = None,
+        depth: Depth | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -191,6 +207,12 @@ class Stack(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.attention_window = attention_window
         self.reach = make_reach(attention_window, self.causal)
+        self.depth = StackedDepth(len(layers), dtype=self.dtype_policy, name="depth") if depth is None else depth
+        if self.depth.num_layers != len(self.layers):
+            raise ValueError(
+                f"{type(self.depth).__name__} needs a number of layers of {self.depth.num_layers}. "
+                f"Received: {len(self.layers)} layers. Pass as many layers as it needs, or another depth."
+            )
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.final_norm = None
         # With `norm_first`, the output of the last layer is a sum without a norm after it.
@@ -201,37 +223,52 @@ class Stack(keras.layers.Layer):
             )
 
     def build(self, inputs_shape: tuple) -> None:
-        for sublayer in (self.positions, *self.layers, self.final_norm):
+        for sublayer in (self.positions, self.depth, *self.layers, self.final_norm):
             if sublayer is not None and not sublayer.built:
                 sublayer.build(inputs_shape)
         self.built = True
 
+    def layer_at(self, step: int) -> Any:
+        """The layer that runs at a step, from 0 to `depth.num_steps` - 1."""
+        return self.layers[self.depth.layer_number(step)]
+
     def _apply_positions(
         self, inputs: Tensor, training: bool | None, reach: Reach
-    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
-        """Embeddings with positions and dropout, the positions' bias for the scores, and their rotation of heads."""
+    ) -> tuple[Tensor, AddPositions, dict[str, ScoreBias | Rotation | None]]:
+        """The embeddings with positions and dropout, how to add positions again, and how they act on each layer.
+
+        The last are the layers' arguments `score_bias` and `rotation`.
+        """
         if self.positions is None:
-            return self.dropout(inputs, training=training), None, None
+            return self.dropout(inputs, training=training), _unchanged, {}
         rows = self.positions.table(ops.shape(inputs)[1])
-        outputs = self.dropout(self.positions.add(inputs, rows), training=training)
-        score_bias = reach.score_bias(self.positions, rows)
-        return outputs, score_bias, functools.partial(self.positions.rotate, rows=rows)
+        add, acting = _of_rows(self.positions, rows, reach.score_bias(self.positions, rows))
+        return self.dropout(add(inputs), training=training), add, acting
 
     def _apply_positions_step(
         self, inputs: Tensor, room: int | Tensor, position: int | Tensor, table: Tensor | None
-    ) -> tuple[Tensor, ScoreBias | None, Rotation | None]:
+    ) -> tuple[Tensor, AddPositions, dict[str, ScoreBias | Rotation | None]]:
         """`_apply_positions` for one position, without dropout; `room` is how many positions the caches keep."""
         if self.positions is None:
-            return inputs, None, None
+            return inputs, _unchanged, {}
         if table is None:
             table = self.positions.table(room)
         here = take_rows(table, ops.reshape(position, (1,)))  # one row
         score_bias = self.positions.score_bias(here, self.reach.kept_rows(table, position, room))
-        return self.positions.add(inputs, here), score_bias, functools.partial(self.positions.rotate, rows=here)
+        add, acting = _of_rows(self.positions, here, score_bias)
+        return add(inputs), add, acting
 
-    def _finish(self, outputs: Tensor) -> Tensor:
-        """Applies the final norm, if the stack has one."""
-        return outputs if self.final_norm is None else self.final_norm(outputs)
+    def _run(self, inputs: Tensor, apply: ApplyLayer, add_positions: AddPositions) -> tuple[Tensor, Ponder | None]:
+        """Applies the layers, and the final norm if the stack has one."""
+        outputs, ponder = self.depth.run(inputs, apply, add_positions)
+        return outputs if self.final_norm is None else self.final_norm(outputs), ponder
+
+    def _with_cost(self, result: tuple[Tensor, Ponder | None], counted: Tensor | None, training: bool | None) -> Tensor:
+        """The output of `_run`; in training, the ponder cost is added to the losses."""
+        outputs, ponder = result
+        if training and ponder is not None:
+            self.add_loss(ponder.loss(counted))
+        return outputs
 
     def compute_output_shape(self, inputs_shape: tuple) -> tuple:
         return tuple(inputs_shape)
@@ -243,9 +280,11 @@ class Stack(keras.layers.Layer):
             "positions": keras.saving.serialize_keras_object(self.positions),
             "dropout_rate": self.dropout_rate,
             "attention_window": self.attention_window,
+            "depth": keras.saving.serialize_keras_object(self.depth),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("layers", "positions")}
+        names = ("layers", "positions", "depth")
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in names}
         return cls(**{**config, **parts})

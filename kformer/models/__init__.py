@@ -4,7 +4,13 @@ from kformer.models.building import build_model
 from kformer.models.decoder_only import StepwiseLanguageModel, build_language_model
 from kformer.models.encoder_only import build_classifier, build_masked_language_model, build_tagger
 from kformer.models.stepwise import StepwiseTransformer, reorder_rows, start_decoding
-from kformer.models.transformer import AttentionScores, attention_scores, build_transformer, call_with_scores
+from kformer.models.transformer import (
+    AttentionScores,
+    attention_scores,
+    build_transformer,
+    call_with_scores,
+    ponder,
+)
 
 __all__ = [
     "AttentionScores",
@@ -18,6 +24,7 @@ __all__ = [
     "build_tagger",
     "build_transformer",
     "call_with_scores",
+    "ponder",
     "reorder_rows",
     "start_decoding",
 ]

@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Decoder, EncoderLayer, TokenEmbedding
+from kformer.layers import Decoder, EncoderLayer, TokenEmbedding, padding_mask
 from kformer.layers.tensors import KeysValues, Tensor
 from kformer.models.stepwise import StepwiseTransformer
-from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_layers, make_positions
+from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_stack
 
 
 def build_language_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
@@ -40,14 +40,8 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
         dtype=dtype,
         name=TARGET_EMBEDDING,
     )
-    decoder = Decoder(
-        make_layers(EncoderLayer, config.num_decoder_layers, config, dtype),
-        make_positions(config, dtype),
-        config.dropout_rate,
-        dtype=dtype,
-        name=DECODER,
-    )
-    output = decoder(embedding(target_in))
+    decoder = make_stack(Decoder, EncoderLayer, config.num_decoder_layers, config, dtype, DECODER)
+    output = decoder(embedding(target_in), counted=padding_mask(target_in, config.pad_id))
     logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(embedding(output, reverse=True))
     return keras.Model({"target_in": target_in}, logits, name="language_model")
 

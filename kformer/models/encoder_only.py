@@ -16,7 +16,7 @@ from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.tensors import Tensor
-from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_layers, make_positions
+from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_stack
 
 SEGMENTS = "segments"
 POOLER = "pooler"
@@ -105,15 +105,10 @@ def _encode(config: TransformerConfig, dtype: Policy) -> _Encoded:
     source = keras.Input((None,), dtype="int32", name="source")
     embedding = TokenEmbedding(config.source_vocab_size, config.d_model, dtype=dtype, name=SOURCE_EMBEDDING)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)
-    encoder = Encoder(
-        make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
-        make_positions(config, dtype),
-        config.dropout_rate,
-        dtype=dtype,
-        name=ENCODER,
-    )
+    encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
+    mask = padding_mask(source, config.pad_id)
     embedded = segments(embedding(source), ids=source)
-    return _Encoded(source, embedding, encoder(embedded, attention_mask=padding_mask(source, config.pad_id)))
+    return _Encoded(source, embedding, encoder(embedded, attention_mask=mask, counted=mask))
 
 
 def _predict(encoded: _Encoded, features: Tensor, config: TransformerConfig, dtype: Policy, name: str) -> keras.Model:

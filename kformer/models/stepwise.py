@@ -28,10 +28,9 @@ class Context(NamedTuple):
 class History(NamedTuple):
     """The state of the positions decoded so far."""
 
-    caches: list[KeysValues]  # for every layer, the tensors of its cache
-    ancestors: (
-        Any  # (N, positions in a cache) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
-    )
+    caches: list[KeysValues]  # for every step of the decoder's depth, the tensors of its cache
+    # (N, positions in a cache) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
+    ancestors: Any
     position: Tensor  # () int32
 
 

@@ -9,9 +9,11 @@ import keras
 
 from kformer.config import TransformerConfig
 from kformer.layers import (
+    AdaptiveDepth,
     BucketedBias,
     Decoder,
     DecoderLayer,
+    Depth,
     Encoder,
     EncoderLayer,
     LearnedPositionalEncoding,
@@ -20,10 +22,13 @@ from kformer.layers import (
     Positions,
     RelativePositions,
     RotaryPositions,
+    SharedDepth,
+    StackedDepth,
     TokenEmbedding,
     padding_mask,
 )
-from kformer.layers.stack import TransformerLayer
+from kformer.layers.depth import Ponder
+from kformer.layers.stack import Stack, TransformerLayer
 from kformer.layers.tensors import Tensor
 
 # Names by which the step-by-step decoder finds the layers again, also in a model loaded from a file.
@@ -43,6 +48,9 @@ POSITIONS: dict[str, type[Positions]] = {
     "relative": RelativePositions,
     "relative_buckets": BucketedBias,
 }
+
+# `kformer.config.DEPTHS` has the same names.
+DEPTHS: dict[str, type[Depth]] = {"stacked": StackedDepth, "shared": SharedDepth, "adaptive": AdaptiveDepth}
 
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (
@@ -93,26 +101,12 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         )
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
-    source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
+    source_mask, target_mask = (padding_mask(ids, config.pad_id) for ids in (source, target_in))  # (B, 1, 1, S), T
     source_embedding, target_embedding = _make_embeddings(config, dtype)
-    encoder = Encoder(
-        make_layers(EncoderLayer, config.num_encoder_layers, config, dtype),
-        make_positions(config, dtype),
-        config.dropout_rate,
-        config.attention_window,
-        dtype=dtype,
-        name=ENCODER,
-    )
-    decoder = Decoder(
-        make_layers(DecoderLayer, config.num_decoder_layers, config, dtype),
-        make_positions(config, dtype),
-        config.dropout_rate,
-        config.attention_window,
-        dtype=dtype,
-        name=DECODER,
-    )
-    encoder_output = encoder(source_embedding(source), attention_mask=source_mask)
-    decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask)
+    encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
+    decoder = make_stack(Decoder, DecoderLayer, config.num_decoder_layers, config, dtype, DECODER)
+    encoder_output = encoder(source_embedding(source), attention_mask=source_mask, counted=source_mask)
+    decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask)
     # This layer casts to float32: its own dtype does not depend on the dtype policy of the other layers.
     logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(
         target_embedding(decoder_output, reverse=True)
@@ -134,7 +128,7 @@ def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[
 
 
 class AttentionScores(NamedTuple):
-    """The attention weights of every layer, after the softmax.
+    """The attention weights of every layer, after the softmax; if layers are shared, those of every step.
 
     Example:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
@@ -200,6 +194,32 @@ def call_with_scores(
     return logits, AttentionScores(encoder, *(list(of_kind) for of_kind in zip(*decoder, strict=True)))
 
 
+def ponder(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> tuple[Ponder, Ponder]:
+    """How long each position is computed, in a model of `TransformerConfig(depth="adaptive")`; without dropout.
+
+    Arguments as in `attention_scores`.
+
+    Returns:
+        For the encoder, steps and remainders (B, S); for the decoder, those (B, T).
+
+    Raises:
+        ValueError: The positions of the model do not halt.
+
+    Example:
+        >>> config = kformer.TransformerConfig(9, 9, 6, 6, d_model=8, d_ff=16, num_heads=2, depth="adaptive")
+        >>> of_encoder, _ = ponder(build_transformer(config), np.array([[5, 6, 2]]), np.array([[1, 7]]))
+        >>> np.asarray(of_encoder.steps).tolist()
+        [[2.0, 2.0, 2.0]]
+    """
+    encoder_output, source_mask = encode_source(model, source, pad_id)
+    of_encoder = model.get_layer(ENCODER).ponder(find_embedding(model, SOURCE_EMBEDDING)(source), source_mask)
+    embedded = find_embedding(model, TARGET_EMBEDDING)(target_in)
+    of_decoder = model.get_layer(DECODER).ponder(embedded, encoder_output, source_mask)
+    if of_encoder is None or of_decoder is None:
+        raise ValueError('The positions of this model do not halt. Build it with TransformerConfig(depth="adaptive").')
+    return of_encoder, of_decoder
+
+
 def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Source and target embedding; both are the same layer for three-way weight tying (section 3.4)."""
 
@@ -216,13 +236,24 @@ def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmb
     )
 
 
-def make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
+def make_stack(
+    kind: type[Stack], layer: type[TransformerLayer], steps: int, config: TransformerConfig, dtype: Policy, name: str
+) -> Stack:
+    """An encoder or decoder with the options of the configuration."""
+    depth = DEPTHS[config.depth].from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
+    layers = _make_layers(layer, depth.num_layers, config, dtype)
+    positions = _make_positions(config, dtype)
+    window = config.attention_window
+    return kind(layers, positions, config.dropout_rate, window, depth, dtype=dtype, name=name)
+
+
+def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
     """`number` layers of one kind, with the options of the configuration."""
     options = {name: getattr(config, name) for name in LAYER_OPTIONS}
     return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
 
 
-def make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
+def _make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
     """The positional encoding that the configuration names."""
     kind = POSITIONS[config.positional_encoding]
     return kind.from_sizes(config.d_model, config.num_heads, config.max_length, dtype)
