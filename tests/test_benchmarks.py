@@ -10,8 +10,10 @@ import subprocess
 import sys
 
 import heads
+import numpy as np
 import pytest
 import quality
+import recurrence
 import toy
 import window
 from flops import multiplications, training_flops
@@ -39,6 +41,25 @@ def test_multiplications_of_a_model_of_two_numbers():
     assert found.decoder == (3 * 4 * 4 + 2 * 3 * 3 * 2) + (3 * 2 * 4 + 4 * 2 * 4 + 2 * 3 * 4 * 2) + 3 * (6 + 6)
     assert found.logits == 3 * 2 * 5
     assert training_flops(config, 4, 3) == 6 * (found.encoder + found.decoder + found.logits)
+
+
+def test_numbers_to_add_have_their_last_digit_first():
+    # 75 + 38 = 113, and 4 + 9 = 13.
+    np.testing.assert_array_equal(recurrence.added(np.array([[5, 7]]), np.array([[8, 3]])), [[3, 1, 1]])
+    task = recurrence.TASKS["addition"]
+    inputs, labels = recurrence.examples(task, np.random.default_rng(0), 50, range(1, 4))
+    assert (inputs["source"].shape, labels.shape) == ((50, 8), (50, 5))
+
+    def number(ids):
+        return sum((digit - recurrence.ZERO) * 10**place for place, digit in enumerate(ids))
+
+    for source, target_in, target in zip(*inputs.values(), labels, strict=True):
+        source, target = (ids[: list(ids).index(recurrence.END)] for ids in (source, target))
+        length = list(source).index(recurrence.PLUS)
+        assert len(source) == 2 * length + 1
+        assert number(source[:length]) + number(source[length + 1 :]) == number(target)
+        assert [*target_in[: length + 2]] == [recurrence.START, *target]
+        assert not target_in[length + 2 :].any()
 
 
 # Adds up the products of matrices in the traced gradient of a model's loss.
