@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 import toy
 
-from kformer.config import POSITIONAL_ENCODINGS
+from kformer.config import DEPTHS, POSITIONAL_ENCODINGS
 from kformer.export.saved_model import export_saved_model
 from kformer.training.train import train
 from kformer.translation.translator import Translator
@@ -12,18 +12,21 @@ from kformer.translation.translator import Translator
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
 
+TWO_STEPS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 # With fewer updates than 600, the relative positions of Shaw et al. have not learned it.
 VARIANTS = [
-    {"positional_encoding": "learned"},
+    {"positional_encoding": "learned", "depth": "shared", **TWO_STEPS},
     {"positional_encoding": "relative"},
     {"positional_encoding": "relative_buckets", "attention_window": 4, "num_key_value_heads": 2},
+    {"positional_encoding": "sinusoidal", "depth": "adaptive", **TWO_STEPS},
     {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False, "num_key_value_heads": 1},
     {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm", "num_key_value_heads": 2},
 ]
 
 
-def test_there_is_a_variant_of_every_kind_of_positions():
-    assert {variant["positional_encoding"] for variant in VARIANTS} == {*POSITIONAL_ENCODINGS} - {"sinusoidal"}
+def test_there_is_a_variant_of_every_kind_of_positions_and_of_depth():
+    assert {variant["positional_encoding"] for variant in VARIANTS} == {*POSITIONAL_ENCODINGS}
+    assert {variant.get("depth", "stacked") for variant in VARIANTS} == {*DEPTHS}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: "-".join(map(str, changes.values())))
