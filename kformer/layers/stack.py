@@ -153,6 +153,27 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     return attend
 
 
+def _check_replicas() -> None:
+    """Refuses a loss of a layer under `tf.distribute`.
+
+    Keras keeps it in a list of the layer, which all replicas share. While they wait for each other in
+    `LabelSmoothedCrossEntropy`, each overwrites the list, and only the gradient of the last one's loss would count.
+
+    Raises:
+        ValueError: There are several replicas.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if replicas > 1:
+        raise ValueError(
+            "The ponder cost of AdaptiveDepth cannot be trained under tf.distribute with several replicas. "
+            f"Received: {replicas} replicas. Train on one device (devices=1), or on JAX (KERAS_BACKEND=jax)."
+        )
+
+
 def _unchanged(inputs: Tensor) -> Tensor:
     return inputs
 
@@ -181,7 +202,8 @@ class Stack(keras.layers.Layer):
         depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
 
     Raises:
-        ValueError: `attention_window` is below 1, or the depth needs another number of layers.
+        ValueError: `attention_window` is below 1, or the depth needs another number of layers; or the stack is called in
+            training with `AdaptiveDepth` under `tf.distribute` with several replicas.
 
     Example:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
@@ -267,6 +289,7 @@ class Stack(keras.layers.Layer):
         """The output of `_run`; in training, the ponder cost is added to the losses."""
         outputs, ponder = result
         if training and ponder is not None:
+            _check_replicas()
             self.add_loss(ponder.loss(counted))
         return outputs
 

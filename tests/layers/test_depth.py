@@ -1,5 +1,7 @@
 """Shape letters: B batch, T positions, D model size."""
 
+import types
+
 import keras
 import numpy as np
 import oracles
@@ -136,3 +138,15 @@ def test_a_wrong_number_of_layers_is_refused():
 def test_an_odd_d_model_is_refused():
     with pytest.raises(ValueError, match=r"d_model must be even.* Received: d_model=7. Choose 8."):
         SharedDepth(STEPS, 7)
+
+
+@pytest.mark.tensorflow_only
+def test_a_ponder_cost_of_several_replicas_is_refused(inputs, monkeypatch):
+    import tensorflow as tf
+
+    encoder = Encoder([EncoderLayer(D, H, F)], depth=AdaptiveDepth(STEPS, D))
+    encoder(inputs, training=True)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: types.SimpleNamespace(num_replicas_in_sync=2))
+    encoder(inputs)
+    with pytest.raises(ValueError, match=r"Received: 2 replicas. Train on one device \(devices=1\), or on JAX"):
+        encoder(inputs, training=True)
