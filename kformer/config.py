@@ -82,7 +82,7 @@ NORMALIZATIONS = ("layer_norm", "rms_norm")
 # The classes are in `kformer.models.transformer.DEPTHS`.
 DEPTHS = ("stacked", "shared", "adaptive")
 EMBEDDING_TYINGS = ("all", "target", "none")
-TOKENIZER_TYPES = ("bpe", "unigram", "symbols")
+TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
 # What a model learns to do (the classes are in `kformer.tasks`): whether it learns from plain text, a text on each
 # line, and not from pairs.
@@ -405,8 +405,8 @@ class TrainingConfig(_Config):
     """
 
     task: str = "translate"  # what the model learns to do, one of `TASKS`
-    tokenizer: str = "bpe"  # "bpe", "unigram" or "symbols" (already split by blanks)
-    vocab_size: int = 8000  # pieces of a subword tokenizer; fewer where the texts do not yield as many
+    tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
+    vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
     tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices

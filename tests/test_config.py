@@ -206,7 +206,7 @@ class TestTrainingConfig:
     @pytest.mark.parametrize(
         ("name", "choices"),
         [
-            ("tokenizer", "bpe, unigram, symbols"),
+            ("tokenizer", "bpe, unigram, words, symbols"),
             ("label_smoothing_form", "all, others"),
             ("precision", "auto, float32, mixed_bfloat16, mixed_float16"),
         ],

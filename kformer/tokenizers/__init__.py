@@ -6,12 +6,14 @@ from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.train import train_tokenizers
+from kformer.tokenizers.words import WordTokenizer
 
 __all__ = [
     "KerasNLPTokenizer",
     "SentencePieceTokenizer",
     "SymbolTokenizer",
     "Tokenizer",
+    "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",
     "save_tokenizers",

@@ -130,6 +130,19 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         """The ids that stand for text that is not in the vocabulary: the unknown id, and the ids of single bytes."""
         return [UNKNOWN_ID]
 
+    def spellings(self) -> list[tuple[str, ...]]:
+        """The ways in which the text of each id may be written in a list of words, the best one first.
+
+        The list has `vocab_size` entries. That of a special id, of a byte and of the unknown id is empty.
+
+        Raises:
+            ValueError: This kind of tokenizer cannot tell.
+        """
+        raise ValueError(
+            f"A tokenizer of the kind {self.kind} cannot tell which words its ids stand for. "
+            "Train with a tokenizer of kformer's own."
+        )
+
     @abc.abstractmethod
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         """Writes the vocabulary into an existing directory, and returns the entries that tokenizer.json needs."""

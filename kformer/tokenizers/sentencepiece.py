@@ -192,6 +192,13 @@ class SentencePieceTokenizer(Tokenizer):
         ids = range(self.vocab_size)
         return [piece_id for piece_id in ids if processor.is_unknown(piece_id) or processor.is_byte(piece_id)]
 
+    def spellings(self) -> list[tuple[str, ...]]:
+        """See `Tokenizer.spellings`. A piece that begins a word is written with SentencePiece's mark, or without it."""
+        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
+        none = {*self.fallback_ids(), self.pad_id, self.start_id, self.end_id}
+        pieces = ["" if piece_id in none else processor.id_to_piece(piece_id) for piece_id in range(self.vocab_size)]
+        return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(_BLANK))))) for piece in pieces]
+
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)
         return {}

@@ -8,10 +8,11 @@ from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
 from kformer.tokenizers.symbols import SYMBOLS_FILE, SymbolTokenizer
+from kformer.tokenizers.words import WordTokenizer
 
 DESCRIPTION_FILE = "tokenizer.json"
 KINDS: dict[str, type[Tokenizer]] = {
-    kind.kind: kind for kind in (SentencePieceTokenizer, SymbolTokenizer, KerasNLPTokenizer)
+    kind.kind: kind for kind in (SentencePieceTokenizer, SymbolTokenizer, WordTokenizer, KerasNLPTokenizer)
 }
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
 _WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLDER}

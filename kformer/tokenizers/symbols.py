@@ -53,8 +53,7 @@ class SymbolTokenizer(Tokenizer):
         )
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        symbols = tf.strings.split(collapse_whitespace(replace_invalid(text)))  # (B, None)
-        return symbols.with_flat_values(self._table.lookup(symbols.flat_values))
+        return self._ids(self._split(text))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
@@ -76,26 +75,53 @@ class SymbolTokenizer(Tokenizer):
         start = sums_before(symbols.with_values(lengths + 1))  # 1 for the blank after a symbol
         return join(symbols, " "), Spans(ids, start, start.with_values(start.values + lengths))
 
+    @staticmethod
+    def _split(text: tf.Tensor) -> tf.RaggedTensor:
+        """(B,) texts to (B, None) symbols, both strings."""
+        return tf.strings.split(collapse_whitespace(replace_invalid(text)))
+
+    def _ids(self, symbols: tf.RaggedTensor) -> tf.RaggedTensor:
+        """(B, None) strings to (B, None) ids."""
+        return symbols.with_flat_values(self._table.lookup(symbols.flat_values))
+
     def _shown(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """(B, None) ids to (B, None) strings."""
-        known = (ids.flat_values >= NUM_SPECIAL_IDS) & (ids.flat_values < self.vocab_size)
         shown = tf.constant((UNKNOWN_MARK, *self.symbols))
-        return ids.with_flat_values(tf.gather(shown, tf.where(known, ids.flat_values - UNKNOWN_ID, 0)))
+        return ids.with_flat_values(tf.gather(shown, self._numbers(ids).flat_values))
+
+    def _numbers(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """(B, None) ids to numbers of symbols, from 1 up; 0 stands for all ids without a symbol."""
+        known = (ids.flat_values >= NUM_SPECIAL_IDS) & (ids.flat_values < self.vocab_size)
+        return ids.with_flat_values(tf.where(known, ids.flat_values - UNKNOWN_ID, 0))
+
+    def spellings(self) -> list[tuple[str, ...]]:
+        return [()] * NUM_SPECIAL_IDS + [(symbol,) for symbol in self.symbols]
 
     @classmethod
-    def train(cls, texts: Iterable[str]) -> Self:
-        """Takes all symbols of the texts as the vocabulary.
+    def train(cls, texts: Iterable[str], vocab_size: int | None = None) -> Self:
+        """Takes the most frequent symbols of the texts as the vocabulary.
 
         The most frequent symbol comes first. Symbols with the same frequency are in the order of their code points.
 
+        Args:
+            texts: plain texts.
+            vocab_size: the largest number of ids, the 4 special ids included; None: all symbols are taken.
+
         Raises:
-            ValueError: The texts contain no symbol.
+            ValueError: The texts contain no symbol, or `vocab_size` has no room for one.
         """
-        counts: Counter[str] = Counter()
+        if vocab_size is not None and vocab_size <= NUM_SPECIAL_IDS:
+            raise ValueError(
+                f"vocab_size must be more than {NUM_SPECIAL_IDS}, the number of special ids. "
+                f"Received: vocab_size={vocab_size}."
+            )
+        counts: Counter[bytes] = Counter()
         for batch in batches_of_bytes(texts, 2048):
-            for text in collapse_whitespace(replace_invalid(tf.constant(batch, tf.string))).numpy():
-                counts.update(symbol for symbol in text.decode("utf-8").split(" ") if symbol)
-        return cls(sorted(counts, key=lambda symbol: (-counts[symbol], symbol)))
+            counts.update(cls._split(tf.constant(batch, tf.string)).flat_values.numpy().tolist())
+        # UTF-8 has the order of the code points.
+        frequent = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+        most = None if vocab_size is None else vocab_size - NUM_SPECIAL_IDS
+        return cls([symbol.decode("utf-8") for symbol in frequent[:most]])
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         text = json.dumps(self.symbols, ensure_ascii=False, indent=0) + "\n"

@@ -6,13 +6,14 @@ from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
+from kformer.tokenizers.words import WordTokenizer
 
 
 def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
     """Learns the source and the target vocabulary from (source, target) pairs.
 
-    The settings `tokenizer`, `vocab_size` (for subwords only) and `shared_vocabulary` of the configuration are used. If
-    the texts are too few for `vocab_size` pieces, the vocabulary is as large as they allow. With a shared vocabulary
+    The settings `tokenizer`, `vocab_size` (not for symbols) and `shared_vocabulary` of the configuration are used. If
+    the texts are too few for `vocab_size` tokens, the vocabulary is as large as they allow. With a shared vocabulary
     (section 5.1 of the paper) both tokenizers are the same object.
 
     A pair is left out if one of its texts is longer than `max_length` tokens in any case (see `is_surely_longer`),
@@ -45,6 +46,8 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
 def _train(texts: list[str], config: TrainingConfig) -> Tokenizer:
     if config.tokenizer == "symbols":
         return SymbolTokenizer.train(texts)
+    if config.tokenizer == "words":
+        return WordTokenizer.train(texts, config.vocab_size)
     try:
         return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
     except VocabularyTooLarge as error:

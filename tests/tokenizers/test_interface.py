@@ -14,6 +14,7 @@ from kformer.tokenizers import (
     SentencePieceTokenizer,
     SymbolTokenizer,
     Tokenizer,
+    WordTokenizer,
     load_tokenizer,
     load_tokenizers,
     save_tokenizers,
@@ -25,6 +26,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
 MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
     "sentencepiece": lambda bpe: bpe,
     "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
+    "words": lambda bpe: WordTokenizer(["K", "AE", "T", "<", ">"]),
     "keras bytes": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(lowercase=False)),
     "keras words": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.WordPieceTokenizer(WORDS)),
     "keras sentencepiece": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.SentencePieceTokenizer(bpe.model_bytes)),

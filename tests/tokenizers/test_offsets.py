@@ -5,7 +5,7 @@ import random
 import pytest
 import tensorflow as tf
 
-from kformer.tokenizers import KerasNLPTokenizer, SentencePieceTokenizer, SymbolTokenizer
+from kformer.tokenizers import KerasNLPTokenizer, SentencePieceTokenizer, SymbolTokenizer, WordTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -34,6 +34,11 @@ def symbols():
     return SymbolTokenizer(["the", "cat", "sat", "猫"])
 
 
+@pytest.fixture(scope="module")
+def words():
+    return WordTokenizer(["the", "cat", "sat", "猫", ",", '"', "("])
+
+
 def slices(text, spans, row):
     return [text[a:b] for a, b in zip(spans.start[row].numpy(), spans.end[row].numpy(), strict=True)]
 
@@ -47,7 +52,7 @@ def test_a_reader_sees_the_words(sentencepiece_tokenizer, symbols):
     assert b"".join(slices(b"the  cat", spans, 0)) == b"the  cat"
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols", "words"])
 def test_tokens_are_those_of_tokenize_and_cover_the_text_in_order(name, request):
     tokenizer = request.getfixturevalue(name)
     texts = tf.constant(HOSTILE)
@@ -70,7 +75,7 @@ def test_a_character_that_is_composed_has_all_bytes_that_were_given(sentencepiec
     assert "e\u0301".encode() in slices(text, spans, 0)
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols", "words"])
 def test_a_text_alone_has_the_places_that_it_has_among_others(name, request):
     tokenizer = request.getfixturevalue(name)
     together = tokenizer.tokenize_with_offsets(tf.constant(HOSTILE))
@@ -101,6 +106,13 @@ def test_written_symbols_are_the_slices_between_blanks(symbols):
     text, spans = symbols.detokenize_with_offsets(tf.ragged.constant([[4, 3, 7], []], dtype=tf.int32, ragged_rank=1))
     assert text.numpy().tolist() == ["the ⁇ 猫".encode(), b""]
     assert slices(text.numpy()[0], spans, 0) == [b"the", "⁇".encode(), "猫".encode()]
+
+
+def test_words_and_marks_are_written_without_the_blanks_before_them(words):
+    ids = words.tokenize(tf.constant(['the "cat" , ( 猫']))
+    text, spans = words.detokenize_with_offsets(ids)
+    assert text.numpy().tolist() == words.detokenize(ids).numpy().tolist() == ['the "cat", (猫'.encode()]
+    assert [word.decode() for word in slices(text.numpy()[0], spans, 0)] == ["the", '"', "cat", '"', ",", "(", "猫"]
 
 
 def test_other_tokenizers_say_that_they_do_not_know():
