@@ -297,6 +297,7 @@ class TransformerConfig(_Config):
     ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
+    embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -305,7 +306,7 @@ class TransformerConfig(_Config):
         self._check_types()
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
-        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length")
+        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length", "embedding_dim")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
         self._check_positive("attention_window")

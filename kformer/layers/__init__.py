@@ -4,7 +4,7 @@ from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_atte
 from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
 from kformer.layers.depth import AdaptiveDepth, Depth, SharedDepth, StackedDepth
-from kformer.layers.embedding import TokenEmbedding
+from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
@@ -32,6 +32,7 @@ __all__ = [
     "MultiHeadAttention",
     "PositionalEncoding",
     "Positions",
+    "ProjectedTokenEmbedding",
     "RelativePositions",
     "ResidualConnection",
     "RotaryPositions",

@@ -1,6 +1,6 @@
 """Token embeddings that also give the logits before the softmax (section 3.4).
 
-Shape letters: B batch, T length, D model size, V vocabulary.
+Shape letters: B batch, T length, D model size, E size of the embedding vectors, V vocabulary.
 """
 
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers.arithmetic import Arithmetic
-from kformer.layers.initializers import small_normal
+from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.layers.initializers import small_normal, unit_variance
 from kformer.layers.tensors import Tensor
 
 
@@ -45,6 +45,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         input_dim: V.
         output_dim: D.
         tie_weights: Whether the reverse projection shares the matrix.
+        train_embeddings: Whether training changes the matrix of the embeddings.
 
     Example:
         >>> embedding = TokenEmbedding(input_dim=100, output_dim=8)
@@ -53,9 +54,22 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         ((1, 2, 8), (1, 2, 100), 1)
     """
 
-    def __init__(self, input_dim: int, output_dim: int, tie_weights: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, input_dim: int, output_dim: int, tie_weights: bool = True, train_embeddings: bool = True, **kwargs: Any
+    ) -> None:
         kwargs.setdefault("embeddings_initializer", small_normal())
         super().__init__(input_dim, output_dim, tie_weights=tie_weights, **kwargs)
+        self.train_embeddings = train_embeddings
+
+    def build(self, input_shape: tuple | None = None) -> None:
+        super().build(input_shape)
+        self.embeddings.trainable = self.train_embeddings
+
+    def freeze_embeddings(self) -> None:
+        """Keeps the matrix of the embeddings from being trained. A model must be compiled after it, not before."""
+        self.train_embeddings = False
+        if self.built:
+            self.embeddings.trainable = False
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         """Embeds ids, or projects vectors to logits.
@@ -67,7 +81,10 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         Returns:
             (B, T, D) floats; with `reverse`, (B, T, V) logits.
         """
-        return self.project(inputs) if reverse else self.embed(inputs) * self.output_dim**0.5
+        if reverse:
+            return self.project(inputs)
+        vectors = self.embed(inputs)
+        return vectors * vectors.shape[-1] ** 0.5
 
     def embed(self, inputs: Tensor) -> Tensor:
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""
@@ -82,3 +99,71 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         if isinstance(self.dtype_policy, Arithmetic):
             return self.dtype_policy.project(self, inputs)
         return super().call(inputs, reverse=True)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "train_embeddings": self.train_embeddings}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class ProjectedTokenEmbedding(TokenEmbedding):
+    """Embeddings of another size than the model's: a learned projection without bias follows them.
+
+    If the softmax shares the matrix, a second projection, from D to E, precedes it. Both projections keep the variance
+    of what they map when training begins, so embeddings and logits begin as large as without them. If it does not, the
+    matrix of the softmax has D rows and needs no projection.
+
+    Args:
+        input_dim: V.
+        output_dim: E.
+        d_model: D.
+        reversible: Whether the layer is called in reverse, too. If not, it has no weights for it.
+        tie_weights, train_embeddings: As in `TokenEmbedding`.
+
+    Example:
+        >>> embedding = ProjectedTokenEmbedding(input_dim=100, output_dim=3, d_model=8)
+        >>> vectors = embedding(np.array([[3, 5]]))
+        >>> tuple(vectors.shape), tuple(embedding(vectors, reverse=True).shape)
+        ((1, 2, 8), (1, 2, 100))
+        >>> [tuple(weight.shape) for weight in embedding.weights]
+        [(100, 3), (3, 8), (8, 3)]
+    """
+
+    def __init__(self, input_dim: int, output_dim: int, d_model: int, reversible: bool = True, **kwargs: Any) -> None:
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.d_model = d_model
+        self.reversible = reversible
+        self.input_projection = self._projection(d_model, "input_projection")
+        self.output_projection = None
+        if reversible and self.tie_weights:
+            self.output_projection = self._projection(output_dim, "output_projection")
+
+    def _projection(self, units: int, name: str) -> Dense:
+        return Dense(units, use_bias=False, kernel_initializer=unit_variance(), dtype=self.dtype_policy, name=name)
+
+    def build(self, input_shape: tuple | None = None) -> None:
+        keras.layers.Embedding.build(self, input_shape)
+        self.embeddings.trainable = self.train_embeddings
+        self.input_projection.build((None, self.output_dim))
+        if self.output_projection is not None:
+            self.output_projection.build((None, self.d_model))
+        if not self.tie_weights:
+            self.reverse_embeddings = self.add_weight(
+                shape=(self.d_model, self.input_dim), initializer=self.embeddings_initializer, name="reverse_embeddings"
+            )
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """(B, T) integer ids to (B, T, D) projected rows of the matrix, not yet scaled."""
+        return self.input_projection(super().embed(inputs))
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """(B, T, D) floats to (B, T, V) logits."""
+        return super().project(inputs if self.output_projection is None else self.output_projection(inputs))
+
+    def compute_output_shape(self, input_shape: tuple, reverse: bool = False) -> tuple:
+        return (*input_shape[:-1], self.input_dim) if reverse else (*input_shape, self.d_model)
+
+    def compute_output_spec(self, inputs: Tensor, reverse: bool = False) -> keras.KerasTensor:
+        return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape), reverse), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "d_model": self.d_model, "reversible": self.reversible}

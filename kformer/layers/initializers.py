@@ -13,3 +13,12 @@ def small_normal() -> keras.initializers.Initializer:
     CONTRIBUTING.md.
     """
     return keras.initializers.RandomNormal(stddev=STANDARD_DEVIATION)
+
+
+def unit_variance() -> keras.initializers.Initializer:
+    """A normal distribution with variance 1 / K for K inputs: outputs begin with the variance of the inputs.
+
+    It is for a projection on the way of everything, outside of any residual connection. This initializer is named after
+    LeCun et al. (1998), section 4.6.
+    """
+    return keras.initializers.LecunNormal()

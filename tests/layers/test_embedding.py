@@ -1,4 +1,4 @@
-"""Shape letters: B batch, T length, D model size, V vocabulary."""
+"""Shape letters: B batch, T length, D model size, E size of the embedding vectors, V vocabulary."""
 
 import keras
 import numpy as np
@@ -6,9 +6,9 @@ import pytest
 from contracts import assert_layer_contract
 from keras import ops
 
-from kformer.layers import TokenEmbedding
+from kformer.layers import ProjectedTokenEmbedding, TokenEmbedding
 
-B, T, D, V = 2, 5, 7, 13
+B, T, D, E, V = 2, 5, 7, 3, 13
 
 
 @pytest.fixture
@@ -64,3 +64,55 @@ def test_another_initializer_is_kept():
         each.build()
         np.testing.assert_array_equal(each.embeddings, np.ones((V, D)))
     assert isinstance(TokenEmbedding(V, D).embeddings_initializer, keras.initializers.RandomNormal)
+
+
+class TestProjected:
+    def test_contract(self, ids):
+        kwargs = {"input_dim": V, "output_dim": E, "d_model": D, "reversible": False}
+        assert_layer_contract(ProjectedTokenEmbedding, kwargs, {"inputs": ids}, num_parameters=V * E + E * D)
+
+    def test_a_row_is_projected_and_scaled_by_the_square_root_of_d_model(self):
+        layer = ProjectedTokenEmbedding(2, 1, d_model=4)  # sqrt(4) = 2
+        layer.build()
+        layer.embeddings.assign([[10.0], [1.0]])
+        layer.input_projection.kernel.assign([[1.0, 2.0, 3.0, 4.0]])
+        np.testing.assert_array_equal(layer(np.array([[0, 1]], "int32")), [[[20, 40, 60, 80], [2, 4, 6, 8]]])
+
+    @pytest.mark.parametrize("tie_weights", [True, False])
+    def test_in_reverse_the_tied_matrix_is_reached_through_a_projection(self, ids, tie_weights):
+        layer = ProjectedTokenEmbedding(V, E, d_model=D, tie_weights=tie_weights)
+        layer(ids)
+        vectors = np.random.default_rng(1).normal(size=(B, T, D)).astype("float32")
+        weights = {weight.path.split("/", 1)[1]: ops.convert_to_numpy(weight) for weight in layer.weights}
+        if tie_weights:
+            assert [weight.shape for weight in layer.weights] == [(V, E), (E, D), (D, E)]
+            expected = vectors @ weights["output_projection/kernel"] @ weights["embeddings"].T
+        else:
+            assert {name: weight.shape for name, weight in weights.items()} == {
+                "embeddings": (V, E), "input_projection/kernel": (E, D), "reverse_embeddings": (D, V),
+            }  # fmt: skip
+            expected = vectors @ weights["reverse_embeddings"]
+        logits = layer(vectors, reverse=True)
+        assert logits.shape == layer.compute_output_shape((B, T, D), reverse=True)
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+    def test_embeddings_and_logits_begin_as_large_as_without_projections(self):
+        layer = ProjectedTokenEmbedding(1009, 64, d_model=128)
+        embedded = ops.convert_to_numpy(layer(np.arange(1009, dtype="int32")[None]))
+        assert embedded.std() == pytest.approx(0.02 * 128**0.5, rel=0.05)
+        vectors = np.random.default_rng(1).normal(size=(1, 31, 128)).astype("float32")
+        assert ops.convert_to_numpy(layer(vectors, reverse=True)).std() == pytest.approx(0.02 * 64**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "kind", [TokenEmbedding, lambda *sizes, **rest: ProjectedTokenEmbedding(*sizes, D + 1, **rest)]
+)
+def test_a_frozen_matrix_stays_frozen_in_a_copy_and_is_the_only_frozen_weight(kind, ids):
+    given, later = kind(V, D, tie_weights=False, train_embeddings=False), kind(V, D, tie_weights=False)
+    later(ids)
+    trained = len(later.trainable_weights)
+    later.freeze_embeddings()
+    for layer in (given, later, type(later).from_config(later.get_config())):
+        layer(ids)
+        assert [weight.name for weight in layer.non_trainable_weights] == ["embeddings"]
+        assert len(layer.trainable_weights) == trained - 1
