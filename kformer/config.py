@@ -409,6 +409,10 @@ class TrainingConfig(_Config):
     tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
     vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
+    # Files of word vectors (word2vec or GloVe) with which the embeddings of the source or the target begin.
+    source_embeddings: str | None = None
+    target_embeddings: str | None = None
+    train_embeddings: bool = True  # False: embeddings from these files, or of the initial weights, stay as they are
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
     tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices
     batch_size_multiple: int = 1  # a batch has a multiple of this many rows; a multiple of the number of devices

@@ -427,6 +427,8 @@ def trained_with(monkeypatch):
         ("--max-epochs", "max_epochs", 3),
         ("--max-steps", "max_steps", 7),
         ("--monitor", "monitor", "bleu"),
+        ("--source-embeddings", "source_embeddings", "en.vec"),
+        ("--target-embeddings", "target_embeddings", "es.vec"),
     ],
 )
 def test_train_hands_its_options_on(option, field, value, pairs_file, tmp_path, monkeypatch):
@@ -434,6 +436,13 @@ def test_train_hands_its_options_on(option, field, value, pairs_file, tmp_path, 
     invoke("train", "--train", pairs_file, "--output", tmp_path / "run", option, value)
     assert calls[0]["training"] == TrainingConfig.of_size("small", **{field: value})
     assert calls[0]["transformer"] == TransformerConfig.of_size("small")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--freeze-embeddings", False), ("--train-embeddings", True)])
+def test_train_hands_on_whether_embeddings_are_trained(option, value, pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "run", option)
+    assert calls[0]["training"].train_embeddings == value
 
 
 def test_train_hands_on_where_to_begin_to_export_and_on_what_to_run(pairs_file, tmp_path, monkeypatch):

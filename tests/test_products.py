@@ -16,12 +16,13 @@ from kformer.export.kernels import (
     ServedArithmetic,
 )
 from kformer.export.variables import Weights
-from kformer.layers import MultiHeadAttention, row_order, scaled_dot_product_attention
+from kformer.layers import MultiHeadAttention, ProjectedTokenEmbedding, row_order, scaled_dot_product_attention
 from kformer.layers.normalization import LayerNormalization
 from kformer.layers.tensors import KeysValues
 
 pytestmark = pytest.mark.tensorflow_only
 K, M = 37, 19
+V, E, D = 19, 5, 12
 
 
 def normal(*shape, seed=1):
@@ -242,3 +243,27 @@ def test_int8_attention_with_fewer_heads_of_keys_is_near_that_of_the_layer():
 
     found = in_a_graph(served, inputs)
     np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("precision", "error"), [("float32", 1e-5), ("bfloat16", 0.02), ("int8", 0.05)])
+def test_projected_embeddings_are_those_of_the_layer(precision, error):
+    """There and back: rows, two projections, and the product with the same matrix."""
+    ids, plain = np.array([[3, 0, 18], [7, 7, 1]], "int32"), ProjectedTokenEmbedding(V, E, d_model=D)
+    plain(ids)
+    plain.set_weights([normal(*weight.shape, seed=number) for number, weight in enumerate(plain.weights)])
+    vectors, logits = plain(ids), plain(plain(ids), reverse=True)
+    seen = [vectors, plain.embed(ids), plain.output_projection(vectors)]
+    ranges = {(0,): seen[2], (1,): tf.gather(plain.embeddings, ids), (2,): seen[0]}
+    ranges = {key: (float(tf.reduce_min(inputs)), float(tf.reduce_max(inputs))) for key, inputs in ranges.items()}
+    arithmetic = ServedArithmetic(precision, Weights(), ranges)
+    layer, inputs = ProjectedTokenEmbedding(V, E, d_model=D, dtype=arithmetic), keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, layer(layer(inputs), reverse=True))
+    layer.set_weights(plain.get_weights())
+    frozen = arithmetic.freeze(model)
+
+    def served(ids):
+        with frozen:
+            return layer(layer(ids), reverse=True)
+
+    difference = in_a_graph(served, ids) - logits
+    assert np.abs(difference).mean() < error * np.std(logits)

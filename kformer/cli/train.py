@@ -74,6 +74,20 @@ def train(
             autocompletion=lambda: list(MONITORS),
         ),
     ] = None,
+    source_embeddings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Word vectors, word2vec's or GloVe's, for the embeddings of the source."),
+    ] = None,
+    target_embeddings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Word vectors for the embeddings of the target.")
+    ] = None,
+    train_embeddings: Annotated[
+        bool | None,
+        typer.Option(
+            "--train-embeddings/--freeze-embeddings",
+            help="Whether training changes the embeddings that do not begin at random. By default it does.",
+        ),
+    ] = None,
     export_to: Annotated[
         Path | None,
         typer.Option("--export", metavar="DIR", help="Export each model that is the best so far as a new version."),
@@ -154,6 +168,9 @@ def train(
             "max_minutes": max_minutes,
             "max_epochs": max_epochs,
             "max_steps": max_steps,
+            "source_embeddings": None if source_embeddings is None else str(source_embeddings),
+            "target_embeddings": None if target_embeddings is None else str(target_embeddings),
+            "train_embeddings": train_embeddings,
         }
         if goes_on and (size, recipe) == (None, None):
             start = start_of_resumed_run(output)

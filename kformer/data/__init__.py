@@ -16,22 +16,30 @@ if TYPE_CHECKING:
     from kformer.data.batching import BatchPlan
     from kformer.data.dataset import make_dataset
     from kformer.data.encoding import EncodedPairs, encode_pairs
+    from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 
 # Name of an object: the module it lives in.
 _PIPELINE = {
     "BatchPlan": "kformer.data.batching",
     "EncodedPairs": "kformer.data.encoding",
+    "FoundVectors": "kformer.data.word_vectors",
+    "WordVectors": "kformer.data.word_vectors",
     "encode_pairs": "kformer.data.encoding",
+    "find_vectors": "kformer.data.word_vectors",
     "make_dataset": "kformer.data.dataset",
+    "read_word_vectors": "kformer.data.word_vectors",
 }
 
 __all__ = [
     "BatchPlan",
     "Corpus",
     "EncodedPairs",
+    "FoundVectors",
     "Pair",
+    "WordVectors",
     "corpus_from_pairs",
     "encode_pairs",
+    "find_vectors",
     "hold_out",
     "load_corpus",
     "load_tfds",
@@ -39,6 +47,7 @@ __all__ = [
     "read_parallel",
     "read_texts",
     "read_tsv",
+    "read_word_vectors",
     "references",
 ]
 

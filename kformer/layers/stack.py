@@ -202,8 +202,8 @@ class Stack(keras.layers.Layer):
         depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
 
     Raises:
-        ValueError: `attention_window` is below 1, or the depth needs another number of layers; or the stack is called in
-            training with `AdaptiveDepth` under `tf.distribute` with several replicas.
+        ValueError: `attention_window` is below 1, or the depth needs another number of layers; or the stack is called
+            in training with `AdaptiveDepth` under `tf.distribute` with several replicas.
 
     Example:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]

@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Decoder, EncoderLayer, TokenEmbedding, padding_mask
+from kformer.layers import Decoder, EncoderLayer, padding_mask
 from kformer.layers.tensors import KeysValues, Tensor
 from kformer.models.stepwise import StepwiseTransformer
-from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_stack
+from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_embedding, make_stack
 
 
 def build_language_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
@@ -33,13 +33,8 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
         (1, 3, 9)
     """
     target_in = keras.Input((None,), dtype="int32", name="target_in")
-    embedding = TokenEmbedding(
-        config.target_vocab_size,
-        config.d_model,
-        tie_weights=config.embedding_tying != "none",
-        dtype=dtype,
-        name=TARGET_EMBEDDING,
-    )
+    tied = config.embedding_tying != "none"
+    embedding = make_embedding(config, dtype, TARGET_EMBEDDING, config.target_vocab_size, tied)
     decoder = make_stack(Decoder, EncoderLayer, config.num_decoder_layers, config, dtype, DECODER)
     output = decoder(embedding(target_in), counted=padding_mask(target_in, config.pad_id))
     logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(embedding(output, reverse=True))

@@ -16,7 +16,7 @@ from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.tensors import Tensor
-from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_stack
+from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_embedding, make_stack
 
 SEGMENTS = "segments"
 POOLER = "pooler"
@@ -93,17 +93,17 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
         >>> tuple(build_masked_language_model(config)({"source": np.array([[1, 3, 6, 2]])}).shape)
         (1, 4, 9)
     """
-    encoded = _encode(config, dtype)
+    encoded = _encode(config, dtype, reversible=True)
     transformed = Dense(config.d_model, activation="gelu", dtype=dtype, name=TRANSFORM)(encoded.output)
     norm = make_norm(config.normalization, config.layer_norm_epsilon, dtype=dtype, name=TRANSFORM_NORM)
     logits = encoded.embedding(norm(transformed), reverse=True)
     return _model(encoded, logits, "masked_language_model")
 
 
-def _encode(config: TransformerConfig, dtype: Policy) -> _Encoded:
+def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) -> _Encoded:
     """Embeds a source with its segments and encodes it."""
     source = keras.Input((None,), dtype="int32", name="source")
-    embedding = TokenEmbedding(config.source_vocab_size, config.d_model, dtype=dtype, name=SOURCE_EMBEDDING)
+    embedding = make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=reversible)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
     mask = padding_mask(source, config.pad_id)

@@ -223,21 +223,29 @@ def ponder(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 
 
 def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Source and target embedding; both are the same layer for three-way weight tying (section 3.4)."""
-
-    def make(name: str, vocab_size: int, tie_weights: bool = True, reversible: bool = True) -> TokenEmbedding:
-        size, options = config.embedding_dim, {"tie_weights": tie_weights, "dtype": dtype, "name": name}
-        if size in (None, config.d_model):
-            return TokenEmbedding(vocab_size, config.d_model, **options)
-        return ProjectedTokenEmbedding(vocab_size, size, config.d_model, reversible, **options)
-
     if config.embedding_tying == "all":
-        shared = make(SHARED_EMBEDDING, config.target_vocab_size)
+        shared = make_embedding(config, dtype, SHARED_EMBEDDING, config.target_vocab_size)
         return shared, shared
     target_tied = config.embedding_tying == "target"
     return (
-        make(SOURCE_EMBEDDING, config.source_vocab_size, reversible=False),
-        make(TARGET_EMBEDDING, config.target_vocab_size, target_tied),
+        make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=False),
+        make_embedding(config, dtype, TARGET_EMBEDDING, config.target_vocab_size, target_tied),
     )
+
+
+def make_embedding(
+    config: TransformerConfig,
+    dtype: Policy,
+    name: str,
+    vocab_size: int,
+    tie_weights: bool = True,
+    reversible: bool = True,
+) -> TokenEmbedding:
+    """An embedding whose vectors have the size that the configuration says, with projections if that is not d_model."""
+    size, options = config.embedding_dim, {"tie_weights": tie_weights, "dtype": dtype, "name": name}
+    if size in (None, config.d_model):
+        return TokenEmbedding(vocab_size, config.d_model, **options)
+    return ProjectedTokenEmbedding(vocab_size, size, config.d_model, reversible, **options)
 
 
 def make_stack(

@@ -8,6 +8,7 @@ RUN/
   environment.json                  versions of the packages that it is trained with
   tokenizer/                        both tokenizers
   initial/                          a small run folder with the initial weights, if they are those of another run
+  initial-embeddings.npz            the pretrained embeddings that the run began with, if there are any
   best.weights.h5                   the weights of the best validation
   weights/                          the weights of the last validations, for averaging
   checkpoint.npz                    everything needed to resume the run
@@ -51,6 +52,7 @@ class RunFolder:
     preset_file = property(lambda self: self.path / "preset.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
     initial = property(lambda self: RunFolder(self.path / "initial"))
+    embeddings_file = property(lambda self: self.path / "initial-embeddings.npz")
     best_weights_file = property(lambda self: self.path / "best.weights.h5")
     packed_weights_file = property(lambda self: self.path / "packed-weights.npz")
     weights_folder = property(lambda self: self.path / "weights")

@@ -20,6 +20,14 @@ from kformer.runs.folder import RunFolder, derived_run
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
 from kformer.training.checkpoints import saved_state
+from kformer.training.pretrained_embeddings import (
+    describe_embeddings,
+    embedding_files,
+    find_embeddings,
+    fit_to_vectors,
+    read_embeddings,
+    save_embeddings,
+)
 
 SAMPLES = 16  # validation sources that are kept, to try an export on them
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
@@ -71,10 +79,11 @@ def start_run(
     description = _describe(corpus)
     task = task_of(training.task)
     pairs_to_learn = task.pairs(corpus.train)
+    vectors = read_embeddings(training, has_initial_weights=origin is not None)
     if origin is None:
         tokenizers = task.train_tokenizers(pairs_to_learn, training)
         sizes = task.adapt(transformer or TransformerConfig.of_size("small"))
-        transformer = _fit_to_tokenizers(sizes, *tokenizers)
+        transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
     else:
         tokenizers = load_tokenizers(origin.tokenizer_folder)
         transformer = _transformer_of_weights(origin, transformer)
@@ -84,9 +93,13 @@ def start_run(
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     _check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)
+    found = find_embeddings(transformer, vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     if origin is not None:
         _copy_initial(origin, run)
+    if found:
+        save_embeddings(run, found)
+        description |= {"embeddings": describe_embeddings(transformer, found, pairs[0])}
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus(description)
@@ -127,7 +140,7 @@ def resume_run(
     stored_transformer, stored_training = run.transformer_config(), run.training_config()
     if transformer is not None:
         transformer = task_of(stored_training.task).adapt(transformer)
-        except_fields = _decided_by_tokenizers(stored_transformer, transformer)
+        except_fields = _decided_by_data(stored_transformer, transformer, stored_training)
         _refuse_changes(run, stored_transformer, transformer, except_fields)
     if training is None:
         training = stored_training
@@ -270,16 +283,23 @@ def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target
     )
 
 
-def _decided_by_tokenizers(stored: TransformerConfig, given: TransformerConfig) -> tuple[str, ...]:
-    """Fields in which the configurations may differ, because the tokenizers of the run decided them."""
-    two_vocabularies = stored.embedding_tying == "target" and given.embedding_tying == "all"
-    return (*FROM_TOKENIZERS, "embedding_tying") if two_vocabularies else FROM_TOKENIZERS
+def _decided_by_data(
+    stored: TransformerConfig, given: TransformerConfig, stored_training: TrainingConfig
+) -> tuple[str, ...]:
+    """Fields in which the configurations may differ, because the tokenizers or the vectors of the run decided them."""
+    fields: tuple[str, ...] = FROM_TOKENIZERS
+    if stored.embedding_tying == "target" and given.embedding_tying == "all":  # there are two vocabularies
+        fields = (*fields, "embedding_tying")
+    if embedding_files(stored_training) and given.embedding_dim is None:
+        fields = (*fields, "embedding_dim")
+    return fields
 
 
 def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
     """The configuration of the weights in `origin`; a given one that differs from it is an error."""
     stored = origin.transformer_config()
-    if given is not None and (changed := _changes(stored, given, _decided_by_tokenizers(stored, given))):
+    decided = () if given is None else _decided_by_data(stored, given, origin.training_config())
+    if given is not None and (changed := _changes(stored, given, decided)):
         raise ValueError(
             "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
             f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."

@@ -28,6 +28,7 @@ from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
 from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
+from kformer.training.pretrained_embeddings import assign_embeddings, freeze_embeddings
 from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import (
     RunSetup,
@@ -251,15 +252,19 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
         say(f"{corpus.name} {part}: {pairs.report()}")
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
+    for name, described in folder.corpus().get("embeddings", {}).items():
+        say(f"{name}: {described}")
 
 
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
-    """The compiled model, with random weights or those of the run that this one began with."""
+    """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
     keras.utils.set_random_seed(setup.training.seed)
     model = build_model(setup.training.task, setup.transformer, dtype=setup.training.precision)
+    freeze_embeddings(folder, model, setup.training)
     compile_transformer(model, setup.transformer, setup.training)
     if folder.initial.exists():
         load_first_weights(folder.initial, model, setup.training.task)
+    assign_embeddings(folder, model, setup.training)
     return model
 
 

@@ -86,3 +86,9 @@ def test_unusable_word_pieces(options: dict[str, object], message: str) -> None:
 def test_start_tokens_are_refused(bpe: SentencePieceTokenizer) -> None:
     with pytest.raises(ValueError, match=r"must not add start and end tokens.*add_bos=True"):
         KerasNLPTokenizer(keras_nlp.tokenizers.SentencePieceTokenizer(bpe.model_bytes, add_bos=True))
+
+
+def test_it_cannot_tell_its_words() -> None:
+    tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer())
+    with pytest.raises(ValueError, match="of the kind keras_nlp cannot tell which words its ids stand for"):
+        tokenizer.spellings()

@@ -16,7 +16,7 @@ _BYTES_AT_ONCE = 2**26
 def pack(run: RunFolder, archive: IO[bytes]) -> None:
     """Writes a zip archive of the files that a resumed run reads: no logs, no kept weights."""
     read = [*run.path.glob("*.json"), run.path / SUMS_FILE]
-    read += [run.checkpoint_file, previous_checkpoint(run.checkpoint_file)]
+    read += [run.embeddings_file, run.checkpoint_file, previous_checkpoint(run.checkpoint_file)]
     for folder in (run.tokenizer_folder, run.initial.path):
         read += folder.rglob("*")
     with zipfile.ZipFile(archive, "w") as packed:
