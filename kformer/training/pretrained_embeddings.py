@@ -79,7 +79,9 @@ def fit_to_vectors(transformer: TransformerConfig, sides: Sides) -> TransformerC
             f"The pretrained vectors have {dim} numbers. Received: embedding_dim={given}. Leave embedding_dim out, or "
             "use other vectors."
         )
-    return transformer.replace(embedding_dim=None if dim == transformer.d_model else dim)
+    if given is not None or dim == transformer.d_model:
+        return transformer
+    return transformer.replace(embedding_dim=dim)
 
 
 def find_embeddings(
