@@ -34,13 +34,11 @@ from kformer.runs.folder import RunFolder
 from kformer.tokenizers import WordTokenizer
 from kformer.training.train import train
 
+FILES = {"source_embeddings": "source.vec", "target_embeddings": "target.vec"}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "random": {},
-    "pretrained": {"source_embeddings": "source.vec", "target_embeddings": "target.vec"},
-    "pretrained, frozen": {
-        **{"source_embeddings": "source.vec", "target_embeddings": "target.vec"},
-        "train_embeddings": False,
-    },
+    "pretrained": FILES,
+    "pretrained, frozen": {**FILES, "train_embeddings": False},
     "subwords, random": {"tokenizer": "bpe"},
 }
 _TEXTS_PER_CALL = 2000
@@ -70,9 +68,7 @@ def write_vectors(file: pathlib.Path, texts: list[str], dim: int, epochs: int, s
 def run_system(name: str, corpus: Corpus, folder: pathlib.Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Trains one system, or goes on with it, and scores it."""
     options = dict(SYSTEMS[name])
-    for side in ("source_embeddings", "target_embeddings"):
-        if side in options:
-            options[side] = str(folder / options[side])
+    options |= {name: str(folder / file) for name, file in FILES.items() if name in options}
     training = TrainingConfig.of_size(arguments.size, **{"tokenizer": "words", **options}).replace(
         vocab_size=arguments.vocab_size,
         shared_vocabulary=False,
@@ -86,7 +82,7 @@ def run_system(name: str, corpus: Corpus, folder: pathlib.Path, arguments: argpa
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     train(corpus, run.path, transformer, training, resume="auto", console=console)
     scores = score(load_model(run.path, DecodingConfig(beam_size=1)), corpus.test, limit=arguments.limit)
-    return {"embeddings": run.corpus().get("embeddings", {}), **scores}
+    return {**{name: run.corpus().get(name, "-") for name in FILES}, **scores}
 
 
 def table(lines: Iterable[dict[str, Any]]) -> str:
@@ -96,8 +92,8 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for line in lines:
-        words = [line["embeddings"].get(f"{side}_embedding", "-") for side in ("source", "target")]
-        rows.append(f"| {line['system']} | {words[0]} | {words[1]} | {line['bleu']:.1f} | {line['chrf']:.1f} |")
+        words = " | ".join(line[name] for name in FILES)
+        rows.append(f"| {line['system']} | {words} | {line['bleu']:.1f} | {line['chrf']:.1f} |")
     return "\n".join(rows)
 
 

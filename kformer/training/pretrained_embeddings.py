@@ -17,12 +17,14 @@ from kformer.models.transformer import SOURCE_EMBEDDING, TARGET_EMBEDDING, find_
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
 
-Sides = dict[str, WordVectors]  # by the name of the embedding layer: `SOURCE_EMBEDDING`, `TARGET_EMBEDDING`
+# Embedding layer: the field of a TrainingConfig that names its file.
+EMBEDDING_FILES = {SOURCE_EMBEDDING: "source_embeddings", TARGET_EMBEDDING: "target_embeddings"}
+Sides = dict[str, WordVectors]  # by the name of the embedding layer
 
 
 def embedding_files(training: TrainingConfig) -> dict[str, str]:
     """The files of vectors that a run begins with, by the names of the embedding layers."""
-    files = {SOURCE_EMBEDDING: training.source_embeddings, TARGET_EMBEDDING: training.target_embeddings}
+    files = {name: getattr(training, field) for name, field in EMBEDDING_FILES.items()}
     return {name: file for name, file in files.items() if file is not None}
 
 
@@ -94,14 +96,18 @@ def find_embeddings(
     """
     if transformer.embedding_tying == "all" and sides:
         return {SOURCE_EMBEDDING: find_vectors(tokenizers[0], *dict.fromkeys(sides.values()))}
-    tokenizer_of = dict(zip((SOURCE_EMBEDDING, TARGET_EMBEDDING), tokenizers, strict=True))
+    tokenizer_of = dict(zip(EMBEDDING_FILES, tokenizers, strict=True))
     return {name: find_vectors(tokenizer_of[name], vectors) for name, vectors in sides.items()}
 
 
 def describe_embeddings(
     transformer: TransformerConfig, found: dict[str, FoundVectors], pairs: EncodedPairs
 ) -> dict[str, str]:
-    """How many words of each vocabulary have a vector, and how many tokens of the training text have none."""
+    """How many words of each vocabulary have a vector, and how many tokens of the training text have none.
+
+    Returns:
+        Texts by the names of the fields, such as "source_embeddings".
+    """
     tokens_of = {SOURCE_EMBEDDING: pairs.source_ids, TARGET_EMBEDDING: pairs.target_ids}
     if transformer.embedding_tying == "all":
         tokens_of[SOURCE_EMBEDDING] = np.concatenate(list(tokens_of.values()))
@@ -109,7 +115,7 @@ def describe_embeddings(
     for name, vectors in found.items():
         tokens = tokens_of[name][tokens_of[name] != transformer.end_id]
         missing = 1 - float(np.isin(tokens, vectors.ids).mean())
-        described[name] = f"{vectors.report()} ({missing:.2%} of the tokens)"
+        described[EMBEDDING_FILES[name]] = f"{vectors.report()}; {missing:.2%} of the tokens have none"
     return described
 
 
@@ -138,7 +144,7 @@ def assign_embeddings(run: RunFolder, model: keras.Model, training: TrainingConf
         return
     check_file(run.embeddings_file, "Restore it from a copy, or begin a new run.")
     with run.embeddings_file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        for name in (SOURCE_EMBEDDING, TARGET_EMBEDDING):
+        for name in EMBEDDING_FILES:
             if f"{name}/ids" in arrays:
                 matrix = find_embedding(model, name).embeddings
                 values = np.array(keras.ops.convert_to_numpy(matrix))
@@ -153,7 +159,7 @@ def freeze_embeddings(run: RunFolder, model: keras.Model, training: TrainingConf
     """
     if training.train_embeddings:
         return
-    names = (SOURCE_EMBEDDING, TARGET_EMBEDDING) if run.initial.exists() else embedding_files(training)
+    names = EMBEDDING_FILES if run.initial.exists() else embedding_files(training)
     for name in names:
         find_embedding(model, name).freeze_embeddings()
 

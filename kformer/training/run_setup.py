@@ -99,7 +99,7 @@ def start_run(
         _copy_initial(origin, run)
     if found:
         save_embeddings(run, found)
-        description |= {"embeddings": describe_embeddings(transformer, found, pairs[0])}
+        description |= describe_embeddings(transformer, found, pairs[0])
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus(description)

@@ -28,7 +28,7 @@ from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
 from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
-from kformer.training.pretrained_embeddings import assign_embeddings, freeze_embeddings
+from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
 from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import (
     RunSetup,
@@ -252,8 +252,9 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
         say(f"{corpus.name} {part}: {pairs.report()}")
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
-    for name, described in folder.corpus().get("embeddings", {}).items():
-        say(f"{name}: {described}")
+    for name in EMBEDDING_FILES.values():
+        if name in folder.corpus():
+            say(f"{name}: {folder.corpus()[name]}")
 
 
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
