@@ -34,6 +34,11 @@ class WordVectors:
     Attributes:
         words: the row of each word.
         vectors: (N, E) float32, finite.
+
+    Example:
+        >>> vectors = WordVectors({"the": 0, "cat": 1}, np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]], "float32"))
+        >>> vectors.dim, vectors.row(("Cat",)), vectors.row(("dog",))
+        (3, 1, None)
     """
 
     words: dict[str, int]
@@ -60,6 +65,10 @@ class FoundVectors:
         ids: (F,) int32, the ids that have a vector, in ascending order.
         vectors: (F, E) float32, their vectors.
         missing: the spellings of the other ids, but those that stand for no text.
+
+    Example:
+        >>> FoundVectors(np.array([4, 6]), np.array([[0.5], [1.5]]), ["dog"]).report()
+        '2 of 3 words have a vector, 1 are missing'
     """
 
     ids: np.ndarray
