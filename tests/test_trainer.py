@@ -54,6 +54,17 @@ def three_words():
     return Corpus(name="three words", test=[], **parts)
 
 
+@pytest.fixture
+def untraced(monkeypatch):
+    """Training without a graph of its step, which takes twice as long to trace as these runs take."""
+
+    def compile_untraced(model, *arguments):
+        compile_transformer(model, *arguments)
+        model.run_eagerly = True
+
+    monkeypatch.setattr("kformer.training.train.compile_transformer", compile_untraced)
+
+
 def train_words(output, training=WORDS, **options):
     return train(three_words(), output, toy.TRANSFORMER, training, console=quiet(), **options)
 
@@ -111,7 +122,7 @@ def test_the_run_folder_holds_all_that_is_promised(numbers_run):
         assert path.exists()
     assert list(run.tensorboard_folder.rglob("events.out.tfevents.*"))
     rows = rows_of(run)
-    assert [int(float(row["step"])) for row in rows] == [100, 200, 300]
+    assert [int(float(row["step"])) for row in rows] == [100, 200, 300, 400]
     assert float(rows[-1]["val_token_loss"]) < float(rows[0]["val_token_loss"])
     assert run.training_config() == toy.TRAINING.replace(monitor="bleu", scored_sources=40)
     assert run.transformer_config().d_model == toy.TRANSFORMER.d_model
@@ -359,6 +370,7 @@ def test_lost_or_damaged_best_weights_are_told_before_a_run_goes_on(lost, whole,
         train(toy.corpus(), run.path, resume=True, console=quiet())
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_run_whose_folder_is_moved_ends_and_writes_nothing_in_its_place(tmp_path):
     def move(callback):
         (tmp_path / "run").rename(tmp_path / "moved")
@@ -381,6 +393,7 @@ def test_a_signal_during_the_preparation_ends_the_run_before_its_first_batch(tmp
     assert "kformer: saving the run after this preparation." in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_name_may_hold_brackets(tmp_path):
     corpus, console = dataclasses.replace(three_words(), name="a[/b]"), quiet()
     train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=1), console=console)
@@ -407,10 +420,10 @@ def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path):
     assert (tmp_path / "trained").exists()
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_auto_begins_a_run_or_goes_on_with_it(begun, tmp_path):
-    if begun:
-        train_words(tmp_path / "run", WORDS.replace(max_steps=2))
+@pytest.mark.usefixtures("untraced")
+def test_auto_begins_a_run_and_then_goes_on_with_it(tmp_path):
+    begun = train_words(tmp_path / "run", WORDS.replace(max_steps=2), resume="auto")
+    assert [int(float(row["step"])) for row in rows_of(begun.run)] == [2]
     report = train_words(tmp_path / "run", WORDS, resume="auto", summary=tmp_path / "end.json")
     assert [int(float(row["step"])) for row in rows_of(report.run)] == [2, 4]
     assert json.loads((tmp_path / "end.json").read_text()) == {
@@ -435,6 +448,7 @@ def test_the_budget_of_epochs_counts_passes_over_the_corpus(tmp_path):
     assert sum(tokens) == pytest.approx(2 * 4 * pairs, rel=0.1)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_budget_of_minutes_ends_the_run(tmp_path):
     report = train_words(tmp_path / "run", LONG.replace(max_minutes=0.02))
     assert report.reason == "the budget of 0.02 minutes is spent"
@@ -484,19 +498,17 @@ class Signals(keras.callbacks.Callback):
         self._count("end")
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    return train_words(tmp_path_factory.mktemp("undisturbed") / "run", STOPPED)
+# The run is resumed after each of these moments and stopped at the next one: between the two batches of an update, in a
+# validation, after the first batch of an epoch, at an epoch's end, and while the last validation of the budget is scored.
+MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores", 1)]
 
 
-@pytest.mark.parametrize(
-    ("hook", "number"),
-    [("batch", 2), ("batch", 5), ("validation", 1), ("scores", 2), ("end", 2)],
-)
-def test_a_run_that_was_stopped_takes_the_course_of_one_that_was_not(hook, number, undisturbed, tmp_path):
-    """Also where it is stopped between micro-batches, and during the last validation of its budget."""
-    stopped = train_words(tmp_path / "run", STOPPED, callbacks=[Signals(hook, number)])
-    assert stopped.reason == "interrupted" or (hook, number) == ("validation", 3)
+@pytest.mark.usefixtures("untraced")
+def test_a_run_that_was_stopped_again_and_again_takes_the_course_of_one_that_was_not(tmp_path):
+    undisturbed = train_words(tmp_path / "undisturbed", STOPPED)
+    for moment in MOMENTS:
+        stopped = train_words(tmp_path / "run", STOPPED, resume="auto", callbacks=[Signals(*moment)])
+        assert stopped.reason == ("interrupted" if stopped.steps < 6 else undisturbed.reason)
     report = train_words(tmp_path / "run", STOPPED, resume=True)
     assert (report.steps, report.best, report.reason) == (6, undisturbed.best, undisturbed.reason)
     ours, theirs = arrays_of(report.run), arrays_of(undisturbed.run)
@@ -517,6 +529,7 @@ def weights_in(run, file):
     return model.get_weights()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_ctrl_c_is_acknowledged(tmp_path, capfd):
     interrupt = AtBatch(1, lambda callback: os.kill(os.getpid(), signal.SIGINT))
     options = {"callbacks": [interrupt], "summary": tmp_path / "end.json"}
@@ -531,6 +544,7 @@ def signal_at(batch, number):
     return AtBatch(batch, lambda callback: os.kill(os.getpid(), number))
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_further_signal_stops_the_run(tmp_path):
     former = signal.signal(signal.SIGUSR1, lambda number, frame: pytest.fail("Nobody handled the signal."))
     try:
@@ -541,6 +555,7 @@ def test_a_further_signal_stops_the_run(tmp_path):
     assert (report.steps, report.reason, report.interrupted) == (1, "interrupted", True)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_sigterm_ends_the_process_when_the_folder_is_free(tmp_path):
     owner, lock = [], tmp_path / "run" / "lock"
     former = signal.signal(signal.SIGTERM, lambda number, frame: owner.append(lock.read_text()))
@@ -567,6 +582,7 @@ def test_an_owner_that_was_killed_is_told(tmp_path):
     assert "process 7 on far since 2020, ended without notice" in console.file.getvalue()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_full_disk_names_the_update_and_the_remedy(tmp_path):
     def full(callback):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -583,6 +599,7 @@ def test_a_run_killed_between_the_renamings_of_two_checkpoints_goes_on(whole, tm
     assert "Going on from update 4." in console.file.getvalue()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_callback_of_a_user_can_end_the_run(tmp_path):
     stop = AtBatch(2, lambda callback: setattr(callback.model, "stop_training", True))
     report = train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[stop])
@@ -590,6 +607,7 @@ def test_a_callback_of_a_user_can_end_the_run(tmp_path):
     assert report.run.best_weights_file.exists()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_patience_ends_a_run_of_which_each_better_model_was_exported(tmp_path):
     console, exported = quiet(), tmp_path / "exported"
     corpus = dataclasses.replace(three_words(), symbols=True)
@@ -666,6 +684,7 @@ def make_pairs_of_lengths():
     return encode_pairs(pairs, SymbolTokenizer(["one"]), SymbolTokenizer(["uno"]), max_length=32)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_learned_positions_translate_a_long_text_in_parts_that_they_reach(tmp_path):
     transformer = toy.TRANSFORMER.replace(positional_encoding="learned", max_length=19)
     training = SHORT.replace(max_length=19, max_steps=1, shared_vocabulary=False)
