@@ -35,8 +35,8 @@ def _own_cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _fresh_keras():
     """Every test starts from one seed and leaves no global precision behind."""
-    # tf.random.set_seed would also forget all compiled functions, such as those of a translator that tests share, and make
-    # their next call take seconds. What kformer draws at random does not depend on it.
+    # tf.random.set_seed would also forget all compiled functions, such as those of a translator that tests share. Their
+    # next call would take seconds. What kformer draws at random does not depend on it.
     with unittest.mock.patch("tensorflow.random.set_seed"):
         keras.utils.set_random_seed(20170612)  # the paper's first day on arXiv
     yield

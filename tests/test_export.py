@@ -19,8 +19,7 @@ import tensorflow as tf
 import toy
 
 from kformer.config import DecodingConfig
-from kformer.export.check import check_operations
-from kformer.export.graph import served_functions
+from kformer.export.check import check_operations, check_without_python
 from kformer.export.kernels import MATRICES
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
@@ -118,23 +117,36 @@ def test_greedy_search_exports_too(numbers_run, tmp_path):
     assert translator("six one") == "uno seis"
 
 
-@pytest.mark.parametrize(("precision", "variant"), [("bfloat16", "portable"), ("int8", "portable"), ("float32", "xla")])
-def test_every_variant_translates_as_the_translator_does(numbers_translator, tmp_path, precision, variant):
-    path = export_saved_model(numbers_translator, tmp_path, precision=precision, variant=variant)
+def check_an_export(path, translator, precision, variant):
+    """It translates as the translator does, and says what it is."""
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
     for texts in (["six one"], ["one two three", "four", "", "two two"], []):
         found = signature(text=tf.constant(texts, tf.string, shape=[len(texts)]))
-        assert [text.decode() for text in found["translation"].numpy()] == numbers_translator(texts)
-    assert description(path)["precision"] == precision
-    assert description(path)["variant"] == variant
+        assert [text.decode() for text in found["translation"].numpy()] == translator(texts)
+    assert (description(path)["precision"], description(path)["variant"]) == (precision, variant)
 
 
 @pytest.mark.parametrize(("precision", "bytes_each"), [("bfloat16", 2), ("int8", 1)])
-def test_a_smaller_precision_is_a_smaller_export(numbers_translator, exported, tmp_path, precision, bytes_each):
+def test_a_smaller_precision_translates_as_the_translator_does_and_is_a_smaller_export(
+    numbers_translator, exported, tmp_path, precision, bytes_each
+):
     smaller = export_saved_model(numbers_translator, tmp_path, precision=precision)
+    check_an_export(smaller, numbers_translator, precision, "portable")
     sizes = [sum(file.stat().st_size for file in folder.glob("variables/*")) for folder in (smaller, exported)]
     weights = numbers_translator.model.count_params()
     assert sizes[1] - sizes[0] == pytest.approx((4 - bytes_each) * weights, rel=0.05)
+
+
+def test_xla_translates_as_the_translator_does(numbers_translator, tmp_path):
+    translator = Translator(  # XLA compiles every shape: a short search, and few texts
+        numbers_translator.model,
+        numbers_translator.config,
+        numbers_translator.source_tokenizer,
+        numbers_translator.target_tokenizer,
+        DecodingConfig(beam_size=2, max_length=8),
+    )
+    path = export_saved_model(translator, tmp_path, variant="xla", samples=["six one"])
+    check_an_export(path, translator, "float32", "xla")
 
 
 def test_the_description_says_how_far_the_export_is_from_the_translator(exported):
@@ -145,37 +157,47 @@ def test_the_description_says_how_far_the_export_is_from_the_translator(exported
     assert found["score_difference"] < 1e-3
 
 
-def test_an_export_that_computes_something_else_is_refused(numbers_translator, tmp_path, monkeypatch):
-    def disturbed(translator, weights, *rest):
-        other = keras.models.clone_model(translator.model)
-        other.set_weights([weight * 0.5 for weight in translator.model.get_weights()])
-        tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-        return served_functions(Translator(other, translator.config, *tokenizers), weights, *rest)
+@pytest.fixture
+def saved(exported, monkeypatch):
+    """What an export writes is a copy of another one, which takes less time than to trace and save it."""
+    files = shutil.ignore_patterns("assets.extra")
 
-    monkeypatch.setattr("kformer.export.saved_model.served_functions", disturbed)
+    def save(served, path, signatures):
+        shutil.copytree(exported, path, ignore=files, dirs_exist_ok=True)
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+
+
+@pytest.mark.usefixtures("saved")
+def test_an_export_that_computes_something_else_is_refused(numbers_translator, tmp_path):
+    other = keras.models.clone_model(numbers_translator.model)
+    other.set_weights([weight * 0.5 for weight in numbers_translator.model.get_weights()])
+    tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
+    translator = Translator(other, numbers_translator.config, *tokenizers, samples=["six one"])
     with pytest.raises(ValueError, match="does not compute what the predictor does.*Export in float32"):
-        export_saved_model(numbers_translator, tmp_path / "model")
+        export_saved_model(translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
 
 
 HALF = tf.constant(0.5)
 
 
-def test_a_signature_that_does_not_answer_ends_the_export(numbers_translator, tmp_path, monkeypatch):
-    from kformer.export.graph import served_functions
+def test_a_signature_that_does_not_answer_is_told(tmp_path):
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def answering(text):
+        return {"translation": tf.identity(text), "score": tf.zeros(tf.shape(text))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([], tf.float32, "number")])
     def refusing(text, number=HALF):
         with tf.control_dependencies([tf.debugging.Assert(number > 0.5, ["Received:", number])]):
             return {"text": tf.identity(text)}
 
-    def with_another(*arguments):
-        return {**served_functions(*arguments), "refusing": refusing}
-
-    monkeypatch.setattr("kformer.export.saved_model.served_functions", with_another)
+    signatures = {"serving_default": answering, "refusing": refusing}
+    tf.saved_model.save(module, str(tmp_path), signatures=signatures)
     with pytest.raises(ValueError, match=r"The export does not run outside Python: .*0\.5"):
-        export_saved_model(numbers_translator, tmp_path / "model")
-    assert list((tmp_path / "model").iterdir()) == []
+        check_without_python(tmp_path, answering, ["six one"], "float32")
 
 
 @pytest.fixture
@@ -225,6 +247,7 @@ def test_unknown_variants_are_refused(numbers_translator, tmp_path):
         export_saved_model(numbers_translator, tmp_path, variant="gpu")
 
 
+@pytest.mark.usefixtures("tried")
 def test_versions_count_up_and_are_never_overwritten(numbers_translator, tmp_path):
     (tmp_path / "7").mkdir()
     assert export_saved_model(numbers_translator, tmp_path) == tmp_path / "8"
@@ -400,6 +423,7 @@ def test_python_callbacks_and_xla_are_refused(tmp_path):
         check_operations(tmp_path)
 
 
+@pytest.mark.usefixtures("saved")
 def test_an_export_that_only_python_can_run_is_refused(numbers_translator, tmp_path, monkeypatch):
     monkeypatch.setattr("kformer.export.check._C_API_PROGRAM", "kformer.no_such_program")
     with pytest.raises(ValueError, match=r"does not run outside Python: .*No module named kformer.no_such_program"):
@@ -408,22 +432,22 @@ def test_an_export_that_only_python_can_run_is_refused(numbers_translator, tmp_p
 
 
 @pytest.mark.parametrize("place", [0, 2], ids=["in the batch", "alone"])
-def test_an_export_that_computes_something_else_outside_python_is_refused(
-    numbers_translator, tmp_path, monkeypatch, place
-):
+def test_an_export_that_computes_something_else_outside_python_is_refused(exported, monkeypatch, place):
     from kformer.export import check
 
-    run = check._run
-
     def disturbed(batches, saved_model):
-        found = run(batches, saved_model)
+        found = [{key: value.numpy().tolist() for key, value in answer(batch).items()} for batch in batches]
         found[place]["score"] = [score - 1 for score in found[place]["score"]]
         return found
 
+    def answer(batch):
+        return signature(text=tf.constant([base64.b64decode(text["b64"]) for text in batch]))
+
+    loaded = tf.saved_model.load(str(exported))
+    signature = loaded.signatures["serving_default"]
     monkeypatch.setattr(check, "_run", disturbed)
     with pytest.raises(ValueError, match="gives different results outside Python or for single texts"):
-        export_saved_model(numbers_translator, tmp_path / "model")
-    assert not list((tmp_path / "model").glob("[0-9]*"))
+        check_without_python(exported, signature, ["one", "six one", "two"], "float32")
 
 
 def test_the_description_says_how_many_texts_are_alike_alone_and_in_a_batch(exported):

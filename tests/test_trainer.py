@@ -499,7 +499,7 @@ class Signals(keras.callbacks.Callback):
 
 
 # The run is resumed after each of these moments and stopped at the next one: between the two batches of an update, in a
-# validation, after the first batch of an epoch, at an epoch's end, and while the last validation of the budget is scored.
+# validation, before the first batch of an epoch, at an epoch's end, and while the budget's last validation is scored.
 MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores", 1)]
 
 

@@ -16,16 +16,16 @@ def cold_export_folder(numbers_export, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def served(numbers_export):
+def served(cold_export_folder):
     """A server with the defaults, but ports that are free."""
     from kformer.serving.config_files import ModelSettings, read_batching
     from kformer.serving.settings import ServerSettings
 
     settings = ServerSettings(
-        [ModelSettings("numbers", numbers_export)],
+        [ModelSettings("numbers", cold_export_folder)],
         rest_port=0,
         grpc_port=0,
-        batching=read_batching(numbers_export / "batching.config"),
+        batching=read_batching(cold_export_folder / "batching.config"),
     )
     with running(settings) as server:
         yield server

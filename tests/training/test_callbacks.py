@@ -46,6 +46,7 @@ def tiny_model(accumulation=1, ema_decay=0.0):
     config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation, ema_decay=ema_decay)
     metrics = [TokenLoss(), TokenAccuracy(), Perplexity(), TokenCount()]
     model.compile(build_adam(8, config), LabelSmoothedCrossEntropy(), metrics=metrics)
+    model.run_eagerly = keras.backend.backend() == "tensorflow"  # A graph takes longer to trace than these steps.
     return model
 
 
