@@ -23,6 +23,7 @@ from kformer.export.check import check_operations, check_without_python
 from kformer.export.kernels import MATRICES
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
+from kformer.export.server_files import BATCH_SIZES
 from kformer.export.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.inference.load import load_model
 from kformer.translation.translator import Translator
@@ -137,7 +138,8 @@ def test_a_smaller_precision_translates_as_the_translator_does_and_is_a_smaller_
     assert sizes[1] - sizes[0] == pytest.approx((4 - bytes_each) * weights, rel=0.05)
 
 
-def test_xla_translates_as_the_translator_does(numbers_translator, tmp_path):
+def test_xla_translates_as_the_translator_does(numbers_translator, tmp_path, monkeypatch):
+    monkeypatch.setitem(BATCH_SIZES, "xla", (1,))
     translator = Translator(  # XLA compiles every shape: a short search, and few texts
         numbers_translator.model,
         numbers_translator.config,

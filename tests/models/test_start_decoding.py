@@ -125,6 +125,7 @@ def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
     rows_per_source = 3
 
     @tf.function(
+        autograph=False,
         input_signature=[
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None, None], tf.int32),

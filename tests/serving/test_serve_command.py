@@ -92,24 +92,21 @@ def free_port():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, number):
+    """Every line of its log is JSON, also those of libraries."""
     with Process(cold_export_folder) as server:
         assert f"REST http://{server.rest}/v1/models/numbers, gRPC grpc://{server.grpc}" in server.line
         server.wait_until_ready()
         assert translate(f"http://{server.rest}", "one two") == "dos uno"
-        status, log = server.end(number)
-    assert status == 0
-    assert log[0]["event"] == "draining"
-    assert log[-1]["event"] == "stopped"
-
-
-def test_every_line_of_the_log_is_json_also_those_of_libraries(cold_export_folder):
-    with Process(cold_export_folder) as server:
         host, port = server.rest.split(":")
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(b"nonsense\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 400"
-        _, log = server.end()
-    assert "Invalid HTTP request received." in [line["event"] for line in log]
+        status, log = server.end(number)
+    assert status == 0
+    events = [line["event"] for line in log]
+    assert events[0] == "Invalid HTTP request received."
+    assert "draining" in events
+    assert log[-1]["event"] == "stopped"
 
 
 def test_a_full_disk_under_its_output_stops_nothing(cold_export_folder):
