@@ -130,7 +130,7 @@ def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([], tf.int32),
-        ]
+        ],
     )
     def decode(source, tokens, max_length):
         next_logits, state = start_decoding(model, source, max_length, rows_per_source=rows_per_source)
