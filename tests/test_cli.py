@@ -152,7 +152,10 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
 # What a person gets wrong, and what is said. {run} is a run folder, {model} a SavedModel, {corpus} a file of two pairs.
 MISTAKES = {
     "train without a corpus": ("train --output new", "train needs exactly one of --corpus NAME, --train PAIRS.tsv"),
-    "train, unknown corpus": ("train --output new --corpus cmudic", "Known corpora: bible-en-es, cmudict, tfds:NAME"),
+    "train, unknown corpus": (
+        "train --output new --corpus cmudic",
+        "Known corpora: bible-en-es, cmudict, bible-books, ",
+    ),
     "train, corpus alike": ("train --output new --corpus cmudic", "Did you mean 'cmudict'?"),
     "train, one of two files": ("train --output new --train-source a", "--train-source and --train-target go together"),
     "train, a signal that none can handle": (
@@ -591,7 +594,7 @@ def loaded(monkeypatch):
     """Puts a translator that answers with the source in the place of a model; gives how models were loaded."""
     calls = []
 
-    def load_model(path, decoding=None, n_best=1, threads_per_operation=None):
+    def load_model(path, decoding=None, n_best=1, threads_per_operation=None, task="translate"):
         call = {"path": path, "decoding": decoding, "n_best": n_best, "texts": []}
         calls.append({**call, "threads_per_operation": threads_per_operation})
 
@@ -716,11 +719,11 @@ def test_export_makes_what_its_options_ask_for(numbers_run, tmp_path):
 
 
 def test_average_takes_as_many_as_it_is_told(numbers_run, tmp_path):
-    assert len(RunFolder(numbers_run).kept_weights()) == 3
+    assert len(RunFolder(numbers_run).kept_weights()) == 4
     for last in (2, None):
         invoke("average", numbers_run, tmp_path / f"mean-{last}", *(["--last", last] if last else []))
     means = [RunFolder(tmp_path / f"mean-{last}") for last in (2, None)]
-    assert [mean.corpus()["mean_of"] for mean in means] == [2, 3]
+    assert [mean.corpus()["mean_of"] for mean in means] == [2, 4]
     assert means[0].best_weights_file.read_bytes() != means[1].best_weights_file.read_bytes()
     assert means[0].samples() == RunFolder(numbers_run).samples()
 

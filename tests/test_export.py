@@ -184,7 +184,7 @@ def test_an_export_that_computes_something_else_is_refused(numbers_translator, t
 HALF = tf.constant(0.5)
 
 
-def test_a_signature_that_does_not_answer_is_told(tmp_path):
+def test_a_signature_that_does_not_answer_is_told(numbers_translator, tmp_path):
     module = tf.Module()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
@@ -199,7 +199,7 @@ def test_a_signature_that_does_not_answer_is_told(tmp_path):
     signatures = {"serving_default": answering, "refusing": refusing}
     tf.saved_model.save(module, str(tmp_path), signatures=signatures)
     with pytest.raises(ValueError, match=r"The export does not run outside Python: .*0\.5"):
-        check_without_python(tmp_path, answering, ["six one"], "float32")
+        check_without_python(tmp_path, answering, numbers_translator, ["six one"], "float32")
 
 
 @pytest.fixture
@@ -434,7 +434,9 @@ def test_an_export_that_only_python_can_run_is_refused(numbers_translator, tmp_p
 
 
 @pytest.mark.parametrize("place", [0, 2], ids=["in the batch", "alone"])
-def test_an_export_that_computes_something_else_outside_python_is_refused(exported, monkeypatch, place):
+def test_an_export_that_computes_something_else_outside_python_is_refused(
+    exported, numbers_translator, monkeypatch, place
+):
     from kformer.export import check
 
     def disturbed(batches, saved_model):
@@ -449,7 +451,7 @@ def test_an_export_that_computes_something_else_outside_python_is_refused(export
     signature = loaded.signatures["serving_default"]
     monkeypatch.setattr(check, "_run", disturbed)
     with pytest.raises(ValueError, match="gives different results outside Python or for single texts"):
-        check_without_python(exported, signature, ["one", "six one", "two"], "float32")
+        check_without_python(exported, signature, numbers_translator, ["one", "six one", "two"], "float32")
 
 
 def test_the_description_says_how_many_texts_are_alike_alone_and_in_a_batch(exported):

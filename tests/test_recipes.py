@@ -23,7 +23,9 @@ NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five"
 
 
 def test_the_recipes_that_come_with_kformer():
-    assert recipe_names() == ["bible-en-es", "cmudict", "wmt14-en-de-base", "wmt14-en-de-big"]
+    assert recipe_names() == [
+        *("bible-books", "bible-en-es", "bible-english", "cmudict", "wmt14-en-de-base", "wmt14-en-de-big")
+    ]
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -88,10 +90,10 @@ def test_a_file_that_is_no_recipe(text, message, tmp_path):
 
 
 def test_an_unknown_name():
-    with pytest.raises(ValueError, match=r"no recipe 'wmt'. Choose one of bible-en-es, cmudict, wmt14-en-de-base, "):
+    with pytest.raises(ValueError, match=r"no recipe 'wmt'. Choose one of bible-books, bible-en-es, "):
         load_recipe("wmt")
     with pytest.raises(
-        FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of bible-en-es, cmudict"
+        FileNotFoundError, match=r"There is no file none.yaml. Name a recipe's file, or one of bible-books, bible-en-es"
     ):
         load_recipe("none.yaml")
 
@@ -163,7 +165,7 @@ def test_training_says_how_many_tokens_an_update_sees(trained):
 def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, monkeypatch):
     searches = []
 
-    def load_model(path, decoding, threads_per_operation):
+    def load_model(path, decoding, threads_per_operation, task):
         searches.append(decoding)
         return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 

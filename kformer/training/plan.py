@@ -9,8 +9,10 @@ from kformer.training.compile import compiled_by_xla
 from kformer.wording import count
 
 
-def plan_batches(train_pairs: EncodedPairs, training: TrainingConfig, arrangement: Arrangement) -> BatchPlan:
-    """The batches of a run, with a number of shapes that suits the backend."""
+def plan_batches(
+    train_pairs: EncodedPairs, training: TrainingConfig, arrangement: Arrangement | None = None
+) -> BatchPlan:
+    """The batches of a run, with a number of shapes that suits the backend. `arrangement`: see `BatchPlan`."""
     return BatchPlan(
         train_pairs,
         training.tokens_per_batch,
