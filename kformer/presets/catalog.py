@@ -13,7 +13,7 @@ def preset_names() -> list[str]:
 
     Example:
         >>> preset_names()
-        ['bible-en-es', 'cmudict']
+        ['bible-books', 'bible-en-es', 'bible-english', 'cmudict']
     """
     return sorted(folder.name for folder in _SHIPPED.iterdir() if RunFolder(folder).exists())
 

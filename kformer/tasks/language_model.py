@@ -57,8 +57,8 @@ class LanguageModel(tf.Module):
         origin: Where the weights come from, see `RunFolder.origin`.
 
     Example:
-        >>> model = LanguageModel.from_run("runs/verses")  # doctest: +SKIP
-        >>> model("In the beginning")  # doctest: +SKIP
+        >>> model = LanguageModel.from_preset("bible-english")
+        >>> model("In the beginning")
         'In the beginning of the reign of Jehoiakim ...'
     """
 
