@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 TWO_STEPS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 # With fewer updates than 600, the relative positions of Shaw et al. have not learned it.
 VARIANTS = [
-    {"positional_encoding": "learned", "depth": "shared", "embedding_dim": 24, **TWO_STEPS},
+    {"positional_encoding": "learned", "depth": "shared", **TWO_STEPS},
+    {"positional_encoding": "learned", "embedding_dim": 24},
     {"positional_encoding": "relative"},
     {"positional_encoding": "relative_buckets", "attention_window": 4, "num_key_value_heads": 2},
     {"positional_encoding": "sinusoidal", "depth": "adaptive", **TWO_STEPS},
