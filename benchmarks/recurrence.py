@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from algorithms import FIRST, PAD, Batch, batch_of, hits, train
 
-from kformer.config import POSITIONAL_ENCODINGS, TrainingConfig, TransformerConfig
+from kformer.config import POSITIONAL_ENCODINGS, TransformerConfig
 from kformer.layers import AdaptiveDepth
-from kformer.models import build_transformer, ponder
-from kformer.training.compile import compile_transformer
+from kformer.models import ponder
 
-PAD, START, END, ZERO, PLUS = 0, 1, 2, 3, 13
-VOCABULARY = 14  # three special ids, ten digits and the plus
+ZERO, PLUS = FIRST, FIRST + 10
+VOCABULARY = PLUS + 1  # special ids, ten digits and the plus
 
 Digits = np.ndarray  # (B, L) integers from 0 to 9, the last digit of a number first
 Generator = np.random.Generator
@@ -69,25 +69,14 @@ TASKS = {
 }
 
 
-def examples(task: Task, rng: Generator, rows: int, lengths: range) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A batch with numbers of these lengths, each as often as another: model inputs (B, S), (B, T), and labels (B, T).
-
-    All batches have the shape of the longest numbers, so that XLA compiles the training step once.
-    """
-    source = np.full((rows, task.source_length(lengths[-1]) + 1), PAD, "int32")
-    target = np.full((rows, task.target_length(lengths[-1]) + 1), PAD, "int32")
+def examples(task: Task, rng: Generator, rows: int, lengths: range) -> Batch:
+    """A batch with numbers of these lengths, each as often as another; it has the shape of the longest numbers."""
     drawn = lengths[0] + rng.integers(0, len(lengths), rows)
-    for length in np.unique(drawn):
-        of_length = drawn == length
-        for ids, part in zip((source, target), task.draw(rng, of_length.sum(), length), strict=True):
-            ids[of_length, : part.shape[1]] = part
-            ids[of_length, part.shape[1]] = END
-    target_in = np.concatenate([np.full((rows, 1), START, "int32"), target[:, :-1]], axis=1)
-    target_in[target_in == END] = PAD
-    return {"source": source, "target_in": target_in}, target
+    pairs = [pair for n in np.unique(drawn) for pair in zip(*task.draw(rng, (drawn == n).sum(), n), strict=True)]
+    return batch_of(pairs, task.source_length(lengths[-1]) + 1, task.target_length(lengths[-1]) + 1)
 
 
-def endless(task: Task, seed: int, rows: int, lengths: range) -> Iterator[tuple]:
+def endless(task: Task, seed: int, rows: int, lengths: range) -> Iterator[Batch]:
     """Batches to train on; the test numbers are drawn from another seed."""
     rng = np.random.default_rng([1, seed])
     while True:
@@ -125,18 +114,9 @@ def configurations(options: argparse.Namespace) -> dict[str, TransformerConfig]:
 
 
 def trained(config: TransformerConfig, task: Task, seed: int, options: argparse.Namespace) -> keras.Model:
-    keras.utils.set_random_seed(seed)
-    training = TrainingConfig(
-        warmup_steps=options.warmup,
-        learning_rate_scale=options.learning_rate_scale,
-        label_smoothing=0.0,
-        precision="float32",
-    )
-    model = build_transformer(config)
-    compile_transformer(model, config, training)
     batches = endless(task, seed, options.batch, range(1, options.digits + 1))
-    model.fit(batches, steps_per_epoch=options.updates, epochs=1, shuffle=False, verbose=0)
-    return model
+    schedule = {"warmup_steps": options.warmup, "learning_rate_scale": options.learning_rate_scale}
+    return train(config, batches, options.updates, seed, schedule)
 
 
 class Figures(NamedTuple):
@@ -151,13 +131,9 @@ class Figures(NamedTuple):
 def measured(model: keras.Model, task: Task, lengths: range, options: argparse.Namespace) -> Figures:
     rng = np.random.default_rng(0)
     batches = [examples(task, rng, options.batch, lengths) for _ in range(options.test_batches)]
-    right, counted, steps = [], [], []
-    for inputs, labels in batches:
-        right.append(np.argmax(model.predict_on_batch(inputs), axis=-1) == labels)
-        counted.append(labels != PAD)
-        steps.append(mean_steps(model, inputs, labels))
-    hits, tokens = np.concatenate(right), np.concatenate(counted)
-    return Figures(hits[tokens].mean(), np.all(hits | ~tokens, axis=1).mean(), *np.mean(steps, axis=0))
+    right, counted = (np.concatenate(parts) for parts in zip(*(hits(model, batch) for batch in batches), strict=True))
+    steps = [mean_steps(model, *batch) for batch in batches]
+    return Figures(right[counted].mean(), np.all(right | ~counted, axis=1).mean(), *np.mean(steps, axis=0))
 
 
 def mean_steps(model: keras.Model, inputs: dict[str, np.ndarray], labels: np.ndarray) -> tuple[float, ...]:

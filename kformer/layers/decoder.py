@@ -155,9 +155,6 @@ class DecoderLayer(TransformerLayer):
         cross_attend = recording(self.cross_attention, scores, key=encoder_output, attention_mask=cross_mask)
         return self._sublayers(inputs, self_attend, cross_attend, training=False), scores
 
-    def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
-        return tuple(inputs_shape)
-
 
 @keras.saving.register_keras_serializable(package="kformer")
 class Decoder(Stack):
@@ -296,6 +293,3 @@ class Decoder(Stack):
             return x
 
         return self._run(outputs, apply, add_positions)[0], written
-
-    def compute_output_shape(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> tuple:
-        return tuple(inputs_shape)
