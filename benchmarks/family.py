@@ -115,7 +115,9 @@ def speeds(variants: list[str], arguments: argparse.Namespace) -> dict[tuple[str
 
 
 def print_table(lines: list[dict[str, Any]], speed: dict[tuple[str, str], float]) -> None:
-    columns = "variant | parameters | words wrong | phonemes wrong | words a second: float32 | int8 | MB: float32 | int8"
+    columns = (
+        "variant | parameters | words wrong | phonemes wrong | words a second: float32 | int8 | MB: float32 | int8"
+    )
     print(f"| {columns} |\n{'| --- ' * 8}|")
     for line in lines:
         rates = [f"{100 * line[name]:.1f} %" for name in ("word_error_rate", "phoneme_error_rate")]

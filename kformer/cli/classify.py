@@ -6,12 +6,15 @@ import typer
 
 from kformer.cli.labels import answer_by_labels
 from kformer.cli.lines import InputFile, OutputFile
+from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ModelArgument, PresetName
 
 
 def classify(
     model: ModelArgument = None,
     preset: PresetName = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
     input: InputFile = None,
     output: OutputFile = None,
     scores: Annotated[
@@ -19,4 +22,4 @@ def classify(
     ] = False,
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts."""
-    answer_by_labels("classify", model, preset, input, output, scores)
+    answer_by_labels("classify", model, preset, server, token_file, input, output, scores)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
+from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
@@ -17,12 +18,16 @@ from kformer.cli.options import (
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig
 from kformer.inference.find import check_search, check_task, find_model
+from kformer.serving import Client
+from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
 from kformer.translation.batches import TranslateBatch
 
 
 def generate(
     model: ModelArgument = None,
     preset: PresetName = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
     input: InputFile = None,
     output: OutputFile = None,
     beam_size: BeamSize = None,
@@ -41,11 +46,7 @@ def generate(
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     check_files(input, output)
-    path = choose_model(model, preset)
-    found = find_model(path)
-    check_task(found, "language-model")
-    decoding = choose_decoding(found, None, beam_size, length_penalty)
-    check_search(found, decoding)
+    check_server(server, token_file, (model, preset), {"--beam-size": beam_size, "--length-penalty": length_penalty})
     options = {
         "max_length": max_length,
         "temperature": temperature,
@@ -54,18 +55,37 @@ def generate(
         "seed": seed,
     }
     number = number_of_lines(input)
+    if server is not None:
+        with connected(server, token_file) as client:
+            function = _of_server(client, options)
+            answer_lines(function, input, output, 1, number, client.batch_size, REQUESTS_AT_ONCE, doing="generating")
+        return
+    path = choose_model(model, preset)
+    found = find_model(path)
+    check_task(found, "language-model")
+    decoding = choose_decoding(found, None, beam_size, length_penalty)
+    check_search(found, decoding)
     with status(f"loading {path}"):
-        function = _load(path, decoding, options, length_penalty)
+        function = _load(path, decoding, options)
     answer_lines(function, input, output, 1, number, doing="generating")
 
 
-def _load(
-    path: Path, decoding: DecodingConfig | None, options: dict[str, float | int], length_penalty: float | None
-) -> TranslateBatch:
+def _load(path: Path, decoding: DecodingConfig | None, options: dict[str, float | int]) -> TranslateBatch:
     """The model's own search, or the same with options if one is given."""
     from kformer.inference.load import load_generator, load_model
 
-    if not (options["temperature"] or options["max_length"]):
+    if not _are_given(options):
         return load_model(path, decoding, task="language-model")
-    penalty = (decoding or DecodingConfig()).length_penalty
-    return load_generator(path, decoding, {**options, "length_penalty": penalty})
+    return load_generator(path, decoding, {**options, "length_penalty": (decoding or DecodingConfig()).length_penalty})
+
+
+def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
+    """The same of a model on a server."""
+    if not _are_given(options):
+        return answer_batch(client, task="language-model")
+    return generate_batch(client, {**options, "length_penalty": DecodingConfig().length_penalty})
+
+
+def _are_given(options: dict[str, float | int]) -> bool:
+    """Whether the search is another one than the model's own."""
+    return bool(options["temperature"] or options["max_length"])

@@ -1,22 +1,42 @@
 """What `kformer classify` and `kformer tag` share."""
 
 from kformer.cli.lines import answer_lines, check_files, number_of_lines, with_scores
+from kformer.cli.on_server import check_server, connected
 from kformer.cli.options import Path, choose_model
 from kformer.cli.progress import status
 from kformer.inference.find import check_task, find_model
+from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch
+from kformer.translation.batches import TranslateBatch
 
 
 def answer_by_labels(
-    task: str, model: Path | None, preset: str | None, input: Path | None, output: Path | None, scores: bool
+    task: str,
+    model: Path | None,
+    preset: str | None,
+    server: str | None,
+    token_file: Path | None,
+    input: Path | None,
+    output: Path | None,
+    scores: bool,
 ) -> None:
     """Writes the labels of each line; arguments as in the commands, `task` is "classify" or "tag"."""
+
+    def answer(function: TranslateBatch, batch_size: int | None = None, at_once: int | None = None) -> None:
+        function = with_scores(function) if scores else function
+        answer_lines(function, input, output, 1, number, batch_size, at_once, doing="reading")
+
     check_files(input, output)
+    check_server(server, token_file, (model, preset))
+    number = number_of_lines(input)
+    if server is not None:
+        with connected(server, token_file) as client:
+            answer(answer_batch(client, task=task), client.batch_size, REQUESTS_AT_ONCE)
+        return
     path = choose_model(model, preset)
     check_task(find_model(path), task)
 
     from kformer.inference.load import load_model, threads_for
 
-    number = number_of_lines(input)
     with status(f"loading {path}"):
         function = load_model(path, threads_per_operation=threads_for(number), task=task)
-    answer_lines(with_scores(function) if scores else function, input, output, 1, number, doing="reading")
+    answer(function)

@@ -41,7 +41,7 @@ def answer_lines(
     output: Path | None,
     n_best: int,
     number: int,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int | None = None,
     at_once: int | None = None,
     doing: str = "translating",
 ) -> None:
@@ -50,10 +50,12 @@ def answer_lines(
     Args:
         function: Answers batches of lines.
         input, output: Files; None: the standard streams.
-        n_best, batch_size, at_once: See `translate_lines`.
+        n_best, at_once: See `translate_lines`.
+        batch_size: The same; None: `BATCH_SIZE`.
         number: From `number_of_lines`.
         doing: What the progress bar says.
     """
+    batch_size = batch_size or BATCH_SIZE
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(_opened(output))
         if input is None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
-from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.export.versions import DEFAULT_SIGNATURE, OUTPUTS
 from kformer.tasks.predictor import Predictor
 
 # How far scores may be apart, as a share of their mean.
@@ -56,7 +56,7 @@ def check_agreement(
         ValueError: Their scores differ by more than rounding to `precision` explains.
     """
     expected, found = predictor.function(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
-    output, score = predictor.outputs
+    output, score = OUTPUTS[predictor.task]
     same = expected[output].numpy() == found[output].numpy()
     share = _distance(expected[score].numpy(), found[score].numpy())
     if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
@@ -97,7 +97,7 @@ def check_without_python(
     together, *alone = _run([*batches, *_requests(saved_model, texts[0])], saved_model)
     alone = alone[: len(texts)]
     expected = answer(text=tf.constant(list(texts)))
-    output, score = predictor.outputs
+    output, score = OUTPUTS[predictor.task]
     for found in (together[score], [one[score][0] for one in alone]):
         share = _distance(expected[score].numpy(), np.array(found))
         if not share <= SCORE_TOLERANCE[precision]:

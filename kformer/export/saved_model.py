@@ -21,6 +21,7 @@ from kformer.export.variables import Weights
 from kformer.export.versions import (
     DEFAULT_SIGNATURE,
     DESCRIPTION_FILE,
+    OUTPUTS,
     check_kind,
     check_signatures,
     check_version,
@@ -197,7 +198,7 @@ def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
 
 def _describe(saved_model: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
     symbols = isinstance(predictor.source_tokenizer, SymbolTokenizer)
-    answers = {"task": predictor.task, "outputs": predictor.outputs, "labels": predictor.labels}
+    answers = {"task": predictor.task, "outputs": OUTPUTS[predictor.task], "labels": predictor.labels}
     path = saved_model / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)
     description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}

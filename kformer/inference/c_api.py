@@ -215,7 +215,9 @@ def _answer(model: SavedModel, request: list[Any] | dict[str, Any]) -> dict[str,
 
 def _plain(value: Any) -> Any:
     """A value or a row of an output as it stands in JSON."""
-    return value.decode("utf-8") if isinstance(value, bytes) else value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return [_plain(each) for each in value] if value.dtype == object else value.tolist()
 
 
 def _array(value: list[Any] | dict[str, float]) -> np.ndarray:

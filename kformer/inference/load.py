@@ -8,13 +8,13 @@ import numpy as np
 
 from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
-from kformer.export.versions import DESCRIPTION_FILE, description
+from kformer.export.versions import DESCRIPTION_FILE, OUTPUTS, description
 from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.inference.c_api import SavedModel, SavedModelError
 from kformer.inference.find import check_search, check_task, find_model
 from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, hypotheses
+from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, hypotheses, scalars
 
 
 def load_model(
@@ -45,11 +45,11 @@ def load_model(
         ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, the model is of
             another task, or a file of the model is damaged.
     """
-    saved_model, outputs = _load(path, decoding, n_best, threads_per_operation, task)
+    saved_model = _load(path, decoding, n_best, threads_per_operation, task)
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         found = saved_model(texts)
-        return hypotheses(*(found[name] for name in outputs))
+        return hypotheses(*(found[name] for name in OUTPUTS[task]))
 
     return answer
 
@@ -66,7 +66,7 @@ def load_generator(
     Raises:
         ValueError: As `load_model`; or the SavedModel was exported without that signature.
     """
-    saved_model, outputs = _load(path, decoding, 1, None, "language-model")
+    saved_model = _load(path, decoding, 1, None, "language-model")
     name = "generate_with_options"
     if name not in saved_model.signatures:
         raise ValueError(f"{path} takes no options of sampling. Export it again with --signature {name}.")
@@ -74,10 +74,8 @@ def load_generator(
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         array = np.empty(len(texts), object)
         array[:] = texts
-        kinds = {"max_length": np.int32, "top_k": np.int32, "seed": np.int64}
-        scalars = {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
-        found = saved_model.run(name, {"text": array, **scalars})
-        return hypotheses(*(found[output] for output in outputs))
+        found = saved_model.run(name, {"text": array, **scalars(options)})
+        return hypotheses(*(found[output] for output in OUTPUTS["language-model"]))
 
     return answer
 
@@ -88,19 +86,14 @@ def _load(
     n_best: int,
     threads_per_operation: int | None,
     task: str,
-) -> tuple[SavedModel, Sequence[str]]:
-    """The SavedModel, and the names of its two outputs, the answer and its score."""
+) -> SavedModel:
     model = find_model(path)
     check_task(model, task)
     check_search(model, decoding, n_best)
     if isinstance(model, RunFolder):
         with saved_model_of(model, decoding or model.decoding_config(), n_best) as kept:
-            return SavedModel(kept, threads_per_operation), _outputs(kept)
-    return _exported(model, threads_per_operation), _outputs(model)
-
-
-def _outputs(saved_model: pathlib.Path) -> Sequence[str]:
-    return description(saved_model).get("outputs", ("translation", "score"))
+            return SavedModel(kept, threads_per_operation)
+    return _exported(model, threads_per_operation)
 
 
 def threads_for(texts: int) -> int | None:

@@ -1,19 +1,21 @@
 """Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
 
+from kformer.layers.adaptive_depth import AdaptiveDepth
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.band import Band
 from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder, DecoderLayer
-from kformer.layers.depth import AdaptiveDepth, Depth, SharedDepth, StackedDepth
+from kformer.layers.depth import Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
-from kformer.layers.reach import Band
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.segments import SegmentEmbedding
-from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.stack import Stack
+from kformer.layers.transformer_layer import TransformerLayer
 
 __all__ = [
     "AdaptiveDepth",

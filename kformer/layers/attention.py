@@ -12,10 +12,10 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.arithmetic import Dense, project_together
+from kformer.layers.band import Band
 from kformer.layers.dropout import Dropout
 from kformer.layers.heads import product_by_head
 from kformer.layers.masks import check_mask, explicit_or_implicit
-from kformer.layers.reach import Band
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.

@@ -15,8 +15,9 @@ from keras import ops
 from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
 from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
-from kformer.layers.stack import Stack, TransformerLayer, recording
+from kformer.layers.stack import Stack
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
+from kformer.layers.transformer_layer import TransformerLayer, recording
 
 
 @keras.saving.register_keras_serializable(package="kformer")

@@ -29,8 +29,9 @@ from kformer.layers import (
     padding_mask,
 )
 from kformer.layers.depth import Ponder
-from kformer.layers.stack import Stack, TransformerLayer
+from kformer.layers.stack import Stack
 from kformer.layers.tensors import Tensor
+from kformer.layers.transformer_layer import TransformerLayer
 
 # Names by which the step-by-step decoder finds the layers again, also in a model loaded from a file.
 SOURCE_EMBEDDING = "source_embedding"

@@ -1,37 +1,32 @@
 """A server as the function that `kformer.translation.batches.translate_all` calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.export.versions import DEFAULT_SIGNATURE, OUTPUTS
 from kformer.serving.client import Client
-from kformer.translation.batches import Hypothesis, TranslateBatch, hypotheses
+from kformer.translation.batches import Hypothesis, TranslateBatch, hypotheses, scalars
 
 REQUESTS_AT_ONCE = 4
 
 
-def translate_batch(client: Client, n_best: int = 1) -> TranslateBatch:
-    """A function that translates batches on a server; many threads may call it at once.
+def answer_batch(client: Client, n_best: int = 1, task: str = "translate") -> TranslateBatch:
+    """A function that answers batches on a server; many threads may call it at once.
 
     Args:
         client: Of the server.
         n_best: Hypotheses per text. For more than one the model must have the signature `n_best`.
+        task: What the model must have learned, see `kformer.inference.load.load_model`.
 
     Raises:
-        ValueError: The model lacks the signature.
+        ValueError: The model lacks the signature, or has learned another task.
         ServerError: The server does not answer.
     """
     signature = DEFAULT_SIGNATURE if n_best == 1 else "n_best"
-    if n_best > 1:
-        known = client.metadata()["metadata"]["signature_def"]["signature_def"]
-        if signature not in known:
-            raise ValueError(
-                f"{client.url} gives one translation per text: its model has no signature n_best, but "
-                f"{', '.join(sorted(known))}. Leave out --n-best, or export the model with --signature n_best."
-            )
+    _check_model(client, signature, task)
 
-    def translate(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         outputs = client.predict(signature, {"text": texts})
-        found = hypotheses(outputs["translation"], outputs["score"])
+        found = hypotheses(*(outputs[name] for name in OUTPUTS[task]))
         if found and len(found[0]) < n_best:
             raise ValueError(
                 f"The signature n_best of {client.url} gives {len(found[0])} hypotheses per text. Received: "
@@ -39,4 +34,40 @@ def translate_batch(client: Client, n_best: int = 1) -> TranslateBatch:
             )
         return [best[:n_best] for best in found]
 
-    return translate
+    return answer
+
+
+def generate_batch(client: Client, options: Mapping[str, float | int]) -> TranslateBatch:
+    """The same for a language model that goes on with texts as the options say.
+
+    Args:
+        client: Of the server.
+        options: All inputs of the signature `generate_with_options` but the texts.
+
+    Raises:
+        ValueError, ServerError: As for `answer_batch`.
+    """
+    signature = "generate_with_options"
+    _check_model(client, signature, "language-model")
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        outputs = client.predict(signature, {"text": texts, **scalars(options)})
+        return hypotheses(*(outputs[name] for name in OUTPUTS["language-model"]))
+
+    return answer
+
+
+def _check_model(client: Client, signature: str, task: str) -> None:
+    """Asks the server for the model's signatures."""
+    known = client.metadata()["metadata"]["signature_def"]["signature_def"]
+    given = known[DEFAULT_SIGNATURE].get("outputs", {}) if DEFAULT_SIGNATURE in known else {}
+    if missing := sorted({*OUTPUTS[task]} - {*given}):
+        raise ValueError(
+            f"{client.url} gives no {', '.join(missing)}: its {DEFAULT_SIGNATURE} gives {', '.join(sorted(given))}. "
+            f"Expected: a model that has learned the task {task}. Name another model, or use the command of its task."
+        )
+    if signature not in known:
+        raise ValueError(
+            f"The model of {client.url} has no signature {signature}, but {', '.join(sorted(known))}. Leave out the "
+            f"option that needs it, or export the model with --signature {signature}."
+        )

@@ -29,7 +29,6 @@ class Classifier(LabelPredictor):
     """
 
     task = "classify"
-    outputs = ("label", "probability")
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the most probable label of each text.
@@ -39,7 +38,7 @@ class Classifier(LabelPredictor):
 
         Returns:
             `label` (B,) string; `probability` (B,) float32, its probability; and `probabilities` (B, N) float32, those
-            of all labels in the order of `labels`.
+            of all labels; and `labels` (B, N) string, what they are the probabilities of, the same in each row.
         """
         ids = encode_texts(text, self.source_tokenizer)[:, : self.longest]
 
@@ -55,6 +54,7 @@ class Classifier(LabelPredictor):
             "label": label,
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
+            "labels": tf.repeat([tf.constant(self.labels)], tf.shape(probabilities)[0], axis=0),
         }
 
     def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Pair
+from kformer.export.versions import OUTPUTS
 from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.presets import find_preset
@@ -40,7 +41,6 @@ class LabelPredictor(tf.Module, abc.ABC):
     """
 
     task: ClassVar[str]
-    outputs: ClassVar[tuple[str, str]]
     signatures: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -115,7 +115,7 @@ class LabelPredictor(tf.Module, abc.ABC):
         """
         if isinstance(texts, str):
             return self([texts])[0]
-        found = self.function(text_tensor(texts))[self.outputs[0]]
+        found = self.function(text_tensor(texts))[OUTPUTS[self.task][0]]
         return [answer.decode("utf-8") for answer in found.numpy()]
 
     @abc.abstractmethod

@@ -63,7 +63,6 @@ class LanguageModel(tf.Module):
     """
 
     task = "language-model"
-    outputs = ("text", "score")
     signatures = ("generate_with_options",)
     labels = ()
 

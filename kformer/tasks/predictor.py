@@ -19,7 +19,6 @@ class Predictor(Protocol):
 
     Attributes:
         task: One of `kformer.config.TASKS`.
-        outputs: The names of two outputs (B,): the answer, a string, and its score, a float32.
         signatures: Names of the further signatures that an export can have, see `kformer.export.signatures`.
         labels: What a classifier or tagger chooses from; () for the others.
         samples: Some texts of the kind that the model is made for.
@@ -27,7 +26,6 @@ class Predictor(Protocol):
     """
 
     task: str
-    outputs: tuple[str, str]
     signatures: tuple[str, ...]
     labels: tuple[str, ...]
     model: keras.Model
@@ -45,7 +43,11 @@ class Predictor(Protocol):
         """The same with another model from `build`. A search keeps keys and values in this class of caches."""
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The outputs for texts (B,) string; every output has B rows."""
+        """The outputs for texts (B,) string; every output has B rows.
+
+        Two of them, (B,) each, are the answer, a string, and its score, a float32. Their names are in
+        `kformer.export.versions.OUTPUTS`.
+        """
 
     @property
     def function(self) -> Any:

@@ -56,7 +56,6 @@ class Tagger(LabelPredictor):
     """
 
     task = "tag"
-    outputs = ("tags", "score")
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the most probable label of each word.

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,12 @@ def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypoth
     return [[Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows]
 
 
+def scalars(options: Mapping[str, float | int]) -> dict[str, np.ndarray]:
+    """Options of the signature `generate_with_options` with the types that it takes."""
+    kinds = {"max_length": np.int32, "top_k": np.int32, "seed": np.int64}
+    return {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
+
+
 def translate_all(
     translate: TranslateBatch,
     texts: Sequence[bytes],
@@ -45,7 +51,7 @@ def translate_all(
     """Translates any number of texts, those of about the same length together; the order is kept.
 
     Args:
-        translate: From `kformer.inference.load.load_model`, or `kformer.serving.client_batches.translate_batch`.
+        translate: From `kformer.inference.load.load_model`, or `kformer.serving.client_batches.answer_batch`.
         texts: UTF-8.
         batch_size: Largest number of texts in a batch; fewer if texts are long, see `BATCH_BYTES`.
         on_batch: Called after each batch with the number of texts in it.

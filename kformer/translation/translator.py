@@ -79,7 +79,6 @@ class Translator(tf.Module):
     """
 
     task = "translate"
-    outputs = ("translation", "score")
     signatures = ("n_best", "score", "translate_detailed", "translate_with_options")
     labels = ()
 

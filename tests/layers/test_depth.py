@@ -10,7 +10,8 @@ from contracts import assert_layer_contract
 from keras import ops
 
 from kformer.layers import AdaptiveDepth, Encoder, EncoderLayer, PositionalEncoding, SharedDepth, padding_mask
-from kformer.layers.depth import Halting, Ponder
+from kformer.layers.adaptive_depth import Halting
+from kformer.layers.depth import Ponder
 
 B, T, D, H, F = 2, 5, 14, 2, 11
 STEPS = 3

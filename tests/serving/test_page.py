@@ -68,6 +68,51 @@ def test_other_translations_stand_below_with_their_scores(page):
     assert page["found"].text.splitlines() == ["TWO ONE", "−0.50", "two one", "−1.75"]
 
 
+def answers_of(server, name, answer):
+    """Makes the server's only model one of another task."""
+    server.models = {name: ("serving_default",)}
+    server.others = {name: answer}
+
+
+def test_a_classifier_shows_its_label_and_the_next_labels_with_their_probabilities(server, open_page):
+    shares = {"short": 0.2, "long": 0.75, "odd": 0.048, "even": 0.002}
+    answer = {"label": "long", "probability": 0.75, "labels": [*shares], "probabilities": [*shares.values()]}
+    answers_of(server, "lengths", lambda text: answer)
+    page = open_page(server.url)
+    page["text"].send_keys("one two three")
+    page.wait(lambda: page["target"].text == "long")
+    assert (page["heading"].text, page["measure"].text, page["score"].text) == ("Label", "Probability", "75 %")
+    assert page["found"].text.splitlines() == ["short", "20 %", "odd", "5 %", "even", "below 1 %"]
+    assert not page["meaning"].is_displayed()
+    assert page["notes"].text == ""
+
+
+def test_a_tagger_shows_each_word_with_its_tag(server, open_page):
+    answers_of(server, "tags", lambda text: {"tags": "N V", "score": -0.5})
+    page = open_page(server.url)
+    page["text"].send_keys("dogs  bark")
+    page.wait(lambda: page.all("ruby"))
+    assert page.script("[...document.querySelectorAll('ruby')].map((each) => each.textContent)") == ["dogsN", "barkV"]
+    assert (page["heading"].text, page["score"].text) == ("Tags", "−0.50")
+
+
+def test_a_language_model_shows_its_text(server, open_page):
+    answers_of(server, "english", lambda text: {"text": f"{text} two", "score": -1.0})
+    page = open_page(server.url)
+    page["text"].send_keys("one")
+    page.wait(lambda: page["target"].text == "one two")
+    assert (page["heading"].text, page["meaning"].is_displayed()) == ("Text", True)
+
+
+def test_a_model_of_another_program_is_told(server, open_page):
+    answers_of(server, "other", lambda text: {"logits": [0.0]})
+    page = open_page(server.url)
+    page["text"].send_keys("one")
+    page.wait(lambda: page["error"].text)
+    assert page["error"].text == "This page shows no answers of logits."
+    assert not page["answer"].is_displayed()
+
+
 def test_pointing_at_a_token_shows_what_it_attends_to_and_what_attends_to_it(page):
     page.translate("one two")
     two, one, end = page.tokens("target")
@@ -157,7 +202,7 @@ def test_every_control_has_a_name_and_every_id_is_there_once(server, open_page):
     identifiers = [each.get_attribute("id") for each in page.all("[id]")]
     assert len(identifiers) == len({*identifiers})
     assert page.script("document.documentElement.lang") == "en"
-    assert page.chrome.title == "Translation by kformer"
+    assert page.chrome.title == "kformer"
     assert {"h1", "h2"} == {each.tag_name for each in page.all("h1, h2, h3, h4")}
 
 
@@ -365,7 +410,7 @@ def test_a_model_that_learned_it_translates_as_one_types(served, open_page):
         *("tres", "dos", "uno", "end"),
         *("cuatro", "end"),
     ]
+    page.wait(lambda: len(page.all("#found span")) == 3)  # 4 is the beam size
     scores = [page["score"].text, *(each.text for each in page.all("#found span"))]
     values = [float(score.replace("−", "-")) for score in scores]
-    assert len(values) == 4  # the beam size
     assert values == sorted(values, reverse=True)

@@ -12,7 +12,7 @@ from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
-from kformer.export.versions import description
+from kformer.export.versions import OUTPUTS, description
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
@@ -157,7 +157,7 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     predictor = request.getfixturevalue(name)
     path = export_saved_model(predictor, tmp_path, precision=precision)
     found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(TEXTS))
-    assert [answer.decode() for answer in found[predictor.outputs[0]].numpy()] == predictor(TEXTS)
+    assert [answer.decode() for answer in found[OUTPUTS[predictor.task][0]].numpy()] == predictor(TEXTS)
     facts = description(path)
     assert facts["task"] == predictor.task
     assert tuple(facts["labels"]) == predictor.labels

@@ -1,9 +1,18 @@
-// The page of `kformer serve`: translates what is typed, and shows which tokens the model's attention links.
+// The page of `kformer serve`: the model answers what is typed. Of a translator it also shows which tokens the attention
+// links.
 
 const PAUSE = 300; // milliseconds without a key before the server is asked
 const LEAST = 0.02; // smaller weights of attention are not shown
 const NAMED = 3; // so many of a token's links are told in words
+const MOST_LABELS = 8; // so many of the labels that are less probable are shown
 const MORE_SIGNATURES = ["translate_detailed", "n_best"];
+// What models of each task answer, by the output that only they have.
+const ANSWERS = {
+  translation: { heading: "Translation", nodes: (found) => [found.translation], next: nextTranslations },
+  label: { heading: "Label", nodes: (found) => [found.label], next: nextLabels },
+  tags: { heading: "Tags", nodes: taggedWords, next: () => [] },
+  text: { heading: "Text", nodes: (found) => [found.text], next: () => [] },
+};
 const HINT = "Point at a token, or press Tab and the arrow keys, to see what it is linked with.";
 const FLAGS = {
   divided: "The text was translated in parts, each for itself: its lines, or its sentences where a line is long.",
@@ -114,7 +123,7 @@ async function openModel(signal) {
   element("version").textContent = `${model.length > 1 ? "" : `${opened.name}, `}version ${opened.version}`;
 }
 
-// Translations --------------------------------------------------------------------------------------------------------
+// Answers -------------------------------------------------------------------------------------------------------------
 
 async function predict(signature, sent, signal) {
   const body = { signature_name: signature, inputs: { text: [sent] } };
@@ -131,20 +140,45 @@ async function translate(signal) {
   const detailed = opened.signatures.has("translate_detailed");
   const outputs = await predict(detailed ? "translate_detailed" : "serving_default", sent, signal);
   const found = Object.fromEntries(Object.entries(outputs).map(([name, values]) => [name, values[0]])); // of one text
+  const name = Object.keys(ANSWERS).find((each) => each in found);
+  if (!name) throw new Error(`This page shows no answers of ${Object.keys(found).join(", ")}.`);
+  const { heading, nodes, next } = ANSWERS[name];
   answer.hidden = false;
   answer.classList.remove("stale");
+  element("heading").textContent = heading;
   for (const id of ["read", "shown", "legend", "detail"]) element(id).hidden = !detailed;
   if (detailed) showTokens(sent, found);
-  else target.replaceChildren(found.translation);
-  element("score").textContent = rounded(found.score);
-  element("spoken").textContent = found.translation;
-  showNotes(found);
-  showOthers(opened.signatures.has("n_best") ? await predict("n_best", sent, signal) : undefined);
+  else target.replaceChildren(...nodes(found, sent));
+  element("measure").textContent = name === "label" ? "Probability" : "Score";
+  element("meaning").hidden = name === "label";
+  element("score").textContent = name === "label" ? percent(found.probability) : rounded(found.score);
+  element("spoken").textContent = found[name];
+  showNotes(found, name === "translation" ? MORE_SIGNATURES : []);
+  const more = name === "translation" && opened.signatures.has("n_best");
+  showOthers(next(found, more ? await predict("n_best", sent, signal) : undefined));
 }
 
-function showNotes(found) {
+/** All but the first of `translation` and `score`, 1 x N each, in the answer of `n_best`, if there is one. */
+function nextTranslations(found, best) {
+  return best ? best.translation[0].map((each, index) => [each, rounded(best.score[0][index])]).slice(1) : [];
+}
+
+/** The labels that are less probable, the most probable first. */
+function nextLabels({ label, labels, probabilities }) {
+  const all = labels.map((each, index) => [each, probabilities[index]]).filter(([each]) => each !== label);
+  return all.sort((one, two) => two[1] - one[1]).slice(0, MOST_LABELS).map(([each, share]) => [each, percent(share)]);
+}
+
+/** Each word of the text with its tag above it. */
+function taggedWords({ tags }, sent) {
+  const each = tags.split(" ");
+  const words = sent.trim().split(/\s+/u);
+  return words.flatMap((word, index) => [made("ruby", word, made("rt", each[index] ?? "")), " "]);
+}
+
+function showNotes(found, wanted) {
   const notes = Object.keys(FLAGS).filter((name) => found[name]).map((name) => FLAGS[name]);
-  const missing = MORE_SIGNATURES.filter((name) => !opened.signatures.has(name));
+  const missing = wanted.filter((name) => !opened.signatures.has(name));
   if (missing.length) {
     const command = `kformer export RUN DIR ${missing.map((name) => `--signature ${name}`).join(" ")}`;
     notes.push(made("span", "This page shows more of an export that is made with ", made("code", command)));
@@ -152,13 +186,12 @@ function showNotes(found) {
   element("notes").replaceChildren(...notes.map((note) => made("li", note)));
 }
 
-/** Shows all but the first of `translation` and `score`, 1 x N each. */
-function showOthers(outputs) {
-  const translations = outputs ? outputs.translation[0].slice(1) : [];
-  const items = translations.map((translation, index) => {
-    const words = made("bdi", translation);
+/** Shows answers that are less probable, pairs of an answer and its score. */
+function showOthers(pairs) {
+  const items = pairs.map(([answer, score]) => {
+    const words = made("bdi", answer);
     words.lang = "";
-    return made("li", words, made("span", rounded(outputs.score[0][index + 1])));
+    return made("li", words, made("span", score));
   });
   element("found").replaceChildren(...items);
   others.hidden = !items.length;

@@ -1,0 +1,90 @@
+"""Models of every task on `kformer serve`, and the commands that ask it."""
+
+import numpy as np
+import pytest
+from servers import running
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+from kformer.config import DecodingConfig
+from kformer.export.saved_model import export_saved_model
+from kformer.serving import Client
+from kformer.tasks import Classifier, LanguageModel, Tagger
+
+pytestmark = pytest.mark.tensorflow_only
+
+TEXTS = ["one two", "", "six five four three", "two"]
+SEARCH = DecodingConfig(beam_size=1, max_extra_length=9)
+
+
+@pytest.fixture(scope="module")
+def predictors(run_of):
+    return {
+        "classify": Classifier.from_run(run_of("classify")),
+        "tag": Tagger.from_run(run_of("tag")),
+        "generate": LanguageModel.from_run(run_of("language-model"), SEARCH),
+    }
+
+
+@pytest.fixture(scope="module")
+def served(predictors, tmp_path_factory):
+    from kformer.serving.config_files import ModelSettings, read_batching
+    from kformer.serving.settings import ServerSettings
+
+    folder = tmp_path_factory.mktemp("served")
+    for name, predictor in predictors.items():
+        signatures = ["generate_with_options"] if name == "generate" else []
+        export_saved_model(predictor, folder / name, signatures=signatures)
+    models = [ModelSettings(name, folder / name) for name in predictors]
+    batching = read_batching(folder / "classify" / "batching.config")
+    with running(ServerSettings(models, rest_port=0, grpc_port=0, batching=batching)) as server:
+        yield server
+
+
+def invoke(command, url, tmp_path, *options):
+    """What the command makes of the texts."""
+    (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
+    files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    answer = CliRunner().invoke(app, [command, "--server", url, *files, *options], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return (tmp_path / "out").read_text().splitlines()
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "generate"])
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_the_command_of_each_task_asks_a_server(task, protocol, served, predictors, tmp_path):
+    urls = {"rest": f"{served.url}/v1/models/{task}", "grpc": f"grpc://{served.grpc_address}/{task}"}
+    assert invoke(task, urls[protocol], tmp_path) == predictors[task](TEXTS)
+
+
+def test_a_server_draws_texts(served, predictors, tmp_path):
+    options = ("--temperature", "1", "--seed", "7", "--max-length", "5")
+    found = invoke("generate", f"{served.url}/v1/models/generate", tmp_path, *options)
+    assert found == predictors["generate"].sample(TEXTS, seed=7, max_length=5)
+
+
+def test_labels_come_with_their_probabilities(served, predictors, tmp_path):
+    url = f"{served.url}/v1/models/classify"
+    with Client(url) as client:
+        found = client.predict("serving_default", {"text": TEXTS})
+    assert found["labels"].tolist() == [[b"even", b"odd"]] * len(TEXTS)
+    chosen = found["labels"][np.arange(len(TEXTS)), found["probabilities"].argmax(axis=1)]
+    assert chosen.tolist() == found["label"].tolist()
+    lines = [line.split("\t") for line in invoke("classify", url, tmp_path, "--scores")]
+    assert [label for label, _ in lines] == predictors["classify"](TEXTS)
+    np.testing.assert_allclose([float(share) for _, share in lines], found["probability"], atol=1e-4)
+
+
+def test_a_model_of_another_task_is_refused_before_the_work(served, tmp_path):
+    url = f"{served.url}/v1/models/classify"
+    with pytest.raises(ValueError, match=r"gives no score, translation: its serving_default gives label, .* translate"):
+        invoke("translate", url, tmp_path)
+    with pytest.raises(ValueError, match="has no signature generate_with_options|gives no score, text"):
+        invoke("generate", url, tmp_path, "--max-length", "5")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["classify", "tag", "generate"])
+def test_a_server_and_a_model_are_one_too_many(command, tmp_path):
+    with pytest.raises(ValueError, match="Name one model: --server URL names the server's"):
+        invoke(command, "http://localhost:1/v1/models/m", tmp_path, "--preset", "bible-books")
