@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import algorithms
 import heads
 import numpy as np
 import pytest
@@ -54,11 +55,11 @@ def test_numbers_to_add_have_their_last_digit_first():
         return sum((digit - recurrence.ZERO) * 10**place for place, digit in enumerate(ids))
 
     for source, target_in, target in zip(*inputs.values(), labels, strict=True):
-        source, target = (ids[: list(ids).index(recurrence.END)] for ids in (source, target))
+        source, target = (ids[: list(ids).index(algorithms.END)] for ids in (source, target))
         length = list(source).index(recurrence.PLUS)
         assert len(source) == 2 * length + 1
         assert number(source[:length]) + number(source[length + 1 :]) == number(target)
-        assert [*target_in[: length + 2]] == [recurrence.START, *target]
+        assert [*target_in[: length + 2]] == [algorithms.START, *target]
         assert not target_in[length + 2 :].any()
 
 

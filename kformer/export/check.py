@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
-from kformer.export.versions import DEFAULT_SIGNATURE, OUTPUTS
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
+from kformer.translation.batches import OUTPUTS
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}

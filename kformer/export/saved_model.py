@@ -21,7 +21,6 @@ from kformer.export.variables import Weights
 from kformer.export.versions import (
     DEFAULT_SIGNATURE,
     DESCRIPTION_FILE,
-    OUTPUTS,
     check_kind,
     check_signatures,
     check_version,
@@ -32,6 +31,7 @@ from kformer.files import WriteError, check_folder_path, staging_folder, sync_tr
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
+from kformer.translation.batches import OUTPUTS
 
 
 def export_saved_model(

@@ -16,13 +16,6 @@ LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
 # An export has only those that are asked for.
 MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
-# The two outputs of `serving_default` by the task: the answer, a string, and its score, a float32.
-OUTPUTS = {
-    "translate": ("translation", "score"),
-    "classify": ("label", "probability"),
-    "tag": ("tags", "score"),
-    "language-model": ("text", "score"),
-}
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"
 

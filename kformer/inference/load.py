@@ -8,13 +8,13 @@ import numpy as np
 
 from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
-from kformer.export.versions import DESCRIPTION_FILE, OUTPUTS, description
+from kformer.export.versions import DESCRIPTION_FILE, description
 from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.inference.c_api import SavedModel, SavedModelError
 from kformer.inference.find import check_search, check_task, find_model
 from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.translation.batches import BATCH_SIZE, OUTPUTS, Hypothesis, TranslateBatch, hypotheses, scalars
 
 
 def load_model(

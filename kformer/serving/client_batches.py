@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from kformer.export.versions import DEFAULT_SIGNATURE, OUTPUTS
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.serving.client import Client
-from kformer.translation.batches import Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.translation.batches import OUTPUTS, Hypothesis, TranslateBatch, hypotheses, scalars
 
 REQUESTS_AT_ONCE = 4
 

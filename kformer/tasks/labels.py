@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Pair
-from kformer.export.versions import OUTPUTS
 from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.presets import find_preset
@@ -22,6 +21,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
 from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
+from kformer.translation.batches import OUTPUTS
 from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
 
 NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8

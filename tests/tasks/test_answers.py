@@ -12,12 +12,13 @@ from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
-from kformer.export.versions import OUTPUTS, description
+from kformer.export.versions import description
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.training.train import train
+from kformer.translation.batches import OUTPUTS
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
