@@ -22,7 +22,7 @@ VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
 TWO_AT_ONCE = --numprocesses 2 --dist worksteal
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-oldest lint notebooks docs wheel clean
+.PHONY: demo test test-slow test-oldest lint notebooks address docs wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
@@ -48,6 +48,11 @@ lint: $(VENV)/.kformer-test
 # A notebook is written as a script, whose changes can be read; Colab opens the notebook that is made of it.
 notebooks: $(VENV)/.kformer-test
 	$(BIN)/jupytext --update --to ipynb notebooks/*.py
+
+# Once the project has a public address: badges that open the notebooks in Colab, what to install there, what to clone.
+address:
+	$(PYTHON) docs/address.py $(REPOSITORY)
+	$(MAKE) notebooks
 
 # build/docs/site/index.html. The notebooks run as a person would run them, which takes an hour; KFORMER_NOTEBOOK_MINUTES and
 # its like make it minutes, see tests/test_notebooks.py.
