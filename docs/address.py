@@ -38,7 +38,7 @@ def write_address(root: pathlib.Path, address: str) -> None:
         )
         text = re.sub(r'"kformer(\[[\w,]+\]) @ git\+[^"]*"', rf'"kformer\1 @ git+{repository}"', text)
         script.write_text(text, encoding="utf-8")
-    _replace(root / "README.md", r"git clone \S+( <[^>]*>)?|git clone <[^>]*>", f"git clone {repository}")
+    _replace(root / "README.md", r"git clone (<[^>]*>|\S+)", f"git clone {repository}")
     _replace(root / "setup.cfg", r"^(url = .*\n)?license = ", f"url = {repository}\nlicense = ")
 
 
