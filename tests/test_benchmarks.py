@@ -11,6 +11,7 @@ import sys
 
 import algorithms
 import heads
+import lines
 import numpy as np
 import pytest
 import quality
@@ -42,6 +43,23 @@ def test_multiplications_of_a_model_of_two_numbers():
     assert found.decoder == (3 * 4 * 4 + 2 * 3 * 3 * 2) + (3 * 2 * 4 + 4 * 2 * 4 + 2 * 3 * 4 * 2) + 3 * (6 + 6)
     assert found.logits == 3 * 2 * 5
     assert training_flops(config, 4, 3) == 6 * (found.encoder + found.decoder + found.logits)
+
+
+def test_lines_of_code_are_counted_without_words():
+    def sample(one):
+        """What is no code.
+
+        It has many lines.
+        """
+        # Neither is this.
+        two = [
+            one,
+            one,
+        ]
+
+        return two
+
+    assert lines.lines(sample) == 3
 
 
 def test_numbers_to_add_have_their_last_digit_first():

@@ -180,3 +180,10 @@ def test_importing_every_module_does_not_start_tensorflow():
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr[-500:]
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if file.parent.name in ("layers", "models")], ids=lambda f: f.stem
+)
+def test_a_file_that_people_learn_from_is_short(file):
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 300
