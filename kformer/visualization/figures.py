@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Colours for every kind of colour vision (Okabe and Ito, 2008), but grey instead of black, which a dark page hides.
-LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+# Colours for every kind of colour vision (Okabe and Ito, 2008), but grey instead of black, which a dark page hides, and
+# wine instead of yellow, which a white page hides.
+LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#777777")
 # Colour maps: for numbers from low to high, from dark to light also in grey; for numbers around zero, white at zero.
 LOW_TO_HIGH, AROUND_ZERO = "cividis", "PuOr"
 
