@@ -312,7 +312,9 @@ visualization.plot_attention_heads(attention.encoder)
 
 # %%
 for layer, weights in enumerate(attention.encoder.weights, start=1):
-    print(f"layer {layer}: {weights[:, :-2, -2:].sum(axis=-1).mean():4.0%} of the attention goes to the full stop and to the end")
+    print(
+        f"layer {layer}: {weights[:, :-2, -2:].sum(axis=-1).mean():4.0%} of the attention goes to the full stop and to the end"
+    )
 
 # %% [markdown]
 # Lines to choose from and to point at:

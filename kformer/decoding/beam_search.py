@@ -172,6 +172,17 @@ class BeamSearch(Search):
             prefixes=constraints.prefixes,
         )
 
+    def after(self, tokens: Any, log_probs: Any) -> BeamState:
+        first, length = self.first_state(), ops.shape(tokens)[1] - 1
+        buffer = ops.expand_dims(self.constraints.buffer_of(tokens[:, 1:]), 1)  # (B, 1, T)
+        return first._replace(
+            step=ops.cast(length, "int32"),
+            last_tokens=ops.broadcast_to(tokens[:, -1:], ops.shape(first.last_tokens)),
+            live_tokens=ops.broadcast_to(buffer, ops.shape(first.live_tokens)),
+            live_log_probs=first.live_log_probs + ops.expand_dims(log_probs, 1),
+            done=ops.less_equal(first.limits, length),
+        )
+
     def step(self, now: BeamState, next_logits: NextLogits, model_state: Any) -> tuple[BeamState, Any]:
         logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
         candidates = self._best_candidates(now, logits)

@@ -94,6 +94,11 @@ class SearchConstraints:
                 )
             object.__setattr__(self, "prefixes", ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.pad_id))
 
+    def buffer_of(self, tokens: Any) -> Any:
+        """(B, T) int32: the tokens (B, P), filled up with pad ids."""
+        missing = self.buffer_length - ops.shape(tokens)[1]
+        return ops.pad(tokens, [[0, 0], [0, missing]], constant_values=self.pad_id)
+
     def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
         """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
 

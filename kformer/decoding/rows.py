@@ -55,6 +55,17 @@ class RowSearch(Search):
             prefixes=constraints.prefixes,
         )
 
+    def after(self, tokens: Any, log_probs: Any) -> RowState:
+        first, length = self.first_state(), ops.shape(tokens)[1] - 1
+        return first._replace(
+            step=ops.cast(length, "int32"),
+            last_tokens=tokens[:, -1],
+            tokens=self.constraints.buffer_of(tokens[:, 1:]),
+            scores=log_probs,
+            lengths=ops.full(ops.shape(first.lengths), length, dtype="int32"),
+            finished=ops.less_equal(first.limits, length),
+        )
+
     def step(self, now: RowState, next_logits: NextLogits, model_state: Any) -> tuple[RowState, Any]:
         logits, model_state = next_logits(now.last_tokens, model_state)
         gain, chosen = self.choose(logits, now.step)

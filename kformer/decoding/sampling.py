@@ -3,6 +3,7 @@
 Letters: B sentences, V vocabulary, R tokens that may be drawn.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -35,6 +36,7 @@ def sample(
     temperature: Any = 1.0,
     top_k: Any = 0,
     top_p: Any = 1.0,
+    read: Sequence[Any] | None = None,
 ) -> SearchResult:
     """Draws every token from the model's distribution, as narrowed by `temperature`, `top_k` and `top_p`.
 
@@ -54,6 +56,7 @@ def sample(
         top_k: int; 0 keeps every token.
         top_p: float in (0, 1]; 1 keeps every token. `temperature`, `top_k` and `top_p` may also be tensors of rank 0,
             such as the inputs of a graph; then their values are not checked.
+        read: what the model has read at once, the arguments of `Search.after`; None for nothing.
 
     Returns:
         A `SearchResult` with n = 1; the score is the sum of float32 log probabilities under the model itself:
@@ -73,7 +76,8 @@ def sample(
         [[[3, 3, 3, 3]]]
     """
     check_sampling_options(seed, temperature, top_k, top_p)
-    return run(_Sampling(constraints, _first_key(seed), temperature, top_k, top_p), next_logits, state)
+    search = _Sampling(constraints, _first_key(seed), temperature, top_k, top_p)
+    return run(search, next_logits, state, None if read is None else search.after(*read))
 
 
 class _Sampling(RowSearch):

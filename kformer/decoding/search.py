@@ -1,6 +1,6 @@
 """The interface of all searches, which are state machines, and the loop `run`, which takes their steps.
 
-Letters: B sentences, N rows of the model (one or more for each sentence).
+Letters: B sentences, P tokens, N rows of the model (one or more for each sentence).
 """
 
 import abc
@@ -30,6 +30,15 @@ class Search(abc.ABC):
         """The state before the first token."""
 
     @abc.abstractmethod
+    def after(self, tokens: Any, log_probs: Any) -> Any:
+        """The state after the first P tokens of every sentence, which the model has read at once.
+
+        Args:
+            tokens: (B, P + 1) int32, the start ids and these tokens. No sentence's limit is below P.
+            log_probs: (B,) float32, of these tokens together.
+        """
+
+    @abc.abstractmethod
     def step(self, now: Any, next_logits: NextLogits, model_state: Any) -> tuple[Any, Any]:
         """The states of the search and of the model after one more token."""
 
@@ -42,8 +51,9 @@ class Search(abc.ABC):
         """The sequences found so far."""
 
 
-def run(search: Search, next_logits: NextLogits, model_state: Any) -> SearchResult:
-    """Takes steps until all sentences are finished."""
+def run(search: Search, next_logits: NextLogits, model_state: Any, first_state: Any = None) -> SearchResult:
+    """Takes steps until all sentences are finished, from `first_state` on; by default from the search's own."""
+    first_state = search.first_state() if first_state is None else first_state
 
     def unfinished(now: Any, model_state: Any) -> Any:
         return ops.logical_not(ops.all(search.finished(now)))
@@ -51,5 +61,5 @@ def run(search: Search, next_logits: NextLogits, model_state: Any) -> SearchResu
     def step(now: Any, model_state: Any) -> tuple[Any, Any]:
         return search.step(now, next_logits, model_state)
 
-    last, _ = ops.while_loop(unfinished, step, (search.first_state(), state_tensors(model_state)))
+    last, _ = ops.while_loop(unfinished, step, (first_state, state_tensors(model_state)))
     return search.result(last)

@@ -41,7 +41,9 @@ class StretchModel(Protocol):
         """
 
 
-def run_in_stretches(search: Search, model: StretchModel, context: Any, history: Any) -> SearchResult:
+def run_in_stretches(
+    search: Search, model: StretchModel, context: Any, history: Any, first_state: Any = None
+) -> SearchResult:
     """As `run`, but in stretches: within a stretch, the number of sentences and the room for the history are fixed.
 
     A stretch ends when a share of its sentences is finished, or when the room is used up. Then finished sentences
@@ -52,8 +54,9 @@ def run_in_stretches(search: Search, model: StretchModel, context: Any, history:
         model: The model.
         context: The model's first context, of A sentences.
         history: The model's first history.
+        first_state: Of the search; by default its own first state.
     """
-    first = search.first_state()
+    first = search.first_state() if first_state is None else first_state
     everyone = ops.arange(ops.shape(search.finished(first))[0], dtype="int32")
 
     def some_left(sentences: Any, *_: Any) -> Any:

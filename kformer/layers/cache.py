@@ -105,6 +105,25 @@ class Cache:
         shape = (order.batch_size * order.key_value_heads * num_keys, head_dim)
         return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
 
+    @classmethod
+    def holding(cls, keys_values: KeysValues, positions: Tensor, order: RowOrder) -> Self:
+        """A cache that holds keys and values which were computed at once; all rows of a sentence begin with them.
+
+        Args:
+            keys_values: (B, G, P, K) floats of the first P positions.
+            positions: (T,) int32, which position each place of the cache keeps, as from `Reach.kept_positions`. Places
+                for later positions, P or more, are free.
+            order: The order of the rows and heads.
+        """
+        last = ops.shape(keys_values.key)[2] - 1
+
+        def laid(tensor: Tensor) -> Tensor:
+            by_place = ops.take(tensor, ops.minimum(positions, last), axis=2)  # (B, G, T, K)
+            by_row = by_place if order.rows == 1 else ops.repeat(by_place, order.rows, axis=2)  # (B, G, S, K)
+            return ops.reshape(by_row, (-1, tensor.shape[-1]))
+
+        return cls(laid(keys_values.key), laid(keys_values.value), ops.shape(positions)[0] * order.rows, order)
+
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
         """Keys and values (B, G, S, K) of a source, as a search keeps them; a subclass may change their layout."""

@@ -257,6 +257,26 @@ class Decoder(Stack):
         room = self.reach.room(room)
         return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
+    def read(self, inputs: Tensor) -> tuple[Tensor, list[KeysValues]]:
+        """Reads the first positions of texts at once, without dropout. Only for a decoder-only model.
+
+        Args:
+            inputs: (B, T, D) floats.
+
+        Returns:
+            (B, T, D) floats, those of `call`, and for every step of the depth keys and values (B, G, T, K).
+        """
+        mask = self.reach.mask(ops.shape(inputs)[1])
+        outputs, add_positions, positions = self._apply_positions(inputs, training=False, reach=self.reach)
+        kept = []
+
+        def apply(step: int, x: Tensor) -> Tensor:
+            x, of_step = self.layer_at(step).read(x, mask, **positions)
+            kept.append(of_step)
+            return x
+
+        return self._run(outputs, apply, add_positions)[0], kept
+
     def step(
         self,
         inputs: Tensor,

@@ -1,6 +1,6 @@
 """The encoder of section 3.1: N layers of self-attention and a feed-forward network.
 
-Shape letters: B batch, H heads, S source length, D model size.
+Shape letters: B batch, H heads, G heads of keys and values, K size of a head, S source length, D model size.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack
-from kformer.layers.tensors import Rotation, ScoreBias, Tensor
-from kformer.layers.transformer_layer import TransformerLayer, recording
+from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
+from kformer.layers.transformer_layer import TransformerLayer, recording, remembering
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -94,6 +94,26 @@ class EncoderLayer(TransformerLayer):
 
         outputs = self._sublayers(inputs, self_attend, training=False)
         return outputs, cache
+
+    def read(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
+        rotation: Rotation | None = None,
+    ) -> tuple[Tensor, KeysValues]:
+        """The output of `call` without dropout, and the keys and values for the `step`s that follow.
+
+        Arguments as in `call`.
+
+        Returns:
+            (B, S, D) floats, and keys and values (B, G, S, K) of the self-attention.
+        """
+        kept: list[KeysValues] = []
+        self_attend = remembering(
+            self.self_attention, kept, rotation, attention_mask=attention_mask, score_bias=score_bias
+        )
+        return self._sublayers(inputs, self_attend, training=False), kept[0]
 
     def call_with_scores(
         self,

@@ -53,8 +53,15 @@ class Reach(abc.ABC):
         """Where a cache keeps a position, a number below `room`."""
 
     @abc.abstractmethod
+    def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
+        """(room,) int32: which position each place of a cache keeps at this step.
+
+        A place that is still free has the first position that it will keep.
+        """
+
     def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
         """The rows of `table` for the positions that a cache of `room` keeps at this step, in the cache's order."""
+        return take_rows(table, self.kept_positions(position, room))
 
 
 class Everywhere(Reach):
@@ -87,6 +94,9 @@ class Everywhere(Reach):
 
     def slot(self, position: int | Tensor) -> int | Tensor:
         return position
+
+    def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
+        return ops.arange(room, dtype="int32")
 
     def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
         return table[:room]
@@ -133,10 +143,10 @@ class Window(Reach):
     def slot(self, position: int | Tensor) -> int | Tensor:
         return position % self.size
 
-    def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
+    def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         slots = ops.arange(room, dtype="int32")
         # The last position before this one, or this one, that belongs to the slot; the first if there is none yet.
-        return take_rows(table, slots + self.size * ops.maximum((position - slots) // self.size, 0))
+        return slots + self.size * ops.maximum((position - slots) // self.size, 0)
 
 
 def make_reach(window: int | None, causal: bool) -> Reach:

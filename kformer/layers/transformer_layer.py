@@ -1,6 +1,7 @@
 """The base class of encoder and decoder layers: the options and the sublayers that all have.
 
-Shape letters: B batch, H heads, T target length, S source length, D model size.
+Shape letters: B batch, H heads, G heads of keys and values, K size of a head, T target length, S source length,
+D model size.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.feed_forward import make_feed_forward
 from kformer.layers.normalization import LAYER_NORM_EPSILON
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.tensors import Tensor, check_width
+from kformer.layers.tensors import KeysValues, Rotation, Tensor, check_width
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -145,5 +146,24 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     def attend(query: Tensor) -> Tensor:
         scores.append(attention.attention_scores(query, **arguments))
         return attention(query, **arguments, training=False)
+
+    return attend
+
+
+def remembering(
+    attention: MultiHeadAttention, kept: list[KeysValues], rotation: Rotation | None, **arguments: Any
+) -> Callable[[Tensor], Tensor]:
+    """A function that computes self-attention without dropout, and appends its keys and values to `kept`.
+
+    Args:
+        attention: The sublayer.
+        kept: Each call appends keys and values (B, G, T, K).
+        rotation: As in `MultiHeadAttention.call`.
+        arguments: The other arguments of the attention, except its queries.
+    """
+
+    def attend(inputs: Tensor) -> Tensor:
+        kept.append(attention.keys_values(inputs, rotation=rotation))
+        return attention(inputs, rotation=rotation, **arguments, training=False)
 
     return attend

@@ -1,7 +1,9 @@
 """Decoder-only models (Radford et al. 2019): causal self-attention over one text, which predicts its next token.
 
-Shape letters: B batch, T length, V vocabulary.
+Shape letters: B batch, T length, P tokens read at once, V vocabulary.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,7 +11,7 @@ from keras import ops
 from kformer.config import TransformerConfig
 from kformer.layers import Decoder, EncoderLayer, padding_mask
 from kformer.layers.tensors import KeysValues, Tensor
-from kformer.models.stepwise import StepwiseTransformer
+from kformer.models.stepwise import History, StepwiseTransformer
 from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_embedding, make_stack
 
 
@@ -54,6 +56,32 @@ class StepwiseLanguageModel(StepwiseTransformer):
         >>> tuple(stepwise.begin(context)(np.array([1, 1, 1]), history)[0].shape)
         (3, 9)
     """
+
+    def read(self, tokens: Tensor, room: int | Tensor) -> tuple[History, Tensor]:
+        """Reads the beginnings of B texts at once.
+
+        Args:
+            tokens: (B, P + 1) int32, the start ids and the first P >= 1 tokens of each text.
+            room: Number of positions that the caches have room for, at least P.
+
+        Returns:
+            The history after P steps, the last of which gave the last token; and (B,) float32, the log probabilities of
+            the P tokens together. Both are as if the model had read the tokens one by one.
+        """
+        decoder, embedding = self.model.get_layer(DECODER), self.model.get_layer(TARGET_EMBEDDING)
+        outputs, kept = decoder.read(embedding(tokens[:, :-1]))
+        log_probs = ops.log_softmax(ops.cast(embedding(outputs, reverse=True), "float32"), axis=-1)  # (B, P, V)
+        of_tokens = ops.take_along_axis(log_probs, ops.expand_dims(tokens[:, 1:], -1), axis=-1)
+        batch_size, length = ops.shape(tokens)[0], ops.shape(tokens)[1] - 1
+        places = decoder.reach.kept_positions(length - 1, decoder.reach.room(room))
+        order = self._order(batch_size)
+        caches = [self.cache.holding(pair, places, order).tensors for pair in kept]
+        ancestors: Any = ()
+        if self.rows_per_source > 1:
+            own_row = ops.arange(batch_size * self.rows_per_source, dtype="int32") % self.rows_per_source
+            ancestors = ops.where(ops.less(places, length), ops.expand_dims(own_row, 1), -1)
+        position = ops.cast(length, "int32")
+        return History(caches, ancestors, position), ops.sum(of_tokens, axis=(1, 2))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
         """No keys and values, and a mask (B, 1, 1, 1) that only tells how many texts there are."""

@@ -71,15 +71,17 @@ class StepwiseTransformer:
             room: Number of positions that the caches have room for at first.
         """
         memory, source_mask = self.encode(source)
-        batch_size = ops.shape(source)[0]
+        return Context(memory, source_mask, room), self.no_history(ops.shape(source)[0], room)
+
+    def no_history(self, batch_size: int | Tensor, room: int | Tensor) -> History:
+        """The history of B sentences before the first position, with room for as many positions."""
         order = self._order(batch_size)
         caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
         ancestors: Any = ()
         if self.rows_per_source > 1:
             kept = self._decoder.reach.room(room)
             ancestors = ops.full((batch_size * self.rows_per_source, kept), -1, dtype="int32")
-        position = ops.convert_to_tensor(0, "int32")
-        return Context(memory, source_mask, room), History(caches, ancestors, position)
+        return History(caches, ancestors, ops.convert_to_tensor(0, "int32"))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
         """Keys and values of the source for every layer, as the cache keeps them, and its mask (B, 1, 1, S)."""

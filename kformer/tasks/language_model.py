@@ -247,11 +247,12 @@ class LanguageModel(tf.Module):
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:
             limits = tf.minimum(limits, longest)
+        read = tf.reduce_min(tf.minimum(tf.cast(prompt.row_lengths(), tf.int32), limits))
         if not draw:
-            return self.searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty)
+            return self.searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty, read=read)
         seed = tf.stack([options.seed, tf.bitwise.right_shift(options.seed, 32)])
         return self.searcher.sample(
-            source, limits, seed, options.temperature, options.top_k, options.top_p, prefix=prefix
+            source, limits, seed, options.temperature, options.top_k, options.top_p, prefix=prefix, read=read
         )
 
     def build(self, dtype: Any) -> keras.Model:

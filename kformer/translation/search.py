@@ -1,6 +1,6 @@
 """Runs the searches of `kformer.decoding` with a model, as a `DecodingConfig` says: ids in, ids out, on every backend.
 
-Shape letters: B sentences, S source length, T target length.
+Shape letters: B sentences, S source length, T target length, P tokens read at once.
 """
 
 import dataclasses
@@ -20,6 +20,8 @@ from kformer.decoding.stretches import run_in_stretches
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
 from kformer.models import StepwiseTransformer, reorder_rows
+from kformer.models.decoder_only import StepwiseLanguageModel
+from kformer.models.stepwise import Context, History
 from kformer.translation.codec import longest_translation
 
 FIRST_ROOM = 16  # number of positions for which the caches have room at first, where they can grow
@@ -59,6 +61,7 @@ class Searcher:
         n_best: int = 1,
         prefix: Tensor | None = None,
         length_penalty: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> SearchResult:
         """Greedy search, or beam search if the beam size exceeds 1.
 
@@ -68,6 +71,8 @@ class Searcher:
             n_best: Number of hypotheses to return for each sentence.
             prefix: See `SearchConstraints`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
+            read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
+                one. No prefix, and no limit, may be shorter.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
@@ -80,8 +85,26 @@ class Searcher:
         if self.first_room is None:
             context, history = stepwise.start(source, longest)
             return run(search, stepwise.begin(context), history)
-        context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
-        return run_in_stretches(search, stepwise, context, history)
+        if read is None:
+            context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
+            return run_in_stretches(search, stepwise, context, history)
+        room = ops.minimum(self.first_room + read, longest)
+        context, history, *known = self._after_reading(stepwise, source, room, prefix, read)
+        return run_in_stretches(search, stepwise, context, history, search.after(*known))
+
+    def _after_reading(
+        self, stepwise: StepwiseLanguageModel, source: Tensor, room: Tensor, prefix: Tensor, read: Tensor
+    ) -> tuple[Context, History, Tensor, Tensor]:
+        """Context and history after the first P tokens of the prefixes, and the arguments of `Search.after`."""
+        batch_size = ops.shape(source)[0]
+        starts = ops.full((batch_size, 1), self.config.start_id, dtype="int32")
+        tokens = ops.concatenate([starts, prefix[:, :read]], axis=1)  # (B, P + 1)
+        history, log_probs = ops.cond(
+            read > 0,
+            lambda: stepwise.read(tokens, room),
+            lambda: (stepwise.no_history(batch_size, room), ops.zeros((batch_size,), dtype="float32")),
+        )
+        return Context(*stepwise.encode(source), room), history, tokens, log_probs
 
     def _search(self, constraints: SearchConstraints, length_penalty: float | Tensor, n_best: int) -> Search:
         if self.decoding.beam_size == 1:
@@ -97,8 +120,9 @@ class Searcher:
         top_k: int | Tensor,
         top_p: float | Tensor,
         prefix: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> SearchResult:
-        """Draws a translation of each source at random; see `kformer.decoding.sample`.
+        """Draws a translation of each source at random; see `kformer.decoding.sample`. `read` is as in `find`.
 
         Raises:
             ValueError: An option is out of range. It is raised before the model runs.
@@ -106,7 +130,11 @@ class Searcher:
         check_sampling_options(seed, temperature, top_k, top_p)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, rows_per_source=1)
-        context, history = stepwise.start(source, longest)
+        known = None
+        if read is None:
+            context, history = stepwise.start(source, longest)
+        else:
+            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read)
         return sample(
             stepwise.begin(context),
             history,
@@ -115,6 +143,7 @@ class Searcher:
             temperature=temperature,
             top_k=top_k,
             top_p=top_p,
+            read=known,
         )
 
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:

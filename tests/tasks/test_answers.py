@@ -106,6 +106,27 @@ class TestLanguageModel:
         prompts = ["one", "two six five", "six two"]
         assert language_model(prompts) == [language_model(prompt) for prompt in prompts]
 
+    @pytest.mark.parametrize("beam_size", [1, 3])
+    def test_a_prompt_is_read_at_once_as_if_it_was_read_token_by_token(self, beam_size, run_of):
+        model = LanguageModel.from_run(
+            run_of("language-model"), DecodingConfig(beam_size=beam_size, max_extra_length=9)
+        )
+        prompts = model.source_tokenizer.tokenize(["one two six five", "six two"])
+        source, prefix = model.codec.pad(prompts)[0], prompts.to_tensor(model.config.pad_id)
+        limits = tf.cast(prompts.row_lengths(), tf.int32) + 9
+        shortest = tf.reduce_min(tf.cast(prompts.row_lengths(), tf.int32))
+        slow = model.searcher.find(source, limits, prefix=prefix)
+        for read in (tf.constant(0), shortest):
+            fast = model.searcher.find(source, limits, prefix=prefix, read=read)
+            np.testing.assert_array_equal(fast.tokens, slow.tokens)
+            np.testing.assert_array_equal(fast.lengths, slow.lengths)
+            np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-4)
+
+    def test_a_prompt_as_long_as_the_model_gets_no_new_token(self, run_of):
+        limits = DecodingConfig(beam_size=3, max_extra_length=0)
+        model = LanguageModel.from_run(run_of("language-model"), limits)
+        assert model(["one two", "six"]) == ["one two", "six"]
+
     def test_the_same_seed_draws_the_same_texts(self, language_model):
         first, again, other = (language_model.sample(["one"] * 8, seed=seed, max_length=6) for seed in (1, 1, 2))
         assert first == again != other
