@@ -42,7 +42,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     check_mask(mask)
     if callable(bias):
         bias = bias(query)
-    # The queries are scaled, not the scores: queries have fewer numbers if S > K, and float16 products stay small.
+    # The queries are scaled, not the scores: there are fewer numbers in them if S > K, and float16 products stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(product_by_head(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
@@ -97,7 +97,7 @@ def scaled_dot_product_attention(
 class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
 
-    `call` serves self-attention (`key` left out), cross-attention (`key` given) and causal attention (by its mask).
+    `call` computes self-attention (without `key`), cross-attention (with `key`) and causal attention (by its mask).
     Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For example,
     `keras.layers.Embedding` with `mask_zero=True` makes such a mask.
 
@@ -106,9 +106,9 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: H; must divide `d_model`.
         dropout_rate: Share of attention weights dropped in training; the paper drops none.
         use_bias: Whether the four projections have a bias.
-        num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: as many as queries
-            have. With 1 it is multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie
-            et al. 2023, section 2.2).
+        num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: H. With 1 it is
+            multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie et al. 2023, section
+            2.2).
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads`, or `num_heads` not by `num_key_value_heads`.

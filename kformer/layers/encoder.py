@@ -144,7 +144,7 @@ class Encoder(Stack):
         return self._with_cost(result, explicit_or_implicit(counted, mask), training)
 
     def ponder(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Ponder | None:
-        """How long each position is computed without dropout; None if positions do not halt. Arguments as in `call`."""
+        """The steps of each position, without dropout; None if positions do not halt. Arguments as in `call`."""
         return self._forward(inputs, attention_mask, training=False)[1]
 
     def _forward(

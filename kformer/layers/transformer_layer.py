@@ -1,4 +1,4 @@
-"""The base class of encoder and decoder layers: the options and the sublayers that all have.
+"""The base class of encoder and decoder layers: the options and the sublayers that all of them have.
 
 Shape letters: B batch, H heads, T target length, S source length, D model size.
 """
@@ -19,7 +19,7 @@ class TransformerLayer(keras.layers.Layer):
     """Self-attention and a feed-forward network, each in a residual connection; maps (B, T, D) to (B, T, D).
 
     Abstract: a subclass implements `call`, and also `step` if a `Decoder` decodes with it step by step.
-    Implicit Keras masks are honoured where no explicit mask is given, and passed on.
+    Implicit Keras masks are used where no explicit mask is given, and passed on.
 
     Args:
         d_model: D.
