@@ -1,4 +1,4 @@
-"""Divides texts into parts that a model can read, and joins the translations of the parts: nothing is cut off.
+"""Divides texts into parts that a model can read, and joins the translations of the parts. No text is cut off.
 
 Shape letters: B texts, P parts, N hypotheses for each part.
 """
