@@ -51,7 +51,11 @@ class RunSetup(NamedTuple):
 
 
 def check_parts(corpus: Corpus) -> None:
-    """Refuses a corpus that has nothing to train or to validate on."""
+    """Refuses a corpus that has nothing to train or to validate on.
+
+    Raises:
+        ValueError: The training or the validation part is empty.
+    """
     for part in ("train", "valid"):
         if not getattr(corpus, part):
             raise ValueError(
@@ -127,7 +131,12 @@ def resume_run(
     training: TrainingConfig | None = None,
     initialize_from: str | pathlib.Path | None = None,
 ) -> RunSetup:
-    """Reads the run, with the budget of `training`; any other difference from the run is an error."""
+    """Reads the run, with the budget of `training`.
+
+    Raises:
+        FileNotFoundError: There is no run.
+        ValueError: A file is damaged, or the corpus or an argument differs from that of the run.
+    """
     run.check_begun()
     run.check_files()
     _check_same_corpus(run, corpus)

@@ -52,7 +52,7 @@ class TrainingReport:
     Attributes:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
-        best: The best value of the monitored figure, such as the label-smoothed loss in nats per token, BLEU from 0 to
+        best: The best value of the monitored metric, such as the label-smoothed loss in nats per token, BLEU from 0 to
             100, or the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
         interrupted: Whether a signal ended it, so that it should be resumed.
@@ -83,7 +83,7 @@ def train(
 ) -> TrainingReport:
     """Trains a translator, or a model of another task, with `model.fit` and keeps everything in a run folder.
 
-    The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
+    The weights with the best `training.monitor` metric are kept. The run ends cleanly at the first limit of the budget,
     or after `patience` validations without better weights. Ctrl-C (SIGINT), SIGTERM and `stop_signals` save the run and
     end it before the next batch. A resumed run goes on as if it had not been stopped. A second signal ends the run at
     once. After SIGTERM not only the run but also the process ends.

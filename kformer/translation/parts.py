@@ -94,6 +94,7 @@ def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, long
 
 
 def is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
+    """(P,) bool, True for rows with more than `longest` ids."""
     return ids.row_lengths() > longest
 
 

@@ -10,7 +10,7 @@ them one dict of logs, which the first ones complete. The order must be:
    decisions may differ between processes;
 3. `SaveBeforeValidation`, which makes `Checkpoint` write;
 4. `UseEMA`, then the callbacks that need the averaged weights at the end of an epoch: those that score translations,
-   `KeepBest` (the best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
+   `KeepBest` (the best metric and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
    callbacks, each followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left
    out;
 5. `CSVLog`;

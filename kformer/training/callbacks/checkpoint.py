@@ -20,19 +20,19 @@ from kformer.wording import count
 
 
 class KeepBest(EndsRun):
-    """Keeps the weights with the best monitored figure. Ends the run after `patience` validations without a better one.
+    """Keeps the weights with the best monitored metric. Ends the run after `patience` validations without a better one.
 
-    The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter are in `state`, so a
+    The weights are written by `kformer.runs.weights.save_weights`. The best value and the counter are in `state`, so a
     resumed run continues with them. Keras's `EarlyStopping` resets both when `fit` begins.
 
     Args:
         path: Ends in ".weights.h5". None: nothing is written, because another process writes.
         state: Shared with the other callbacks.
-        patience: Validations without a better figure before the run stops.
-        monitor: The figure, by default the validation loss.
+        patience: Validations without a better value before the run stops.
+        monitor: The metric, by default the validation loss.
 
     Raises:
-        ValueError: `path` does not end in ".weights.h5", or the logs do not have the figure.
+        ValueError: `path` does not end in ".weights.h5", or the logs do not have the metric.
     """
 
     def __init__(
