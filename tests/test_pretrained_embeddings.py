@@ -123,7 +123,7 @@ def test_a_run_with_initial_weights_can_freeze_their_embeddings(tying, frozen, t
         ({"source_embeddings": "bad"}, {}, "Line 2 of bad has 1 number, but 2 are expected"),
         ({"source_embeddings": "v2", "target_embeddings": "v1"}, {}, "must have one size. Received: 2 numbers in v2"),
         ({"source_embeddings": "v2"}, {"embedding_dim": 3}, "have 2 numbers. Received: embedding_dim=3. Leave"),
-        ({"train_embeddings": False}, {}, "Embeddings that are not trained must come from somewhere"),
+        ({"train_embeddings": False}, {}, "Random embeddings must be trained"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(changes, options, message, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kformer.data.encoding import EncodedPairs, encode_pairs
     from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 
-# Name of an object: the module it lives in.
+# Name of an object: its module.
 _PIPELINE = {
     "BatchPlan": "kformer.data.batching",
     "EncodedPairs": "kformer.data.encoding",

@@ -1,4 +1,4 @@
-"""What a model reads and what it has to predict: each task arranges the ids of a batch in its own way.
+"""Makes the inputs and labels of a model from the ids of a batch, in another way for each task.
 
 Shapes: B rows, S source length, T target length, V vocabulary.
 """
@@ -16,7 +16,7 @@ REPLACED_AT_RANDOM = 0.1
 
 
 class Rows(NamedTuple):
-    """The ids of a batch, filled up with pad ids. A batch may have rows of pad ids alone."""
+    """The ids of a batch, filled up with pad ids. Some rows of a batch may consist of pad ids only."""
 
     source: np.ndarray  # (B, S) int32
     target: np.ndarray  # (B, T) int32
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
 
 
 class Arrangement(abc.ABC):
-    """Makes the model's inputs and labels of the ids of a batch.
+    """Makes the model's inputs and labels from the ids of a batch.
 
     Example:
         >>> rows = Rows(np.array([[7, 2]]), np.array([[8, 9, 2]]), source_pad_id=0, target_pad_id=0, start_id=1)
@@ -39,7 +39,7 @@ class Arrangement(abc.ABC):
 
     @abc.abstractmethod
     def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
-        """The model's inputs, (B, ...) int32 each, and its labels (B, L) int32 with pad ids where nothing counts.
+        """The model's inputs, (B, ...) int32 each, and its labels (B, L) int32; positions with pad ids have no loss.
 
         Args:
             rows: The ids.
@@ -85,7 +85,7 @@ class MaskedTokens(Arrangement):
     """Masked language model: some tokens of the source are hidden, and the model predicts them.
 
     In each row 15 % of the tokens are chosen, at least one. 80 % of these become the mask id, 10 % a random token, and
-    10 % stay (Devlin et al. 2019, section 3.1, task 1). The choice is new in every epoch.
+    10 % stay (Devlin et al. 2019, section 3.1, task 1). Every epoch chooses other tokens.
 
     Args:
         vocab_size: V.

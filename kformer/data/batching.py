@@ -28,7 +28,7 @@ class BatchPlan:
             buckets are chosen to suit the lengths of the pairs.
         row_multiple: the number of rows is a multiple of it, so that this number of devices can share a batch evenly.
         max_buckets: the largest number of buckets that may be chosen. More buckets leave less padding.
-        arrangement: makes the model's inputs and labels of the ids. None: those of translation.
+        arrangement: makes the model's inputs and labels from the ids. None: those of translation.
 
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
@@ -180,7 +180,7 @@ def _rows(most: int, multiple: int) -> int:
 
 
 def _order(count: int, seed: int | None, epoch: int, bucket: int = -1) -> np.ndarray:
-    """A random order of `count` things: of an epoch's batches, or of a bucket's pairs. Without a seed, 0, 1, 2, ..."""
+    """A random order of an epoch's batches or a bucket's pairs, of which there are `count`. No seed: 0, 1, 2, ..."""
     if seed is None:
         return np.arange(count)
     return np.random.default_rng((seed, epoch, bucket + 1)).permutation(count)

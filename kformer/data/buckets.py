@@ -1,6 +1,6 @@
 """Chooses buckets: pairs of a source and a target length to which batches are padded.
 
-More buckets leave less padding, but each has batch shapes of its own.
+More buckets leave less padding, but make more batch shapes.
 
 Shapes: N pairs, C candidate lengths.
 """

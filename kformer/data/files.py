@@ -119,7 +119,7 @@ def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[st
     if len(cells) != len(columns):
         raise ValueError(
             f"{path}, line {number}: {count(len(cells), 'column')} where {len(columns)} were expected "
-            f"({', '.join(columns)}, split by tabs). Mend the line. If all lines are like it, name the columns, "
+            f"({', '.join(columns)}, split by tabs). Correct the line. If all lines are like it, name the columns, "
             'such as columns=("source", "target", "attribution") in Python or '
             "--columns source,target,attribution on the command line."
         )

@@ -34,10 +34,10 @@ def load_next_verses() -> Corpus:
 
 
 def load_punctuation() -> Corpus:
-    """The words of a verse in small letters without punctuation, and a tag for each word.
+    """The words of a verse in lower case without punctuation, and a tag for each word.
 
-    A tag has "a" for a word in small letters, "A" for one that begins with a capital letter, "AA" for one in capital
-    letters. After it stands the punctuation mark that follows the word, if any.
+    A tag has "a" for a word in lower case, "A" for one that begins with a capital letter, "AA" for one in capital
+    letters. The punctuation mark after the word follows, if there is one.
     """
     return _corpus("bible-punctuation", lambda part: [pair for text, _ in _verses(part) if (pair := _tagged(text))[0]])
 
@@ -61,7 +61,7 @@ def _followers(verses: list[Pair]) -> list[Pair]:
     pairs = []
     for (first, number), (second, follower) in itertools.pairwise(verses):
         if follower.rsplit(".", 1)[0] != number.rsplit(".", 1)[0]:
-            continue  # of another chapter
+            continue  # the second verse is in another chapter
         if draw.random() < 0.5:
             pairs.append((f"{first}\t{second}", "next"))
         else:

@@ -1,8 +1,8 @@
 """Reads word vectors that another program has trained, and finds those of a vocabulary.
 
-Three formats are told apart by content: word2vec's text (the first line has the number of words and of their numbers),
-word2vec's binary (the same line, then numbers of four bytes), and GloVe's text (no such line). In a text, a line has a
-word and its numbers, with single blanks between them. fastText's `.vec` files are word2vec's text.
+Three formats are distinguished by content: word2vec's text (the first line has the number of words and the size of a
+vector), word2vec's binary (the same line, then words and float32 numbers), and GloVe's text (no such line). In a text
+file, a line has a word and its numbers, with single blanks between them. fastText's `.vec` files are word2vec's text.
 
 Shapes: N words in a file, F words found, E size of a vector, V vocabulary.
 """
@@ -19,7 +19,7 @@ from kformer.tokenizers.base import Tokenizer
 from kformer.wording import count
 
 _HEADER = re.compile(rb"(\d{1,15}) (\d{1,15})\s*")
-_LONGEST_LINE = 1 << 20  # bytes; a vector of 10,000 numbers with twenty digits has a fifth of it
+_LONGEST_LINE = 1 << 20  # bytes; a vector of 10,000 numbers with twenty digits takes a fifth of it
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
 _FORMATS = (
     "Expected is a file in word2vec's text or binary format or in GloVe's text format, such as one that gensim's "
@@ -64,7 +64,7 @@ class FoundVectors:
     Attributes:
         ids: (F,) int32, the ids that have a vector, in ascending order.
         vectors: (F, E) float32, their vectors.
-        missing: the spellings of the other ids, but those that stand for no text.
+        missing: the spellings of the other ids, except for ids that stand for no text.
 
     Example:
         >>> FoundVectors(np.array([4, 6]), np.array([[0.5], [1.5]]), ["dog"]).report()
@@ -89,10 +89,10 @@ def find_vectors(tokenizer: Tokenizer, *files: WordVectors) -> FoundVectors:
 
     Args:
         tokenizer: its `spellings` are looked up.
-        files: the vectors, all of one size. A word that the first has not is looked up in the next.
+        files: the vectors, all of one size. A word that the first file does not have is looked up in the next one.
 
     Raises:
-        ValueError: No word has a vector, or the tokenizer cannot tell its words.
+        ValueError: No word has a vector, or the tokenizer cannot give its words.
 
     Example:
         >>> vectors = WordVectors({"the": 0, "cat": 1}, np.array([[0.5, 1.5], [2.5, 3.5]], "float32"))
@@ -122,7 +122,7 @@ def find_vectors(tokenizer: Tokenizer, *files: WordVectors) -> FoundVectors:
 def read_word_vectors(path: str | pathlib.Path) -> WordVectors:
     """Reads a file in word2vec's text or binary format or in GloVe's text format, by gensim.
 
-    Of a word that occurs twice the first vector is taken.
+    If a word occurs twice, its first vector is taken.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -148,8 +148,8 @@ def read_word_vectors(path: str | pathlib.Path) -> WordVectors:
         layout = _checked(path, file)
     fault = None
     with warnings.catch_warnings():
-        # gensim does not close a file without a header. It is closed when its last reference goes, at an error with
-        # the error itself.
+        # gensim does not close a file without a header. Python closes it when nothing refers to it any more; after an
+        # error, the error object refers to it.
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             read = KeyedVectors.load_word2vec_format(
@@ -176,10 +176,10 @@ class _Layout(NamedTuple):
 
 
 def _checked(path: pathlib.Path, file: BinaryIO) -> _Layout:
-    """Finds the format, and checks all that can be seen without reading a number.
+    """Finds the format, and checks everything that can be checked without reading numbers.
 
-    gensim itself would stretch a single number over a whole row, ignore rows that the first line does not count, and
-    take memory for as many as it counts.
+    gensim itself would repeat a single number over a whole row, ignore rows beyond the number in the first line, and
+    allocate memory for that number of rows.
     """
     first = file.readline(_LONGEST_LINE)
     packed = [name for magic, name in _COMPRESSED.items() if first.startswith(magic)]
@@ -195,7 +195,7 @@ def _checked(path: pathlib.Path, file: BinaryIO) -> _Layout:
     second = file.readline(_LONGEST_LINE)
     binary = bool(second) and not _is_row(second) and not _is_text(second)
     if binary:
-        # Of each word, one byte and the blank after it, and four bytes for a number.
+        # Each word has at least one byte and the blank after it, and four bytes for each number.
         complete = rows * (2 + 4 * dim) <= path.stat().st_size - len(first)
         found = "too few bytes follow"
     else:
@@ -238,7 +238,7 @@ def _check_content(path: pathlib.Path, layout: _Layout, read: WordVectors) -> No
             f"{path} has numbers that are not finite; the first word with such numbers is {word!r}. "
             "Remove it, or train the vectors again."
         )
-    # Around each word stand a blank and perhaps a line feed. Where words repeat, the sum is not known.
+    # A blank follows each word, and perhaps a line feed comes before it. If words repeat, the sum is not known.
     read_bytes = read.vectors.nbytes + sum(len(word.encode()) + 2 for word in read.words)
     if layout.binary and len(read.words) == layout.rows:
         left = path.stat().st_size - layout.header_bytes - read_bytes

@@ -157,7 +157,7 @@ class BeamSearch(Search):
         constraints = self.constraints
         sentences = ops.shape(constraints.limits)[0]
         live, best = (sentences, self.beam_size), (sentences, self.n_best)
-        # All beams start alike. Only the first one counts, or else every beam would hold the same hypothesis.
+        # All beams start with the same hypothesis, so all but the first count as empty.
         only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
         return BeamState(
             step=ops.convert_to_tensor(0, "int32"),

@@ -27,11 +27,11 @@ class RowState(NamedTuple):
 
 
 class RowSearch(Search):
-    """Lets `choose` pick every token until all rows are finished."""
+    """A search in which `choose` gives every token, until all rows are finished."""
 
     @abc.abstractmethod
     def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
-        """Picks the next token of each row.
+        """Chooses the next token of each row.
 
         Args:
             logits: (B, V) floats.

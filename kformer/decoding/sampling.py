@@ -20,7 +20,7 @@ from kformer.indexing import take_columns
 class _FixedSeed(keras.random.SeedGenerator):
     """Passes a given key to `keras.random`, which accepts a traced key only in this form. It owns no variable."""
 
-    def __init__(self, key: Any) -> None:  # The parent's is not called: it would create a variable.
+    def __init__(self, key: Any) -> None:  # The parent's __init__ is not called: it would create a variable.
         self.key = key
 
     def next(self, ordered: bool = True) -> Any:
@@ -66,7 +66,7 @@ def sample(
         ValueError: An argument is out of range, or the logits do not hold the special ids.
 
     Example:
-        The same seed draws the same tokens, and `top_k=1` leaves nothing to chance:
+        The same seed draws the same tokens, and `top_k=1` always gives the most probable token:
 
         >>> next_logits = lambda tokens, state: (np.log([[0.1, 0.1, 0.1, 0.4, 0.3]]), state)
         >>> constraints = SearchConstraints(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([4]), buffer_length=4)
@@ -95,8 +95,8 @@ class _Sampling(RowSearch):
     def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
         log_probs = self.constraints.log_probabilities(logits, step)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, self.temperature, self.top_k, self.top_p)  # (B, R)
-        # Different keys give unrelated draws. The first key is a random number of 60 bits. So the keys of two seeds are
-        # far apart, and none of them are equal.
+        # Different keys give unrelated draws. The first key is a random number of 60 bits, so the keys of two seeds are
+        # almost certainly different at every step.
         key = self.first_key + ops.stack([ops.zeros_like(step), step])
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
         chosen = take_columns(ids, drawn)  # (B, 1)
@@ -107,7 +107,7 @@ def narrowed_logits(log_probs: Any, temperature: Any, top_k: Any, top_p: Any) ->
     """The logits to draw from and their token ids, most probable first where tokens are cut off, else in order of ids.
 
     Args:
-        log_probs: (B, V) float32, -inf for tokens that may not come.
+        log_probs: (B, V) float32, -inf for forbidden tokens.
         temperature: see `sample`.
         top_k: see `sample`.
         top_p: see `sample`.

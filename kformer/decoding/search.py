@@ -15,8 +15,8 @@ from kformer.decoding.result import SearchResult
 class Search(abc.ABC):
     """A search for the target sequences of B sentences, step by step.
 
-    Its state is a named tuple of tensors. A tensor of rank 0 holds for the whole batch; every other tensor has B rows,
-    one for each sentence. So sentences can leave a search: the state of the remaining ones is a gather of their rows.
+    Its state is a named tuple of tensors. A tensor of rank 0 belongs to the whole batch; every other tensor has B rows,
+    one for each sentence. So sentences can leave a search: the state of the others is gathered from their rows.
 
     Args:
         constraints: Which sequences may be produced.

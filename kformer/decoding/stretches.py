@@ -13,7 +13,7 @@ from kformer.decoding.result import SearchResult
 from kformer.decoding.search import Search
 from kformer.indexing import take_rows
 
-# A stretch ends when this share of its sentences is finished. With a smaller share, fewer rows are computed in vain,
+# A stretch ends when this share of its sentences is finished. With a smaller share, fewer finished rows are computed,
 # but the caches are copied more often.
 FINISHED_SHARE = 0.25
 

@@ -8,7 +8,7 @@ from keras import ops
 from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates, length_norm
 from kformer.decoding.constraints import NextLogits
 
-START = -1  # the parent of the first extensions, which extend no other
+START = -1  # the parent of the first extensions, which extend no other extension
 Outcome = Literal["kept", "finished", "pruned"]
 
 

@@ -17,7 +17,7 @@ from kformer.layers.tensors import Tensor
 
 
 class Halting(NamedTuple):
-    """What adaptive computation time knows of each position between two steps.
+    """The state of adaptive computation time for each position, between two steps.
 
     Example:
         With a threshold of 0.75, the halting probabilities 0.5 and 0.375 give the two steps the weights 0.5 and 0.5:
@@ -36,16 +36,16 @@ class Halting(NamedTuple):
 
     @classmethod
     def start(cls, like: Tensor) -> Self:
-        """Before the first step, for positions like those of the tensor `like` (..., 1)."""
+        """The state before the first step, in the shape of the tensor `like` (..., 1)."""
         zeros = ops.zeros_like(like, dtype="float32")
         return cls(ops.equal(zeros, 0.0), zeros, zeros, zeros)
 
     def after(self, probability: Tensor, threshold: float, is_last: bool = False) -> tuple[Tensor, Self]:
-        """After one more step.
+        """The state after one more step.
 
         A position halts when the sum of its halting probabilities reaches the threshold, at the latest at the last
-        step. The weight of a step is its halting probability, and for the step at which the position halts what is
-        missing to 1: the remainder. A position that has halted has the weight 0.
+        step. The weight of a step is its halting probability. The step at which the position halts has the remainder as
+        its weight: 1 minus the probabilities of the steps before. After a position has halted, its weights are 0.
 
         Args:
             probability: (..., 1) float32, the halting probability of the step.
@@ -72,8 +72,8 @@ class AdaptiveDepth(SharedDepth):
     the outputs with the weights of `Halting.after`. A position that has halted keeps its last output: the others go on
     attending to it. All steps are computed for all positions, so halting changes the result and saves no time.
 
-    The two papers do not agree in two points, in which this class follows Graves: s is the output of the step, not its
-    input, and the result is the weighted mean, which the Universal Transformer's program replaces by a moving average.
+    The two papers differ in two points, and this class follows Graves: s is the output of the step, not its input; and
+    the result is the weighted mean, where the program of the Universal Transformer has a moving average.
 
     Args:
         num_steps: The largest number of steps.

@@ -42,7 +42,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     check_mask(mask)
     if callable(bias):
         bias = bias(query)
-    # The queries are scaled, not the scores: queries have fewer numbers if S > K, and float16 products stay small.
+    # The queries are scaled, not the scores: there are fewer numbers in them if S > K, and float16 products stay small.
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(product_by_head(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
@@ -97,7 +97,7 @@ def scaled_dot_product_attention(
 class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
 
-    `call` serves self-attention (`key` left out), cross-attention (`key` given) and causal attention (by its mask).
+    `call` computes self-attention (without `key`), cross-attention (with `key`) and causal attention (by its mask).
     Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For example,
     `keras.layers.Embedding` with `mask_zero=True` makes such a mask.
 
@@ -106,9 +106,9 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: H; must divide `d_model`.
         dropout_rate: Share of attention weights dropped in training; the paper drops none.
         use_bias: Whether the four projections have a bias.
-        num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: as many as queries
-            have. With 1 it is multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie
-            et al. 2023, section 2.2).
+        num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: H. With 1 it is
+            multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie et al. 2023, section
+            2.2).
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads`, or `num_heads` not by `num_key_value_heads`.
@@ -202,12 +202,15 @@ class MultiHeadAttention(keras.layers.Layer):
         if key is None:  # Keras fills `mask` if `query` is the only tensor, otherwise `query_mask` and `key_mask`.
             key_mask = query_mask if mask is None else mask
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
-        queries, keys, values = self._queries_keys_values(query, key, value, rotation)
+        projected = self._queries_keys_values(query, key, value, rotation)
+        return self._output(projected, attention_mask, score_bias, training)
+
+    def _output(
+        self, projected: tuple[Tensor, ...], mask: Tensor | Band | None, bias: ScoreBias | None, training: bool | None
+    ) -> Tensor:
+        """(B, T, D) floats; `projected` is from `_queries_keys_values`."""
         attend = functools.partial(self._attend, training=training)
-        if isinstance(attention_mask, Band):
-            heads = attention_mask.attend(attend, queries, keys, values, score_bias)
-        else:
-            heads = attend(queries, keys, values, attention_mask, score_bias)
+        heads = mask.attend(attend, *projected, bias) if isinstance(mask, Band) else attend(*projected, mask, bias)
         return self.output_projection(self._merge_heads(heads))
 
     def _attend(
@@ -236,6 +239,17 @@ class MultiHeadAttention(keras.layers.Layer):
         else:
             keys, values = self.key_projection(key), self.value_projection(value)
         return KeysValues(self._split_heads(keys, rotation), self._split_heads(values))
+
+    def read(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | Band | None = None,
+        score_bias: ScoreBias | None = None,
+        rotation: Rotation | None = None,
+    ) -> tuple[Tensor, KeysValues]:
+        """The output of self-attention without dropout, and its keys and values, (B, G, T, K); arguments as in `call`."""
+        projected = self._queries_keys_values(inputs, None, None, rotation)
+        return self._output(projected, attention_mask, score_bias, training=False), KeysValues(*projected[1:])
 
     def attention_scores(
         self,

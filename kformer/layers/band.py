@@ -1,11 +1,11 @@
-"""The mask of a window of self-attention (section 4), which is never written out, and attention within it.
+"""The mask of a window of self-attention (section 4), which is never stored as a matrix, and attention within it.
 
 The paper restricts self-attention to "a neighborhood of size r" to make long sequences cheaper. Here the positions are
-divided into blocks of r. A block of queries meets its own keys and those of the neighbouring blocks, and no scores are
-computed for the others. So both time and memory grow with n r instead of n^2.
+divided into blocks of r. Scores are computed only between the queries of a block and the keys of the same block and of
+its neighbours. So both time and memory grow with T r instead of T^2.
 
 Shape letters: B batch, T positions of queries and keys, H heads, G heads of keys and values, K size of a head, r window
-(in short sequences T), n = T / r blocks, rounded up, P keys that a block of queries meets: 2 r or 3 r.
+(in short sequences T), n = T / r blocks, rounded up, P keys of a block and its neighbours: 2 r if causal, else 3 r.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from kformer.layers.tensors import ScoreBias, Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Band:
-    """An attention mask for a window, which is never written out as a matrix of T x T.
+    """An attention mask for a window, which is never stored as a matrix of T x T.
 
     Pass it as `attention_mask` to the self-attention of a layer. The result is that of the mask from `window_mask`.
 
@@ -65,7 +65,7 @@ class Band:
         """Computes attention within the window.
 
         Args:
-            attention: Such as `scaled_dot_product_attention`. It is called once. Blocks are sentences of their own:
+            attention: Such as `scaled_dot_product_attention`. It is called once, for all blocks as one batch:
                 its query is (B x n, H, r, K), its key and value are (B x n, G, P, K).
             query, key, value: (B, H, T, K), (B, G, T, K) and (B, G, T, K) floats.
             bias: Floats that broadcast to (B x n, H, r, P), as from `Window.score_bias`; or a function that computes
@@ -75,7 +75,7 @@ class Band:
             (B, H, T, K) floats.
 
         Raises:
-            ValueError: The numbers of queries and of keys differ, or the bias has the shape for whole matrices.
+            ValueError: The numbers of queries and of keys differ, or the bias does not have the shape for blocks.
         """
         _check_self_attention(query, key)
         batch_size, _, length, _ = ops.shape(query)
@@ -86,7 +86,7 @@ class Band:
         return blocks.joined(heads, batch_size)
 
     def _visible(self, batch_size: int | Tensor, length: int | Tensor, blocks: "Blocks") -> Tensor:
-        """(B x n, 1, 1, P) booleans, False for padding and for what lies before and behind the sequence."""
+        """(B x n, 1, 1, P) booleans, False for padding and for positions before and after the sequence."""
         keys = True if self.keys is None else ops.cast(self.keys, "bool")
         keys = ops.broadcast_to(keys, (batch_size, 1, 1, length))
         return ops.swapaxes(blocks.of_keys(ops.swapaxes(keys, 2, 3)), 2, 3)
@@ -104,7 +104,7 @@ class Blocks:
 
     @property
     def met(self) -> int | Tensor:
-        """P."""
+        """P, the number of keys of a block and its neighbours."""
         return (self.before + 1 + self.behind) * self.size
 
     def mask(self, window: int) -> Tensor:
@@ -130,7 +130,7 @@ class Blocks:
         return rows[:, :, : self.length]
 
     def _padded(self, tensor: Tensor, before: int, behind: int) -> Tensor:
-        """(B, H, T, K) to (B, H, blocks, r, K), with further blocks of zeros before and behind the sequence."""
+        """(B, H, T, K) to (B, H, blocks, r, K), with further blocks of zeros before and after the sequence."""
         batch_size, heads, _, width = ops.shape(tensor)
         missing = self.number * self.size - self.length
         padded = ops.pad(tensor, [[0, 0], [0, 0], [before * self.size, missing + behind * self.size], [0, 0]])
@@ -138,13 +138,13 @@ class Blocks:
 
     @staticmethod
     def _apart(blocks: Tensor) -> Tensor:
-        """(B, H, n, R, K) to (B x n, H, R, K): each block is a sentence of its own."""
+        """(B, H, n, R, K) to (B x n, H, R, K), where R is r or P: each block becomes an entry of the batch."""
         batch_size, heads, number, rows, width = ops.shape(blocks)
         return ops.reshape(ops.swapaxes(blocks, 1, 2), (batch_size * number, heads, rows, width))
 
 
 def smaller_of(one: int | Tensor, other: int | Tensor) -> int | Tensor:
-    """The smaller number, an integer if both are."""
+    """The smaller of two numbers: an integer if both are integers, else a tensor."""
     return min(one, other) if isinstance(one, int) and isinstance(other, int) else ops.minimum(one, other)
 
 
@@ -163,7 +163,7 @@ def _check_bias(bias: ScoreBias | None, blocks: Blocks) -> None:
     for size, expected in zip(bias.shape[-2:], (blocks.size, blocks.met), strict=False):
         if isinstance(size, int) and isinstance(expected, int) and size not in (1, expected):
             raise ValueError(
-                "With a window, a bias broadcasts to (blocks, heads, queries of a block, keys that they meet): "
+                "With a window, a bias broadcasts to (blocks, heads, queries, keys of a block and its neighbours): "
                 f"(..., {blocks.size}, {blocks.met}). Received: shape {tuple(bias.shape)}. Take it from "
                 "`Window.score_bias`."
             )

@@ -16,10 +16,10 @@ from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 
 class RowOrder(NamedTuple):
-    """Indices between two orders of the B x R x H head vectors at one position: by row and head, or by head and row.
+    """Indices that convert between two orders of the B x R x H head vectors at one position.
 
-    The projections give the first order, and caches are written from it. Attention needs the second order. Gathering
-    whole vectors by an index that is computed once is faster than transposing. Caches hold G heads; queries have H.
+    The projections give them by row and head, and caches are written in this order. Attention needs them by head and
+    row. Gathering whole vectors by an index that is computed once is faster than transposing. Caches hold G heads.
 
     Example:
         >>> order = row_order(batch_size=1, num_heads=2, rows=3)
@@ -66,7 +66,7 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int, num_key_value
 
 
 def _numbered(batch_size: int | Tensor, rows: int, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of each of the B x R x H vectors in the first order: its number, and those of its sentence, row and head."""
+    """The number of each of the B x R x H vectors in the first order, and those of its sentence, row and head."""
     number = ops.arange(batch_size * rows * num_heads, dtype="int32")
     return number, number // (rows * num_heads), number // num_heads % rows, number % num_heads
 

@@ -205,7 +205,7 @@ class Decoder(Stack):
     def ponder(
         self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
     ) -> Ponder | None:
-        """How long each position is computed without dropout; None if positions do not halt. Arguments as in `call`."""
+        """The steps of each position, without dropout; None if positions do not halt. Arguments as in `call`."""
         return self._forward(inputs, self._source(encoder_output, cross_mask), None, training=False)[1]
 
     def _forward(

@@ -1,7 +1,7 @@
-"""Which layer of a stack runs at which step: another one at each, or the same one at all.
+"""Which layer of a stack runs at which step: a different layer at each step, or the same layer at all steps.
 
-The first is the Transformer's, the second the Universal Transformer's: Dehghani et al. 2018, "Universal Transformers",
-section 2.1. `adaptive_depth` has one whose number of steps depends on the position.
+The first is the Transformer, the second the Universal Transformer (Dehghani et al. 2018, "Universal Transformers",
+section 2.1). In `adaptive_depth`, the number of steps depends on the position.
 
 Shape letters: B batch, T positions, D model size. A step of a search has the shape (N, ...) in place of (B, T, ...).
 """
@@ -22,7 +22,7 @@ AddPositions = Callable[[Tensor], Tensor]  # Adds the positions to (..., D) floa
 
 
 class Ponder(NamedTuple):
-    """How long each position was computed before it halted; Graves's ponder time is the sum of both.
+    """How many steps each position took until it halted, and its remainder. Their sum is the ponder time of Graves.
 
     Example:
         Two positions with the ponder times 2.25 and 2, each unit of which costs 0.5:
@@ -37,10 +37,10 @@ class Ponder(NamedTuple):
     cost: float  # tau
 
     def loss(self, counted: Tensor | None = None) -> Tensor:
-        """The ponder cost: tau times the mean of N + R over the positions that count; () float32.
+        """The ponder cost: tau times the mean of N + R over the counted positions; () float32.
 
         Args:
-            counted: (B, 1, 1, T) booleans, as from `padding_mask`. By default all positions count.
+            counted: (B, 1, 1, T) booleans, as from `padding_mask`. By default all positions are counted.
         """
         times = ops.add(self.steps, self.remainders)  # (B, T)
         if counted is None:
@@ -52,8 +52,8 @@ class Ponder(NamedTuple):
 class Depth(keras.layers.Layer, abc.ABC):
     """The interface between a stack and the order in which it applies its layers.
 
-    A whole sequence, and a single step of a search, go through the same `run`. A subclass implements `num_layers` and
-    `from_sizes`; it overrides `enter` if the input of a step is not the output of the step before, and `run` if the
+    A whole sequence and a single position of a search use the same `run`. A subclass implements `num_layers` and
+    `from_sizes`. It overrides `enter` if the input of a step is not the output of the step before, and `run` if the
     output of the stack is not that of the last step.
 
     To make a new class available in the configuration, add its name to `kformer.models.transformer.DEPTHS` and to
@@ -89,7 +89,7 @@ class Depth(keras.layers.Layer, abc.ABC):
         return step % self.num_layers
 
     def enter(self, inputs: Tensor, step: int, add_positions: AddPositions) -> Tensor:
-        """The input of a step's layer.
+        """The input of the layer that runs at a step.
 
         Args:
             inputs: (..., D) floats: the output of the step before. For the first step, the embeddings with their
@@ -107,7 +107,7 @@ class Depth(keras.layers.Layer, abc.ABC):
             apply: Applies the layer of a step.
 
         Returns:
-            (..., D) floats, and how long each position was computed; None if that does not depend on the position.
+            (..., D) floats, and the steps of each position; None if their number does not depend on the position.
         """
         for step in range(self.num_steps):
             inputs = apply(step, self.enter(inputs, step, add_positions))
@@ -144,8 +144,8 @@ class StackedDepth(Depth):
 class SharedDepth(Depth):
     """One layer, applied at every step: the Universal Transformer without halting.
 
-    Before step t = 1, ..., the sinusoids of position t are added to every position, and the positions are added again:
-    P^t of the paper, equations 4 and 5.
+    Before each step t = 1, 2, ..., two things are added to the input: the positions, and to every position the
+    sinusoids of the number t. This is P^t of the paper, equations 4 and 5.
 
     Args:
         num_steps: The number of steps.

@@ -36,7 +36,7 @@ def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="kformer")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
-    """Embeddings times sqrt(d_model); called in reverse, the projection to the vocabulary.
+    """Maps ids to embeddings times sqrt(d_model); called in reverse, it projects vectors to logits of the vocabulary.
 
     With `tie_weights`, embedding and projection use one matrix. One such layer for source, target and softmax is the
     three-way weight tying of section 3.4.
@@ -66,7 +66,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         self.embeddings.trainable = self.train_embeddings
 
     def freeze_embeddings(self) -> None:
-        """Keeps the matrix of the embeddings from being trained. A model must be compiled after it, not before."""
+        """Excludes the embedding matrix from training. Compile the model after this call, not before."""
         self.train_embeddings = False
         if self.built:
             self.embeddings.trainable = False
@@ -108,15 +108,15 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 class ProjectedTokenEmbedding(TokenEmbedding):
     """Embeddings of another size than the model's: a learned projection without bias follows them.
 
-    If the softmax shares the matrix, a second projection, from D to E, precedes it. Both projections keep the variance
-    of what they map when training begins, so embeddings and logits begin as large as without them. If it does not, the
-    matrix of the softmax has D rows and needs no projection.
+    If the softmax shares the matrix, a second projection, from D to E, precedes it. If not, the matrix of the softmax
+    has D rows and needs no projection. When training begins, both projections keep the variance of their inputs, so
+    embeddings and logits are as large as without them.
 
     Args:
         input_dim: V.
         output_dim: E.
         d_model: D.
-        reversible: Whether the layer is called in reverse, too. If not, it has no weights for it.
+        reversible: Whether the layer is called in reverse, too. If not, it has no weights for that.
         tie_weights, train_embeddings: As in `TokenEmbedding`.
 
     Example:

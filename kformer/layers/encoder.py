@@ -13,7 +13,7 @@ from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
-from kformer.layers.transformer_layer import TransformerLayer, recording, remembering
+from kformer.layers.transformer_layer import TransformerLayer, reading, recording
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -110,9 +110,8 @@ class EncoderLayer(TransformerLayer):
             (B, S, D) floats, and keys and values (B, G, S, K) of the self-attention.
         """
         kept: list[KeysValues] = []
-        self_attend = remembering(
-            self.self_attention, kept, rotation, attention_mask=attention_mask, score_bias=score_bias
-        )
+        arguments = {"attention_mask": attention_mask, "score_bias": score_bias, "rotation": rotation}
+        self_attend = reading(self.self_attention, kept, **arguments)
         return self._sublayers(inputs, self_attend, training=False), kept[0]
 
     def call_with_scores(
@@ -164,7 +163,7 @@ class Encoder(Stack):
         return self._with_cost(result, explicit_or_implicit(counted, mask), training)
 
     def ponder(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Ponder | None:
-        """How long each position is computed without dropout; None if positions do not halt. Arguments as in `call`."""
+        """The steps of each position, without dropout; None if positions do not halt. Arguments as in `call`."""
         return self._forward(inputs, attention_mask, training=False)[1]
 
     def _forward(

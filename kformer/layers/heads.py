@@ -9,9 +9,9 @@ from kformer.layers.tensors import Tensor
 
 
 def product_by_head(rows: Tensor, matrix: Tensor) -> Tensor:
-    """(B, H, T, N) times (B, G, N, M): (B, H, T, M). Each of the G matrices serves H / G heads next to each other.
+    """(B, H, T, N) times (B, G, N, M): (B, H, T, M). H / G neighbouring heads share each of the G matrices.
 
-    The rows of these heads are put together, so that no matrix is copied.
+    The rows of these heads are put together for one product, so that no matrix is copied.
     """
     heads, groups = rows.shape[1], matrix.shape[1]
     if heads == groups:

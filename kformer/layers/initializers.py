@@ -16,9 +16,9 @@ def small_normal() -> keras.initializers.Initializer:
 
 
 def unit_variance() -> keras.initializers.Initializer:
-    """A normal distribution with variance 1 / K for K inputs: outputs begin with the variance of the inputs.
+    """A normal distribution with variance 1 / K for K inputs: at first, outputs have the variance of the inputs.
 
-    It is for a projection on the way of everything, outside of any residual connection. This initializer is named after
+    It is for a projection that all values pass through, outside of any residual connection. The initializer is that of
     LeCun et al. (1998), section 4.6.
     """
     return keras.initializers.LecunNormal()

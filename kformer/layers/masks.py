@@ -86,12 +86,12 @@ def causal_mask(length: int | Tensor) -> Tensor:
 
 
 def window_mask(queries: Tensor, keys: Tensor, window: int, causal: bool = False) -> Tensor:
-    """True where a key stands less than `window` positions away from the query, and not behind it if `causal`.
+    """True where a key is less than `window` positions away from the query, and not after it if `causal`.
 
     Args:
         queries, keys: (T,) and (S,) integers, the positions.
         window: r. A query in the middle sees 2 r - 1 keys, or r if `causal`.
-        causal: Whether keys behind the query are hidden.
+        causal: Whether keys after the query are hidden.
 
     Returns:
         Booleans of shape (1, 1, T, S).
@@ -101,7 +101,7 @@ def window_mask(queries: Tensor, keys: Tensor, window: int, causal: bool = False
         >>> np.asarray(window_mask(positions, positions, window=2, causal=True))[0, 0].astype(int).tolist()
         [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     """
-    back = ops.expand_dims(queries, 1) - ops.expand_dims(keys, 0)  # (T, S), how far a key stands before the query
+    back = ops.expand_dims(queries, 1) - ops.expand_dims(keys, 0)  # (T, S): how many positions a key is before a query
     near = (back >= 0) & (back < window) if causal else ops.abs(back) < window
     return ops.expand_dims(near, (0, 1))
 

@@ -38,7 +38,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 class RMSNormalization(keras.layers.RMSNormalization):
     """Keras's RMS normalization, x / sqrt(mean(x^2) + epsilon) * scale, over the last axis (Zhang and Sennrich 2019).
 
-    Unlike layer normalization it takes off no mean, and it adds no vector.
+    Unlike layer normalization it subtracts no mean and has no bias.
     """
 
 
@@ -47,7 +47,7 @@ NORMS: dict[str, type[keras.layers.Layer]] = {"layer_norm": LayerNormalization, 
 
 
 def make_norm(normalization: str, epsilon: float, dtype: Any, name: str) -> keras.layers.Layer:
-    """The norm of this name; `epsilon` is added to the mean of the squares.
+    """The norm of this name; `epsilon` is added to the variance, or in RMS normalization to the mean of the squares.
 
     Raises:
         ValueError: `normalization` is not in `NORMS`.

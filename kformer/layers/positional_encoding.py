@@ -21,9 +21,9 @@ class Positions(keras.layers.Layer, abc.ABC):
     """The interface between a positional encoding and a stack of layers.
 
     An encoding can act in three places: `add` changes the embeddings, `rotate` the heads of queries and keys, and
-    `score_bias` the scores of self-attention. A subclass implements `table`, and those of the three methods that it
-    needs. The others change nothing. A whole sequence and a single step of a search use the same methods: a sequence
-    with all rows of the table, a step with one row.
+    `score_bias` the scores of self-attention. A subclass implements `from_sizes`, `table`, and those of the three
+    methods that it needs; the others change nothing. A whole sequence passes all rows of the table to these methods, a
+    single step of a search passes one row.
 
     To make a new class available in the configuration, add its name to
     `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`.
@@ -67,10 +67,10 @@ class Positions(keras.layers.Layer, abc.ABC):
         return heads
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias | None:
-        """What is added to the scores of T queries and S keys: floats that broadcast to (B, H, T, S), or None.
+        """The bias of the scores of T queries and S keys: floats that broadcast to (B, H, T, S), or None.
 
-        If it depends on the queries (B, H, T, K), it is a function from them to the floats. A step of a search has one
-        row as `query_rows`, and hands in the queries (B, H, R, K) of R hypotheses at that position.
+        A bias that depends on the queries (B, H, T, K) is a function from them to the floats. A step of a search has
+        one row as `query_rows`, and passes to the function the queries (B, H, R, K) of R hypotheses at that position.
         """
         return None
 
@@ -93,11 +93,11 @@ class Positions(keras.layers.Layer, abc.ABC):
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same; interleaved (section 3.5).
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (section 3.5).
 
-    The angles are exact: a position is written with four digits in base 32, NumPy computes tables of the sines and
-    cosines of each digit's part of the angle in float64, and the angle addition formulas combine them. A float32 angle
-    of position 20,000 would have an error of 0.001.
+    A position is written with four digits in base 32. NumPy computes the sines and cosines of each digit's part of the
+    angle in float64, and the angle addition formulas combine them. A float32 angle of position 20,000 would have an
+    error of 0.001.
 
     Args:
         positions: (T,) integers from 0 to 1,048,575.
@@ -107,7 +107,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
         (T, D) float32, correct to 5e-7.
     """
     rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
-    sine, cosine = 0.0, 1.0  # Of the angle 0, to which the angle of each digit is added.
+    sine, cosine = 0.0, 1.0  # for the angle 0, to which the angle of each digit is added
     for place in (_BASE**power for power in range(_DIGITS)):
         angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
         digits = ops.cast(positions, "int32") // place % _BASE

@@ -1,4 +1,4 @@
-"""What the self-attention of a stack reaches: all positions, or those in a window around each position (section 4).
+"""The positions that self-attention in a stack can attend to: all, or those in a window (section 4).
 
 Shape letters: B batch, T positions of queries and keys, r window.
 """
@@ -38,11 +38,11 @@ class Reach(abc.ABC):
 
     @abc.abstractmethod
     def score_bias(self, positions: Positions, rows: Tensor) -> ScoreBias | None:
-        """The positions' bias that goes with `mask`; `rows` is the table of T positions."""
+        """The bias of the positional encoding for the scores that `mask` applies to; `rows` are T rows of its table."""
 
     @abc.abstractmethod
     def whole(self) -> "Reach":
-        """The same reach, whose masks and biases are whole matrices of T x T, as attention weights are."""
+        """The same reach with masks and biases that are whole matrices of T x T, to compute attention weights."""
 
     @abc.abstractmethod
     def room(self, room: int | Tensor) -> int | Tensor:
@@ -69,7 +69,7 @@ class Everywhere(Reach):
 
     Args:
         causal: As in `Reach`.
-        window: Masks the positions outside a window; they cost as much as all others.
+        window: Masks the positions outside a window. Their scores are computed all the same.
     """
 
     def __init__(self, causal: bool, window: int | None = None) -> None:
@@ -105,7 +105,7 @@ class Everywhere(Reach):
 class Window(Reach):
     """Attention to the positions that are less than `size` away: the last `size` positions if it is causal.
 
-    A cache has `size` places, and each position takes that of the one which has just left the window.
+    A cache has `size` slots. Each new position takes the slot of the position that has just left the window.
 
     Args:
         causal: As in `Reach`.
@@ -118,7 +118,7 @@ class Window(Reach):
     def __init__(self, causal: bool, size: int) -> None:
         super().__init__(causal)
         if size < 1:
-            raise ValueError(f"attention_window must be at least 1. Received: {size}. None: no window.")
+            raise ValueError(f"attention_window must be at least 1. Received: {size}. Pass None for no window.")
         self.size = size
 
     def mask(self, length: int | Tensor, keys: Tensor | None = None) -> Band:
@@ -130,7 +130,7 @@ class Window(Reach):
             return None
         length = ops.shape(rows)[0]
         blocks = Blocks(smaller_of(self.size, length), length, self.causal)
-        # Biases depend on distances alone, so those of the first blocks are those of all.
+        # Biases depend on distances alone, so all blocks have the biases of the first ones.
         table = positions.table(blocks.met)
         return positions.score_bias(table[blocks.size : 2 * blocks.size], table)
 
@@ -145,12 +145,12 @@ class Window(Reach):
 
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         slots = ops.arange(room, dtype="int32")
-        # The last position before this one, or this one, that belongs to the slot; the first if there is none yet.
+        # For each slot, the newest position up to this one; for an empty slot, its first position.
         return slots + self.size * ops.maximum((position - slots) // self.size, 0)
 
 
 def make_reach(window: int | None, causal: bool) -> Reach:
-    """All positions without a window; else those in the window.
+    """The reach of a stack: all positions if `window` is None, else a window of this size.
 
     Example:
         >>> make_reach(None, causal=True).room(100), make_reach(8, causal=True).room(100)

@@ -1,9 +1,9 @@
-"""Positional encodings that count distances: rotary, ALiBi, and the relative ones of Shaw et al. and of T5.
+"""Positional encodings that depend on distances: rotary, ALiBi, and the relative ones of Shaw et al. and of T5.
 
 They act in self-attention alone, and add nothing to the embeddings. So a model can read sequences that are longer than
 those that it was trained on; how well it does so differs from kind to kind (`benchmarks/extrapolation.py`).
 
-Shape letters: B batch, H heads, T queries, S keys, K size of a head, N number of vectors.
+Shape letters: B batch, H heads, T queries, S keys, K size of a head, N buckets.
 """
 
 import functools
@@ -21,7 +21,7 @@ from kformer.layers.tensors import ScoreBias, Tensor
 
 
 class _Distances(Positions):
-    """Positions of which only the distance j - i from a query at i to a key at j counts."""
+    """A positional encoding that depends only on the distance j - i from a query at i to a key at j."""
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         """(T,) int32, the positions themselves."""
@@ -34,10 +34,10 @@ class _Distances(Positions):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class RotaryPositions(Positions):
-    """Turns each pair of features of queries and keys by an angle that grows with the position (RoPE).
+    """Rotates each pair of features of queries and keys by an angle that grows with the position (RoPE).
 
-    The features 2i and 2i + 1 of a head at position p are turned by p / 10000^(2i / K). The product of a query and a
-    key then depends on their distance alone (Su et al. 2021, "RoFormer", equations 15 and 34).
+    The features 2i and 2i + 1 of a head at position p are rotated by p / 10000^(2i / K). The product of a query and a
+    key then depends on their distance, not on their positions (Su et al. 2021, "RoFormer", equations 15 and 34).
 
     Args:
         head_dim: K; must be even.
@@ -46,7 +46,7 @@ class RotaryPositions(Positions):
         ValueError: `head_dim` is odd.
 
     Example:
-        The position 1 turns the first pair by 1 radian:
+        Position 1 rotates the first pair by 1 radian:
 
         >>> positions = RotaryPositions(head_dim=2)
         >>> print(np.round(positions.rotate(np.array([[1.0, 0.0]]), positions.table(1, offset=1)), 2))
@@ -68,7 +68,7 @@ class RotaryPositions(Positions):
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         """(T, K, 2) float32: the sine and the cosine of each feature's angle."""
-        angles = sinusoids(ops.arange(length) + offset, self.head_dim)  # (T, K), sines and cosines in turn
+        angles = sinusoids(ops.arange(length) + offset, self.head_dim)  # (T, K): sine, cosine, sine, cosine, ...
         return ops.repeat(ops.reshape(angles, (-1, self.head_dim // 2, 2)), 2, axis=1)
 
     def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
@@ -84,10 +84,10 @@ class RotaryPositions(Positions):
 
 @keras.saving.register_keras_serializable(package="kformer")
 class LinearBias(_Distances):
-    """ALiBi: scores fall linearly with the distance, in each head with another slope; nothing is trained.
+    """ALiBi: scores fall linearly with the distance. Each head has its own slope, and nothing is trained.
 
-    The bias of head h = 1, ..., H is -|i - j| 2^(-8 h / H) (Press et al. 2022, section 3). The paper has a decoder
-    alone; in an encoder the distances to both sides count alike.
+    The bias of head h = 1, ..., H is -|i - j| 2^(-8 h / H) (Press et al. 2022, section 3). The paper describes decoders
+    only. In an encoder, keys before and after the query have the same bias at the same distance.
 
     Args:
         num_heads: H.
@@ -120,15 +120,15 @@ class LinearBias(_Distances):
 class BucketedBias(_Distances):
     """T5's relative positions: a trained bias for each head and each bucket of distances.
 
-    Near distances have a bucket each; the buckets of far ones grow with the logarithm of the distance, up to
-    `max_distance`, and the last bucket takes all that are farther (Raffel et al. 2020, section 2.1, and T5's code).
-    Half of the buckets are for keys before the query, half for keys behind it, also in a decoder, which has none
-    behind. All layers of a stack share the bias.
+    Each short distance has a bucket of its own. For longer ones, the number of the bucket grows with the logarithm of
+    the distance up to `max_distance`; all distances beyond it have the last bucket (Raffel et al. 2020, section 2.1,
+    and T5's code). Half of the buckets are for keys before the query, half for keys after it, which a decoder never
+    sees. All layers of a stack share the bias.
 
     Args:
         num_heads: H.
         num_buckets: N; must be a multiple of 4.
-        max_distance: The distance from which on all have the last bucket.
+        max_distance: From this distance on, all distances have the last bucket.
 
     Raises:
         ValueError: `num_buckets` is no multiple of 4, or `max_distance` is not above a quarter of it.
@@ -163,7 +163,7 @@ class BucketedBias(_Distances):
     def buckets(self, distances: Tensor) -> Tensor:
         """The number of each distance's bucket, int32 from 0 to N - 1."""
         each_side = self.num_buckets // 2
-        near = each_side // 2  # distances with a bucket of their own
+        near = each_side // 2  # number of distances with a bucket of their own
         far = ops.abs(distances)
         share = ops.log(ops.cast(ops.maximum(far, near), "float32") / near) / math.log(self.max_distance / near)
         # float32 logarithms of exact powers may lie just below the whole number.
@@ -191,9 +191,9 @@ class RelativePositions(_Distances):
     """Relative position representations: a trained vector for each distance, which is added to the key.
 
     The score of a query q_i and a key k_j is q_i (k_j + a_(j - i)) / sqrt(K), and distances beyond `max_distance` have
-    the vector of `max_distance` (Shaw et al. 2018, equations 2 and 4). Vectors for the values, their equation 3, are
-    left out: with or without them their BLEU is the same (their table 3). All heads and layers of a stack share the
-    vectors.
+    the vector of `max_distance` (Shaw et al. 2018, equations 2 and 4). The paper also has vectors for the values
+    (equation 3). They are left out here, because BLEU is the same without them (table 3 of the paper). All heads and
+    layers of a stack share the vectors.
 
     Args:
         head_dim: K.

@@ -17,10 +17,10 @@ from kformer.layers.transformer_layer import TransformerLayer
 
 
 def _check_replicas() -> None:
-    """Refuses a loss of a layer under `tf.distribute`.
+    """Refuses a loss that a layer adds under `tf.distribute`.
 
-    Keras keeps it in a list of the layer, which all replicas share. While they wait for each other in
-    `LabelSmoothedCrossEntropy`, each overwrites the list, and only the gradient of the last one's loss would count.
+    Keras keeps such a loss in a list of the layer, which all replicas share. Each replica would overwrite the list
+    while it waits for the others in `LabelSmoothedCrossEntropy`, and only the gradient of the last loss would be used.
 
     Raises:
         ValueError: There are several replicas.
@@ -44,7 +44,7 @@ def _unchanged(inputs: Tensor) -> Tensor:
 def _of_rows(
     positions: Positions, rows: Tensor, score_bias: ScoreBias | None
 ) -> tuple[AddPositions, dict[str, ScoreBias | Rotation | None]]:
-    """How the positions of these rows of the table are added to inputs, and how they act on a layer."""
+    """The function that adds the positions of these rows of the table to inputs, and a layer's arguments for them."""
     add, rotate = (functools.partial(act, rows=rows) for act in (positions.add, positions.rotate))
     return add, {"score_bias": score_bias, "rotation": rotate}
 
@@ -60,8 +60,8 @@ class Stack(keras.layers.Layer):
         positions: The positional encoding, or None if the inputs contain their positions already.
         dropout_rate: P_drop on the embeddings.
         attention_window: r: each position attends to those that are less than r positions away, in self-attention
-            (section 4). Attention masks must then be masks of keys, (B, 1, 1, T), and positions with a bias must count
-            distances. None: to all positions.
+            (section 4). Attention masks must then be masks of keys, (B, 1, 1, T), and biases of positions must depend
+            on distances alone. None: each position attends to all.
         depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
 
     Raises:
@@ -95,7 +95,7 @@ class Stack(keras.layers.Layer):
         self.depth = StackedDepth(len(layers), dtype=self.dtype_policy, name="depth") if depth is None else depth
         if self.depth.num_layers != len(self.layers):
             raise ValueError(
-                f"{type(self.depth).__name__} needs a number of layers of {self.depth.num_layers}. "
+                f"With {type(self.depth).__name__}, the number of layers must be {self.depth.num_layers}. "
                 f"Received: {len(self.layers)} layers. Pass as many layers as it needs, or another depth."
             )
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
@@ -120,9 +120,9 @@ class Stack(keras.layers.Layer):
     def _apply_positions(
         self, inputs: Tensor, training: bool | None, reach: Reach
     ) -> tuple[Tensor, AddPositions, dict[str, ScoreBias | Rotation | None]]:
-        """The embeddings with positions and dropout, how to add positions again, and how they act on each layer.
+        """The embeddings with positions and dropout, the function that adds the positions again, and two arguments.
 
-        The last are the layers' arguments `score_bias` and `rotation`.
+        These arguments of each layer, `score_bias` and `rotation`, bring the positions into its self-attention.
         """
         if self.positions is None:
             return self.dropout(inputs, training=training), _unchanged, {}

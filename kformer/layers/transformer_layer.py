@@ -1,4 +1,4 @@
-"""The base class of encoder and decoder layers: the options and the sublayers that all have.
+"""The base class of encoder and decoder layers: the options and the sublayers that all of them have.
 
 Shape letters: B batch, H heads, G heads of keys and values, K size of a head, T target length, S source length,
 D model size.
@@ -13,14 +13,14 @@ from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.feed_forward import make_feed_forward
 from kformer.layers.normalization import LAYER_NORM_EPSILON
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.tensors import KeysValues, Rotation, Tensor, check_width
+from kformer.layers.tensors import KeysValues, Tensor, check_width
 
 
 class TransformerLayer(keras.layers.Layer):
     """Self-attention and a feed-forward network, each in a residual connection; maps (B, T, D) to (B, T, D).
 
     Abstract: a subclass implements `call`, and also `step` if a `Decoder` decodes with it step by step.
-    Implicit Keras masks are honoured where no explicit mask is given, and passed on.
+    Implicit Keras masks are used where no explicit mask is given, and passed on.
 
     Args:
         d_model: D.
@@ -150,20 +150,18 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     return attend
 
 
-def remembering(
-    attention: MultiHeadAttention, kept: list[KeysValues], rotation: Rotation | None, **arguments: Any
-) -> Callable[[Tensor], Tensor]:
+def reading(attention: MultiHeadAttention, kept: list[KeysValues], **arguments: Any) -> Callable[[Tensor], Tensor]:
     """A function that computes self-attention without dropout, and appends its keys and values to `kept`.
 
     Args:
         attention: The sublayer.
         kept: Each call appends keys and values (B, G, T, K).
-        rotation: As in `MultiHeadAttention.call`.
-        arguments: The other arguments of the attention, except its queries.
+        arguments: The arguments of `MultiHeadAttention.read`, except its inputs.
     """
 
     def attend(inputs: Tensor) -> Tensor:
-        kept.append(attention.keys_values(inputs, rotation=rotation))
-        return attention(inputs, rotation=rotation, **arguments, training=False)
+        outputs, keys_values = attention.read(inputs, **arguments)
+        kept.append(keys_values)
+        return outputs
 
     return attend

@@ -22,7 +22,7 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
     the embedding and the projection to the vocabulary, unless `embedding_tying` is "none".
 
     Args:
-        config: Sizes and options; the decoder's number of layers and the target's vocabulary count.
+        config: Sizes and options; the encoder's number of layers and the source's vocabulary size are not used.
         dtype: As in `build_transformer`.
 
     Returns:
@@ -47,7 +47,7 @@ class StepwiseLanguageModel(StepwiseTransformer):
     """A decoder-only model that decodes position by position. There is no source to attend to.
 
     The searches give the beginning of a text as the `prefix` of their constraints. The arguments are those of
-    `StepwiseTransformer`. A `source` counts only by its number of rows.
+    `StepwiseTransformer`. Of a `source`, only the number of rows is used.
 
     Example:
         >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)

@@ -1,7 +1,7 @@
 """Encoder-only models (Devlin et al. 2019): one encoder with a head for each task.
 
-All read one text, `[start] text [end]`, or two texts, `[start] text [end] text [end]`. The start token stands for the
-whole input, as BERT's [CLS] does.
+All of them read one text, `[start] text [end]`, or two texts, `[start] text [end] text [end]`. The start token stands
+for the whole input, as BERT's [CLS] does.
 
 Shape letters: B batch, S source length, D model size, V vocabulary of what is predicted.
 """
@@ -26,7 +26,7 @@ TRANSFORM_NORM = "transform_norm"
 
 
 class _Encoded(NamedTuple):
-    """A source, and what an encoder makes of it."""
+    """A source, its embedding layer, and the encoder's output."""
 
     source: keras.KerasTensor  # (B, S) int32
     embedding: TokenEmbedding

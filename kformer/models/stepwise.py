@@ -116,7 +116,7 @@ class StepwiseTransformer:
     def _seen(self, history: History, slots: Tensor) -> tuple[Any, Tensor]:
         """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
         if self.rows_per_source == 1:
-            # With a window, a slot is free until the position of its number; from then on it is never free again.
+            # With a window, too, a slot is empty until the position of its number is decoded, and never again.
             seen = ops.less_equal(slots, history.position)  # (positions in a cache,)
             return (), ops.reshape(seen, (1, 1, 1, -1))
         own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)
@@ -201,8 +201,8 @@ def start_decoding(
 def reorder_rows(history: History, rows: Tensor) -> History:
     """The history in which row i continues the former row `rows[i]` of the same sentence; `rows` is (N,) int32.
 
-    The caches are not copied. Only `ancestors` is reordered, the record of which row wrote each position: copying the
-    caches would cost more memory traffic than the rest of a beam search's step.
+    Only `ancestors` is reordered, the record of which row wrote each position. The caches are not copied, because that
+    would cost more memory traffic than the rest of a step of beam search.
 
     Example:
         Each row wrote its first position itself. Then both rows continue row 1:

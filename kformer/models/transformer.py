@@ -73,9 +73,9 @@ Policy = Any  # A `keras.DTypePolicy`, the name of one, or None.
 
 
 def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
-    """Wires source and target ids through encoder and decoder to logits.
+    """Builds the encoder-decoder model, from source and target ids to logits.
 
-    Logits are float32 under every dtype policy, so that loss and search see full scores.
+    Logits are float32 under every dtype policy, so that loss and search compute in full precision.
 
     Args:
         config: Sizes and options.
@@ -103,7 +103,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         )
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
-    source_mask, target_mask = (padding_mask(ids, config.pad_id) for ids in (source, target_in))  # (B, 1, 1, S), T
+    source_mask, target_mask = (padding_mask(ids, config.pad_id) for ids in (source, target_in))  # (B, 1, 1, S or T)
     source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
     decoder = make_stack(Decoder, DecoderLayer, config.num_decoder_layers, config, dtype, DECODER)
@@ -197,7 +197,7 @@ def call_with_scores(
 
 
 def ponder(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 0) -> tuple[Ponder, Ponder]:
-    """How long each position is computed, in a model of `TransformerConfig(depth="adaptive")`; without dropout.
+    """How many steps each position takes, in a model of `TransformerConfig(depth="adaptive")`; without dropout.
 
     Arguments as in `attention_scores`.
 
@@ -242,7 +242,7 @@ def make_embedding(
     tie_weights: bool = True,
     reversible: bool = True,
 ) -> TokenEmbedding:
-    """An embedding whose vectors have the size that the configuration says, with projections if that is not d_model."""
+    """An embedding with vectors of the size `embedding_dim`, and with projections if that is not d_model."""
     size, options = config.embedding_dim, {"tie_weights": tie_weights, "dtype": dtype, "name": name}
     if size in (None, config.d_model):
         return TokenEmbedding(vocab_size, config.d_model, **options)

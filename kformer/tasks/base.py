@@ -46,14 +46,14 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
-        """The configuration with the parts that the task's model has, such as no decoder."""
+        """The configuration for the task's model: an encoder-only model gets no decoder layers, for example."""
 
     @abc.abstractmethod
     def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         """Learns the vocabularies of source and target.
 
         Raises:
-            ValueError: The pairs are not of this task.
+            ValueError: The pairs do not suit the task: a label has a blank in it, for example.
         """
 
     def keep_tokenizers(
@@ -72,10 +72,10 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
-        """What answers with the best weights of a run, in float32.
+        """The predictor with the best weights of a run, in float32.
 
         Raises:
-            ValueError: A model of this task answers nothing.
+            ValueError: Models of this task give no answers.
         """
 
 

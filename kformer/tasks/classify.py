@@ -37,8 +37,8 @@ class Classifier(LabelPredictor):
             text: (B,) string, UTF-8. A tab divides a pair of texts. Tokens beyond `longest` are cut off.
 
         Returns:
-            `label` (B,) string; `probability` (B,) float32, its probability; and `probabilities` (B, N) float32, those
-            of all labels; and `labels` (B, N) string, what they are the probabilities of, the same in each row.
+            `label` (B,) string; `probability` (B,) float32, the probability of the label; `probabilities` (B, N)
+            float32, those of all labels; and `labels` (B, N) string, these labels in the same order.
         """
         ids = encode_texts(text, self.source_tokenizer)[:, : self.longest]
 
@@ -62,7 +62,7 @@ class Classifier(LabelPredictor):
 
 
 class Classify(LabelTask):
-    """From a text, or two texts with a tab between them, to one label."""
+    """The task to give one label to a text, or to two texts with a tab between them."""
 
     name = "classify"
     command = "classify"

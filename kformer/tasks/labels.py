@@ -127,7 +127,7 @@ class LabelPredictor(tf.Module, abc.ABC):
         return build_model(self.task, self.config, dtype)
 
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
-        """See `Predictor.twin`; there is no search."""
+        """See `Predictor.twin`. There is no search, so `cache` is not used."""
         other = copy.copy(self)
         other.model = model
         return other

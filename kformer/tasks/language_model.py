@@ -1,4 +1,4 @@
-"""Language model: it goes on with a text, and tells how probable a text is.
+"""The task of a language model, which continues texts and tells how probable they are.
 
 Shape letters: B texts, F tokens of a prompt, T tokens.
 """
@@ -45,14 +45,14 @@ OPTIONS = [
 
 
 class LanguageModel(tf.Module):
-    """Goes on with texts.
+    """Continues texts.
 
     Args:
         model: From `build_language_model(config)`.
         config: The model's configuration.
         tokenizer: Tokenizer of the texts.
         decoding: How to search. `max_extra_length` is the largest number of new tokens, and `max_source_length` the
-            largest number of tokens that a prompt has with its end; of a longer prompt the model reads the end.
+            largest number of tokens of a prompt, plus one. Of a longer prompt only the last tokens are read.
         samples: Some texts of the kind that the model is made for. An export is checked with them.
         origin: Where the weights come from, see `RunFolder.origin`.
 
@@ -147,8 +147,8 @@ class LanguageModel(tf.Module):
             texts: One text, or a list of texts.
             seed: From -2**63 to 2**63 - 1.
             temperature: Divides the logits: values below 1 make probable tokens more probable.
-            top_k: Only the k most probable tokens are drawn; 0 for all.
-            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+            top_k: Only the k most probable tokens can be drawn; 0 for all.
+            top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             max_length: Largest number of new tokens; 0 for no limit but `decoding.max_extra_length`.
 
         Raises:
@@ -169,7 +169,7 @@ class LanguageModel(tf.Module):
         return [text.decode("utf-8") for text in found["text"].numpy()]
 
     def score(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """How probable texts are.
+        """Computes how probable texts are.
 
         Args:
             texts: B texts.
@@ -181,10 +181,10 @@ class LanguageModel(tf.Module):
         return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Goes on with each text, by the search of `decoding`.
+        """Continues each text, by the search of `decoding`.
 
         Args:
-            text: (B,) string, UTF-8. An empty text begins a new one.
+            text: (B,) string, UTF-8. An empty text gives a new text.
 
         Returns:
             `text` (B,) string, each text with its continuation; and `score` (B,) float32, the natural logarithm of the
@@ -301,9 +301,9 @@ def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float |
 
 
 class ModelLanguage(Task):
-    """From the beginning of a text to its next token. Of a pair, only the source is used.
+    """The task to predict each token of a text from those before it. Of a pair, only the source is used.
 
-    A text that is longer than `max_length` becomes several texts.
+    A text that is longer than `max_length` is divided into several training texts, see `_divided`.
     """
 
     name = "language-model"
@@ -333,7 +333,7 @@ class ModelLanguage(Task):
 
 
 def _divided(texts: Sequences, longest: int) -> Sequences:
-    """The sequences in parts of at most `longest` ids."""
+    """The sequences in parts of `longest` ids; the last part of each has the rest. The ids stay the same."""
     parts = np.maximum(1, -(-texts.counts // longest))
     counts = np.full(int(parts.sum()), longest, np.int64)
     last = np.cumsum(parts) - 1

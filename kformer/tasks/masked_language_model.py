@@ -1,6 +1,6 @@
-"""Masked language model (Devlin et al. 2019): an encoder learns from plain text.
+"""The task of a masked language model (Devlin et al. 2019): an encoder learns from plain text.
 
-Classifiers and taggers begin with its weights.
+Classifiers and taggers can begin with its weights.
 """
 
 import pathlib
@@ -21,9 +21,9 @@ from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID
 
 
 class ModelMaskedLanguage(Task):
-    """From a text with hidden tokens to these tokens. Of a pair, only the source is used.
+    """The task to predict the hidden tokens of a text. Of a pair, only the source is used.
 
-    The id of unknown tokens hides tokens: a subword tokenizer with bytes never gives it to a text.
+    The id of unknown tokens stands in place of hidden ones. A subword tokenizer with bytes never uses it for a text.
     """
 
     name = "masked-language-model"
@@ -58,7 +58,7 @@ class ModelMaskedLanguage(Task):
 
 
 def word_starts(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) booleans, True for tokens that begin a word: a token after another one that brings a blank before it.
+    """(V,) booleans, True for tokens that begin a word: their text after another token begins with a blank.
 
     Example:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["in", "the"])  # symbols are whole words
@@ -70,6 +70,6 @@ def word_starts(tokenizer: Tokenizer) -> np.ndarray:
     before = np.full(len(ids), first.numpy()[0] if len(first) else UNKNOWN_ID, np.int32)
     alone = tf.strings.length(tokenizer.detokenize(before[:, np.newaxis]))
     pairs = tokenizer.detokenize(np.stack([before, ids], axis=1))
-    place = tf.minimum(alone, tf.strings.length(pairs))  # of what comes after the token before
+    place = tf.minimum(alone, tf.strings.length(pairs))  # where the text of the second token begins
     follows = tf.strings.substr(pairs, place, tf.ones_like(place)).numpy()
     return np.concatenate([np.zeros(NUM_SPECIAL_IDS, bool), follows == b" "])

@@ -1,4 +1,4 @@
-"""What an export needs of a trained model, whatever its task: text in, text out.
+"""The interface of a trained model of any task, which an export uses.
 
 Shape letters: B texts.
 """
@@ -40,7 +40,7 @@ class Predictor(Protocol):
         """A new model of the same configuration, with random weights, under another dtype policy."""
 
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
-        """The same with another model from `build`. A search keeps keys and values in this class of caches."""
+        """A copy of this predictor with another model from `build`, whose search uses this class of caches."""
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The outputs for texts (B,) string; every output has B rows.
@@ -54,4 +54,4 @@ class Predictor(Protocol):
         """`answer` as a `tf.function`."""
 
     def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Inputs of the model for texts like those it will get. An int8 export takes ranges of numbers from them."""
+        """The model's inputs for sample texts, as in training. An int8 export measures ranges of numbers with them."""

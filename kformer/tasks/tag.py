@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a text, such as its part of speech or its punctuation.
 
-Words are what stands between blanks. A word may have several tokens. The model predicts the word's label at its first
-token, as Devlin et al. (2019, section 5.3) do.
+Words are separated by blanks. A word may have several tokens. The model predicts the word's label at its first token,
+as Devlin et al. (2019, section 5.3) do.
 
 Shape letters: B texts, W words, S tokens.
 """
@@ -94,7 +94,7 @@ class Tagger(LabelPredictor):
 
 
 class Tag(LabelTask):
-    """From a text to one label for each word, with blanks between the labels."""
+    """The task to give a label to each word of a text. The target has blanks between the labels."""
 
     name = "tag"
     command = "tag"
@@ -109,7 +109,7 @@ class Tag(LabelTask):
             first = np.concatenate([words.first.flat_values.numpy() for words in found] or [np.zeros(0, np.int64)])
             words_in = joined([words.first for words in found]).counts
             _check_as_many(pairs, words_in, tags.counts)
-            starts = np.repeat(np.cumsum(ids.counts) - ids.counts, words_in)  # of the text that a word is in
+            starts = np.repeat(np.cumsum(ids.counts) - ids.counts, words_in)  # where the ids of each word's text begin
             at_tokens = np.full(len(ids.ids), labels.pad_id, np.int32)
             at_tokens[starts + first] = tags.ids
             return ids, Sequences(at_tokens, ids.counts)

@@ -12,7 +12,7 @@ from kformer.translation.translator import Translator
 
 
 class Translate(Task):
-    """From the source to the target of a pair."""
+    """The task to translate the source of a pair to its target."""
 
     name = "translate"
     command = "translate"

@@ -33,7 +33,7 @@ class TrainingState:
     epoch_seconds: float = 0.0  # seconds of training since the last validation
     # Seconds of the whole run, with validations, but without the time between two processes that train it.
     seconds: float = dataclasses.field(default=0.0, compare=False)
-    best: float | None = None  # the best value so far of the monitored figure
+    best: float | None = None  # the best value so far of the monitored metric
     waited: int = 0  # validations since the best one
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)

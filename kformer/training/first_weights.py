@@ -16,7 +16,7 @@ def load_first_weights(origin: RunFolder, model: keras.Model, task: str) -> None
     Args:
         origin: The earlier run.
         model: The model of the new run.
-        task: Its task.
+        task: The task of the new run.
 
     Raises:
         ValueError: The models have no layer in common.

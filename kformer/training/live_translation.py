@@ -1,4 +1,4 @@
-"""Translations of validation sources while a model learns: scored, shown, and drawn."""
+"""Translates validation sources during training, to score and show the translations and their attention."""
 
 import pathlib
 from collections.abc import Callable, Sequence

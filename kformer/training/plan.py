@@ -1,4 +1,4 @@
-"""How many batches a run trains on: its plan, its budget, and the distance between validations."""
+"""How many batches a run trains on: its plan, its budget, and the interval between validations."""
 
 from kformer.config import TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs

@@ -1,4 +1,4 @@
-"""Embeddings that another program has trained, at the start of a run.
+"""Begins a run with embeddings that another program has trained.
 
 The files of vectors are read only when a run begins. What the run needs of them is written into its folder.
 """
@@ -37,8 +37,8 @@ def read_embeddings(training: TrainingConfig, has_initial_weights: bool) -> Side
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: A file is damaged, the two have vectors of different sizes, or the run begins with the weights of
-            another run; or embeddings are to be frozen that would be random.
+        ValueError: A file is damaged, the two have vectors of different sizes, the run also begins with the weights of
+            another run, the model has no encoder, or random embeddings would be frozen.
     """
     files = embedding_files(training)
     if files and has_initial_weights:
@@ -49,7 +49,7 @@ def read_embeddings(training: TrainingConfig, has_initial_weights: bool) -> Side
         )
     if not training.train_embeddings and not files and not has_initial_weights:
         raise ValueError(
-            "Embeddings that are not trained must come from somewhere. Received: train_embeddings=False without "
+            "Random embeddings must be trained. Received: train_embeddings=False without "
             "source_embeddings, target_embeddings or initialize_from. Give one of these, or leave train_embeddings out."
         )
     if files and training.task == "language-model":
@@ -133,9 +133,9 @@ def assign_embeddings(run: RunFolder, model: keras.Model, training: TrainingConf
 
     All vectors of a matrix are multiplied by one number, so that their components have the root mean square of random
     embeddings. The factor sqrt(d_model) of section 3.4, positions, dropout and learning rate are tuned for that size,
-    and so is a softmax that shares the matrix. Vectors of word2vec and GloVe are several times as large: times
-    sqrt(d_model) they would hide the positions, and the first logits would be far too large. Angles between the
-    vectors, and their relative lengths, stay as they are.
+    and so is a softmax that shares the matrix. Vectors of word2vec and GloVe are several times as large. After the
+    factor sqrt(d_model) they would be much larger than the positions, and the first logits would be far too large. The
+    angles between the vectors, and their relative lengths, do not change.
 
     Raises:
         DamagedFileError: The file in the run folder was damaged or removed.

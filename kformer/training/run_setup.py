@@ -1,4 +1,4 @@
-"""The start of a run: makes a new run folder with tokenizers and configurations, or reads an existing one back."""
+"""The start of a run: makes a new run folder with tokenizers and configurations, or reads an existing one."""
 
 import hashlib
 import pathlib
@@ -51,7 +51,11 @@ class RunSetup(NamedTuple):
 
 
 def check_parts(corpus: Corpus) -> None:
-    """Refuses a corpus that has nothing to train or to validate on."""
+    """Refuses a corpus that has nothing to train or to validate on.
+
+    Raises:
+        ValueError: The training or the validation part is empty.
+    """
     for part in ("train", "valid"):
         if not getattr(corpus, part):
             raise ValueError(
@@ -127,7 +131,12 @@ def resume_run(
     training: TrainingConfig | None = None,
     initialize_from: str | pathlib.Path | None = None,
 ) -> RunSetup:
-    """Reads the run back, with the budget of `training`; any other difference from the run is an error."""
+    """Reads the run, with the budget of `training`.
+
+    Raises:
+        FileNotFoundError: There is no run.
+        ValueError: A file is damaged, or the corpus or an argument differs from that of the run.
+    """
     run.check_begun()
     run.check_files()
     _check_same_corpus(run, corpus)
@@ -258,7 +267,7 @@ def _encode(
 
 
 def _complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
-    """The configuration with the fields that the corpus, the machine and the run of the first weights determine."""
+    """The configuration with the fields that the corpus, the machine and the run of the initial weights determine."""
     if origin is not None:
         stored = origin.training_config()
         kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
@@ -316,7 +325,7 @@ def environment_note(run: RunFolder) -> str | None:
 
 
 def vocabulary_report(pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> str:
-    """How well a vocabulary that was made for another corpus suits this one."""
+    """One line that says how well a vocabulary that was made for another corpus suits this one."""
     source, target = (
         float(np.isin(ids, tokenizer.fallback_ids()).mean())
         for ids, tokenizer in zip((pairs.source_ids, pairs.target_ids), tokenizers, strict=True)

@@ -52,7 +52,7 @@ class TrainingReport:
     Attributes:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
-        best: The best value of the monitored figure, such as the label-smoothed loss in nats per token, BLEU from 0 to
+        best: The best value of the monitored metric, such as the label-smoothed loss in nats per token, BLEU from 0 to
             100, or the word error rate from 0 to 1; None if nothing was validated.
         reason: Why the run ended, in words.
         interrupted: Whether a signal ended it, so that it should be resumed.
@@ -83,7 +83,7 @@ def train(
 ) -> TrainingReport:
     """Trains a translator, or a model of another task, with `model.fit` and keeps everything in a run folder.
 
-    The weights with the best `training.monitor` figure are kept. The run ends cleanly at the first limit of the budget,
+    The weights with the best `training.monitor` metric are kept. The run ends cleanly at the first limit of the budget,
     or after `patience` validations without better weights. Ctrl-C (SIGINT), SIGTERM and `stop_signals` save the run and
     end it before the next batch. A resumed run goes on as if it had not been stopped. A second signal ends the run at
     once. After SIGTERM not only the run but also the process ends.
@@ -97,13 +97,13 @@ def train(
         transformer: Sizes; the size `small` by default. Vocabulary sizes and special ids are taken from
             the tokenizers that are trained here.
         training: Text, batches, optimizer and budget; the size `small` by default.
-        resume: Go on from the last checkpoint in `output`, bit for bit as if the run had not been stopped (on a CPU).
+        resume: Go on from the last checkpoint in `output`. On a CPU, the results are exactly those without a stop.
             The configurations are then those of the run. If `transformer`, `training` or `initialize_from` is given, it
             must be the same as in the run, except for the budget. "auto": go on if `output` holds a run, or else begin
             one.
         initialize_from: A run folder, or the name of a preset, whose weights the new run begins with. Its tokenizers
-            and transformer are kept, so `transformer`, if given, must be the same; the optimizer begins anew, as
-            `training` says. The new run folder gets a copy of what it needs from the old one.
+            and transformer are kept, so `transformer`, if given, must be the same. The state of its optimizer is not
+            kept. The new run folder gets a copy of what it needs from the old one.
         samples: Source texts whose translations are shown after every validation; by default some of the
             scored sources, if there are any (`training.scored_sources`). Only a translator takes them.
         export_to: A base folder that gets a new version, a SavedModel, whenever a validation is the best so far

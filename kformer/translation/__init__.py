@@ -1,1 +1,1 @@
-"""Translates strings: tokenizers, model and search combined into one TensorFlow function."""
+"""Translates strings: combines tokenizers, model and search into one TensorFlow function."""

@@ -51,7 +51,11 @@ def _tokens(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
 
 
 def check_length(what: str, tokens: int, longest: int) -> None:
-    """Refuses a text that is empty, or too long to be read at once."""
+    """Refuses a text that is empty, or too long to be read at once.
+
+    Raises:
+        ValueError: `tokens` is not from 1 to `longest`.
+    """
     if not 0 < tokens <= longest:
         raise ValueError(
             f"The {what} must have from 1 to {longest} tokens, the most that the model reads at once. "

@@ -59,12 +59,12 @@ class AttentionMap:
 
     @property
     def num_layers(self) -> int:
-        """L."""
+        """L, the number of layers."""
         return self.weights.shape[0]
 
     @property
     def num_heads(self) -> int:
-        """H."""
+        """H, the number of heads."""
         return self.weights.shape[1]
 
     def of(self, layer: int = -1, head: int | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Many texts through one function that translates batches."""
+"""Translates any number of texts by a function that translates batches, or answers them for another task."""
 
 import concurrent.futures
 import os
@@ -9,7 +9,7 @@ import numpy as np
 
 BATCH_SIZE = 64  # texts; 128 were measured to be slower
 BATCH_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
-# The two outputs of `serving_default` by the task: the answer, a string, and its score, a float32.
+# The two outputs of `serving_default` for each task: the answer, a string, and its score, a float32.
 OUTPUTS = {
     "translate": ("translation", "score"),
     "classify": ("label", "probability"),
@@ -55,7 +55,7 @@ def translate_all(
     on_batch: Callable[[int], None] = lambda done: None,
     at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translates any number of texts, those of about the same length together; the order is kept.
+    """Translates any number of texts in batches of texts of similar length; the results keep the order of the texts.
 
     Args:
         translate: From `kformer.inference.load.load_model`, or `kformer.serving.client_batches.answer_batch`.

@@ -32,8 +32,8 @@ class _Found(NamedTuple):
 class _Reading(NamedTuple):
     """The results of the second reading, a row for each token of each part."""
 
-    log_probability: tf.Tensor  # (all T,) float32
-    alignment: tf.RaggedTensor  # (all T, None) float32: as many numbers as the token's part has source tokens
+    log_probability: tf.Tensor  # (sum of T,) float32
+    alignment: tf.RaggedTensor  # (sum of T, None) float32: as many numbers as the token's part has source tokens
 
 
 def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -123,7 +123,7 @@ def _read_again(codec: TextCodec, model: keras.Model, parts: Parts, found: _Foun
     nothing = [tf.zeros((0,), tf.float32)] * 2
     lengths = found.ids.row_lengths()
     (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), READING_BATCH_TOKENS, batch, nothing)
-    taken = tf.argsort(back)  # the rows in the order in which they were taken
+    taken = tf.argsort(back)  # the rows in the order in which they were processed
     of_rows = with_lengths(log_probability, tf.gather(lengths, taken))
     sizes = lengths * parts.ids.row_lengths()
     blocks = with_lengths(weights, tf.gather(sizes, taken))
@@ -166,7 +166,7 @@ def _target_places(
 def _alignments(parts: Parts, texts: tf.Tensor, ids: tf.RaggedTensor, reading: _Reading) -> dict[str, tf.Tensor]:
     """The log probabilities and alignments of all tokens of each text, one part after the other."""
     sources = in_rows(parts.ids.row_lengths(), parts.text, texts)
-    first = tf.gather(sums_before(sources).values, row_ids(ids))  # of the first source token of the part, in its text
+    first = tf.gather(sums_before(sources).values, row_ids(ids))  # the number of the part's first source token
     owner = tf.gather(parts.text, row_ids(ids))
     weights = in_rows(reading.alignment.to_tensor(), owner, texts)
     return {

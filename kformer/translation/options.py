@@ -1,4 +1,4 @@
-"""Translations with options that come with the texts, as tensors: one function answers requests of every kind.
+"""Translates texts with options that are tensors, so that one function answers requests with any options.
 
 Shape letters: B texts, R parts of a batch, F tokens of a prefix.
 """

@@ -1,4 +1,4 @@
-"""Divides texts into parts that a model can read, and joins the translations of the parts: nothing is cut off.
+"""Divides texts into parts that a model can read, and joins the translations of the parts. No text is cut off.
 
 Shape letters: B texts, P parts, N hypotheses for each part.
 """
@@ -94,6 +94,7 @@ def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, long
 
 
 def is_longer(ids: tf.RaggedTensor, longest: int) -> tf.Tensor:
+    """(P,) bool, True for rows with more than `longest` ids."""
     return ids.row_lengths() > longest
 
 

@@ -1,4 +1,4 @@
-"""Runs the searches of `kformer.decoding` with a model, as a `DecodingConfig` says: ids in, ids out, on every backend.
+"""Runs the searches of `kformer.decoding` with a model, as a `DecodingConfig` says, from ids to ids, on every backend.
 
 Shape letters: B sentences, S source length, T target length, P tokens read at once.
 """
@@ -28,7 +28,7 @@ FIRST_ROOM = 16  # number of positions for which the caches have room at first, 
 
 
 def first_room() -> int | None:
-    """The first room of the caches on the current backend; None, for all positions, where shapes cannot change."""
+    """See `Searcher.first_room`: its value for the current backend."""
     return FIRST_ROOM if keras.backend.backend() == "tensorflow" else None
 
 

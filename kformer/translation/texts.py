@@ -1,4 +1,4 @@
-"""Translates any number of texts of any length by a search that takes batches of short ones, in TensorFlow operations.
+"""Translates texts of any number and length by a search that takes batches of short ones, in TensorFlow operations.
 
 Shape letters: B texts, P their parts, N hypotheses for each.
 """

@@ -163,7 +163,7 @@ class Translator(tf.Module):
         return self.answer(text)
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`translate`, not as a `tf.function`."""
+        """As `translate`, but not a `tf.function`."""
         return best(translate_texts(self.codec, self.searcher.find, text, n_best=1))
 
     @property
@@ -303,8 +303,8 @@ class Translator(tf.Module):
             temperature: 0 for the search of `translate`. Above 0, each token is drawn at random, with `top_k`, `top_p`
                 and `seed`. The probabilities are those of `sample`, but the same seed gives other translations. The
                 score is then the log probability of the drawn tokens.
-            top_k: Only the k most probable tokens are drawn; 0 for all.
-            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+            top_k: Only the k most probable tokens can be drawn; 0 for all.
+            top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
 
         Returns:
@@ -344,8 +344,8 @@ class Translator(tf.Module):
             texts: One text, or a list of texts.
             seed: Decides what is drawn; from -2**63 to 2**64 - 1.
             temperature: Divides the logits: values below 1 make probable tokens more probable, values above 1 less.
-            top_k: Only the k most probable tokens are drawn; 0 for all.
-            top_p: Only the most probable tokens that together reach this probability are drawn; 1 for all.
+            top_k: Only the k most probable tokens can be drawn; 0 for all.
+            top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
 
         Returns:
             One translation, or a list of translations.

@@ -131,7 +131,7 @@ def test_an_implicit_mask_excludes_padding_from_the_cost():
 
 
 def test_a_wrong_number_of_layers_is_refused():
-    expected = "SharedDepth needs a number of layers of 1. Received: 2 layers. Pass as many layers as it needs"
+    expected = "With SharedDepth, the number of layers must be 1. Received: 2 layers. Pass as many layers as it needs"
     with pytest.raises(ValueError, match=expected):
         Encoder([EncoderLayer(D, H, F) for _ in range(2)], depth=SharedDepth(STEPS, D))
 

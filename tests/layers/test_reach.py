@@ -127,7 +127,7 @@ def test_what_does_not_fit_a_window_is_refused():
         layer(inputs, inputs[:, 1:], attention_mask=Band(5))
     with pytest.raises(ValueError, match=r"a bias broadcasts to.*\(..., 5, 15\). Received: shape \(1, 4, 17, 17\)"):
         layer(inputs, attention_mask=Band(5), score_bias=normal(1, H, 17, 17))
-    with pytest.raises(ValueError, match="attention_window must be at least 1. Received: 0. None: no window"):
+    with pytest.raises(ValueError, match="attention_window must be at least 1. Received: 0. Pass None"):
         Encoder([], attention_window=0)
 
 

@@ -1,6 +1,6 @@
 """Keras callbacks of a training run. A Keras "epoch" is one interval between validations here.
 
-They share one `kformer.training.checkpoints.TrainingState`. Keras calls them in the order of the list, and hands
+They share one `kformer.training.checkpoints.TrainingState`. Keras calls them in the order of the list, and passes
 them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
@@ -10,7 +10,7 @@ them one dict of logs, which the first ones complete. The order must be:
    decisions may differ between processes;
 3. `SaveBeforeValidation`, which makes `Checkpoint` write;
 4. `UseEMA`, then the callbacks that need the averaged weights at the end of an epoch: those that score translations,
-   `KeepBest` (the best figure and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
+   `KeepBest` (the best metric and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
    callbacks, each followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left
    out;
 5. `CSVLog`;
@@ -19,9 +19,9 @@ them one dict of logs, which the first ones complete. The order must be:
 
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
 
-On JAX, Keras runs ahead of the device if every callback with a hook at the end of a training batch sets
-`async_safe = True`, as these callbacks do. A callback without this attribute makes Keras wait for the metrics of every
-step. On TensorFlow, Keras reads the metrics at every step in any case.
+On JAX, Keras runs ahead: it starts further batches before the device has finished the last ones, if every callback with
+a hook at the end of a training batch sets `async_safe = True`, as these callbacks do. A callback without this attribute
+makes Keras wait for the metrics of every step. On TensorFlow, Keras reads the metrics at every step in any case.
 
 `fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar`, `CSVLog` and
 `TensorBoardLog` in a `finally:`; a second call does nothing.

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: the best weights, and the last state to resume from."""
+"""Callbacks that write the best weights, the last weights, and the state from which a run is resumed."""
 
 import dataclasses
 import math
@@ -20,19 +20,19 @@ from kformer.wording import count
 
 
 class KeepBest(EndsRun):
-    """Keeps the weights with the best monitored figure. Ends the run after `patience` validations without a better one.
+    """Keeps the weights with the best monitored metric. Ends the run after `patience` validations without a better one.
 
-    The weights are written by `kformer.runs.weights.save_weights`. The best figure and the counter live in
-    `state`, so a resumed run goes on where it stood. Keras's `EarlyStopping` forgets both when `fit` begins.
+    The weights are written by `kformer.runs.weights.save_weights`. The best value and the counter are in `state`, so a
+    resumed run continues with them. Keras's `EarlyStopping` resets both when `fit` begins.
 
     Args:
         path: Ends in ".weights.h5". None: nothing is written, because another process writes.
         state: Shared with the other callbacks.
-        patience: Validations without a better figure before the run stops.
-        monitor: The figure, by default the validation loss.
+        patience: Validations without a better value before the run stops.
+        monitor: The metric, by default the validation loss.
 
     Raises:
-        ValueError: `path` does not end in ".weights.h5", or the logs do not have the figure.
+        ValueError: `path` does not end in ".weights.h5", or the logs do not have the metric.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class KeepLast(keras.callbacks.Callback):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes `directory/checkpoint.npz` at the end of every epoch, that is after every validation, and in between.
+    """Writes `directory/checkpoint.npz` at the end of every epoch (after every validation), and within epochs.
 
     Within an epoch it writes before a batch begins, if `minutes` have passed or a signal has come
     (`TrainingState.interrupted`). After a signal it also ends `fit` by the exception `Interrupted`. Before a validation

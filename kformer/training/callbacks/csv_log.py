@@ -1,4 +1,4 @@
-"""The course of a run as a table."""
+"""Writes the log of a run as a CSV table."""
 
 import csv
 import pathlib
@@ -48,7 +48,7 @@ def drop_later_rows(path: pathlib.Path, epoch: int) -> None:
         kept = [row for row in rows if len(row) == len(header) and int(row[header.index("epoch")]) < epoch]
     except (ValueError, csv.Error) as error:
         raise ValueError(
-            f"{path} is damaged: {error}. Move it away: the run goes on exactly, with a log that begins anew."
+            f"{path} is damaged: {error}. Move it away: the run continues as before, and begins a new log."
         ) from error
     if kept == rows:
         return

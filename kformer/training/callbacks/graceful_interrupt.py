@@ -1,4 +1,4 @@
-"""Ctrl-C, or another signal, ends a run without loss."""
+"""Saves and ends a run at Ctrl-C or another signal."""
 
 import contextlib
 import os

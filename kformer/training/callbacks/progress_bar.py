@@ -19,7 +19,7 @@ class ProgressBar(keras.callbacks.Callback):
     """A live line with updates, loss, accuracy, target tokens per second and time left; and a line per validation.
 
     If the output is not a terminal, a plain line is printed every `line_seconds` instead. Other code prints above the
-    live line through `progress_bar.console`. The line is not updated at every batch, to cost little time.
+    live line through `progress_bar.console`. The line is not updated at every batch, to save time.
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
@@ -95,7 +95,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.close()
 
     def close(self) -> None:
-        """Removes the live line and gives the terminal back."""
+        """Removes the live line and restores the terminal."""
         if self._live:
             self._live.stop()
             self._live = None
@@ -125,7 +125,7 @@ class ProgressBar(keras.callbacks.Callback):
         return max(0.0, min(estimates)) if estimates else None
 
     def _share_done(self, now: float) -> float:
-        """The share of the budget that is spent, from 0 to 1; of two limits, the one with the larger share counts."""
+        """The share of the budget that is spent, from 0 to 1; with two limits, the larger share."""
         shares = [0.0]
         if self.total_steps is not None:
             shares.append(self.state.step / self.total_steps)

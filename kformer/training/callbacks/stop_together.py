@@ -1,4 +1,4 @@
-"""Ends a run of several processes at the same batch everywhere."""
+"""Ends a run of several processes after the same batch in all of them."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ _MAX_BATCHES_AHEAD = 16
 
 
 class TrackState(keras.callbacks.Callback):
-    """Brings `state` up to date and adds values to the logs of an epoch. Must come first.
+    """Brings `state` up to date and adds values to the logs of an epoch. It must come first in the list.
 
     After every batch it sets `state.batch`, `state.step`, `state.epoch_seconds` and `state.seconds`. At the end of an
     epoch it sets `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update),

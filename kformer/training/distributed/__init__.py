@@ -1,6 +1,6 @@
 """Training on several devices and in several processes.
 
-Every batch is shared out among all devices, and every process has the same weights after every update. Process 0 is
+Every batch is divided among all devices, and every process has the same weights after every update. Process 0 is
 the main process: it makes the run folder, writes all files and prints. The others receive what they need from it over
 the network. So they need the corpus, but no shared disk.
 

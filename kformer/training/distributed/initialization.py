@@ -1,4 +1,4 @@
-"""Connects this process with the others of its group. If it fails, it ends without waiting for them."""
+"""Connects this process with the others of its group. A process that fails ends without waiting for the others."""
 
 import atexit
 import os
@@ -46,7 +46,7 @@ def initialize(coordinator: str | None = None, num_processes: int | None = None,
     num_processes = _number(num_processes, "NUM_PROCESSES")
     process_id = _number(process_id, "PROCESS_ID")
     message = (
-        f"kformer: process {process_id} of {num_processes} did not meet the others at {coordinator}. Start all of "
+        f"kformer: process {process_id} of {num_processes} found no connection at {coordinator}. Start all of "
         f"them within {_START_TIMEOUT} seconds, with process ids from 0 up and one coordinator: an address of process "
         "0 that all can reach, with a free port."
     )

@@ -1,4 +1,4 @@
-"""What a process prints and does when another process of its group is lost."""
+"""Prints a message and ends this process when another process of its group is lost."""
 
 import atexit
 import contextlib

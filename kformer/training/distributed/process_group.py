@@ -52,7 +52,7 @@ class ProcessGroup:
         return lambda: int(found)
 
     def describe(self) -> str:
-        """The number of devices and processes, to be put behind the name of the backend; "" for a single device."""
+        """The number of devices and processes, to be put after the name of the backend; "" for a single device."""
         if self.replicas == 1:
             return ""
         devices = f", {self.replicas} devices"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def watchdog(message: str) -> Iterator[None]:
-    """Prints the message on standard error if this process ends within the block, however it is ended.
+    """Prints the message on standard error if this process ends within the block, for whatever reason.
 
     A small helper process reads from a pipe, which closes when this process is gone. At the end of the block, this
     process tells the helper through the pipe that there is nothing to print.
