@@ -10,7 +10,7 @@ import numpy as np
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.models import build_transformer
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 PAD, START, END = 0, 1, 2
 FIRST = 3  # the first id that is no special one
@@ -44,7 +44,7 @@ def train(
     """
     keras.utils.set_random_seed(seed)
     model = build_transformer(config)
-    compile_transformer(model, config, TrainingConfig(**schedule, label_smoothing=0.0, precision="float32"))
+    compile_model(model, config, TrainingConfig(**schedule, label_smoothing=0.0, precision="float32"))
     model.fit(batches, steps_per_epoch=updates, epochs=1, shuffle=False, verbose=0)
     return model
 

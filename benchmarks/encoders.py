@@ -21,7 +21,7 @@ from kformer.data import BatchPlan, load_corpus, make_dataset
 from kformer.evaluation import label_scores
 from kformer.models import build_model
 from kformer.tasks import task_of
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 SIZES = TransformerConfig(
     num_encoder_layers=2,
@@ -86,7 +86,7 @@ def row(corpus_name: str, system: str, steps: int) -> str:
     ]
     keras.utils.set_random_seed(1)
     model = SYSTEMS[system](config)
-    compile_transformer(model, config, TRAINING)
+    compile_model(model, config, TRAINING)
     began = time.perf_counter()
     model.fit(make_dataset(plans[0], shuffle_seed=1, repeat=True), steps_per_epoch=steps, shuffle=False, verbose=0)
     seconds = time.perf_counter() - began

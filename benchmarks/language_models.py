@@ -31,7 +31,7 @@ from kformer.models import build_model
 from kformer.schedules import WarmupInverseSqrt
 from kformer.tasks import LanguageModel, task_of
 from kformer.tokenizers import Tokenizer
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 SIZES = TransformerConfig(
     num_encoder_layers=0,
@@ -78,7 +78,7 @@ def main() -> None:
     print("| system | parameters | perplexity | bits a character | seconds of training |", "| --- " * 5 + "|", sep="\n")
     keras.utils.set_random_seed(1)
     ours = build_model("language-model", config)
-    compile_transformer(ours, config, TRAINING)
+    compile_model(ours, config, TRAINING)
     began = time.perf_counter()
     ours.fit(
         make_dataset(train, shuffle_seed=1, repeat=True), steps_per_epoch=arguments.steps, shuffle=False, verbose=0

@@ -34,13 +34,16 @@ VARIANTS: dict[str, list[type | Callable]] = {
     "adaptive depth": [adaptive_depth.AdaptiveDepth, adaptive_depth.Halting, depth.Ponder],
     "embeddings of another size": [ProjectedTokenEmbedding],
     "segments": [SegmentEmbedding, segment_ids],
-    "a classifier": [encoder_only.build_classifier, classify.Classify, classify.Classifier],
-    "a tagger": [encoder_only.build_tagger, tag.Tag, tag.Tagger],
-    "a masked language model": [encoder_only.build_masked_language_model, masked_language_model.ModelMaskedLanguage],
+    "a classifier": [encoder_only.build_classifier, classify.ClassifyTask, classify.Classifier],
+    "a tagger": [encoder_only.build_tagger, tag.TagTask, tag.Tagger],
+    "a masked language model": [
+        encoder_only.build_masked_language_model,
+        masked_language_model.MaskedLanguageModelTask,
+    ],
     "a language model": [
         decoder_only.build_language_model,
         decoder_only.StepwiseLanguageModel,
-        language_model.ModelLanguage,
+        language_model.LanguageModelTask,
         language_model.LanguageModel,
     ],
 }

@@ -30,13 +30,13 @@ def kformer(folder: pathlib.Path, precision: str, threads: int) -> Train:
     from kformer.models import build_transformer
     from kformer.training.callbacks import ProgressBar, StopOnNaN, TrackState
     from kformer.training.checkpoints import TrainingState
-    from kformer.training.compile import compile_transformer
+    from kformer.training.compile import compile_model
 
     keras.utils.set_random_seed(1)
     transformer = TransformerConfig.load(folder / "transformer.json")
     training = TrainingConfig.load(folder / "training.json").replace(precision=precision)
     model = build_transformer(transformer, dtype=precision)
-    compile_transformer(model, transformer, training)
+    compile_model(model, transformer, training)
     state = TrainingState()
     callbacks = [TrackState(state), StopOnNaN(state), ProgressBar(state)]
     return _fit(model, lambda batch: ({"source": batch[0], "target_in": batch[1]}, batch[2]), callbacks)

@@ -39,7 +39,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
 
     from kformer.config import TrainingConfig, TransformerConfig
     from kformer.models import build_transformer
-    from kformer.training.compile import compile_transformer
+    from kformer.training.compile import compile_model
 
     if keras.backend.backend() != "jax":
         raise ValueError(
@@ -53,7 +53,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     vocabulary = {"source_vocab_size": 37000, "target_vocab_size": 37000} if case["size"] != "tiny" else {}
     config = TransformerConfig.of_size(case["size"], **vocabulary)
     model = build_transformer(config, dtype="mixed_bfloat16")
-    compile_transformer(model, config, TrainingConfig.of_size(case["size"], precision="mixed_bfloat16"))
+    compile_model(model, config, TrainingConfig.of_size(case["size"], precision="mixed_bfloat16"))
 
     length, rows = case["length"], max(1, case["tokens"] // case["length"])
     ids = np.random.default_rng(1).integers(4, config.target_vocab_size, (3, rows, length), dtype="int32")

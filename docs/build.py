@@ -14,6 +14,7 @@ import sys
 import jupytext
 import latex2mathml.converter
 import nbconvert
+import nbformat
 from nbclient import NotebookClient
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -102,6 +103,8 @@ def write_notebook(script: pathlib.Path, execute: bool) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_formulas(cell.source)
+        else:
+            cell.outputs = tidy(cell.outputs)
     exporter = nbconvert.MarkdownExporter()
     text, resources = exporter.from_notebook_node(
         notebook, {"unique_key": script.stem, "output_files_dir": script.stem}
@@ -109,7 +112,23 @@ def write_notebook(script: pathlib.Path, execute: bool) -> None:
     for name, data in resources["outputs"].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
-    (folder / f"{script.stem}.md").write_text(text, encoding="utf-8")
+    (folder / f"{script.stem}.md").write_text(re.sub(r"\n{4,}", "\n\n\n", text), encoding="utf-8")
+
+
+def tidy(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs of a cell as a page can show them: printed lines together, and no frame of a local TensorBoard."""
+    tidied: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        page = output.get("data", {}).get("text/html", "")
+        if "tensorboard-frame" in page:
+            output = nbformat.v4.new_output("stream", text="(In the notebook, TensorBoard appears here.)\n")
+        elif page.startswith("<pre"):  # what rich prints
+            output = nbformat.v4.new_output("stream", text=output.data["text/plain"].rstrip("\n") + "\n")
+        if output.output_type == "stream" and tidied and tidied[-1].output_type == "stream":
+            tidied[-1].text += output.text
+        else:
+            tidied.append(output)
+    return tidied
 
 
 def with_formulas(text: str) -> str:

@@ -22,7 +22,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights, load_weights_file
 from kformer.tokenizers import load_tokenizers
 from kformer.training.checkpoints import load_checkpoint, previous_checkpoint
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
@@ -45,7 +45,7 @@ class Reader:
         transformer = run.transformer_config()
         self.model = build_transformer(transformer, dtype="float32")
         self.trained = build_transformer(transformer, dtype="float32")
-        compile_transformer(self.trained, transformer, run.training_config())
+        compile_model(self.trained, transformer, run.training_config())
 
     def __call__(self, folder: pathlib.Path) -> list:
         run = RunFolder(folder).check()

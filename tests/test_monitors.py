@@ -7,14 +7,14 @@ import pytest
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, word_error_rate
 from kformer.monitors import MONITORS
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 pytestmark = pytest.mark.tensorflow_only
 
 
 def test_a_model_has_the_metrics_that_need_no_translations():
     model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7)])
-    compile_transformer(model, TransformerConfig(), TrainingConfig(precision="float32"))
+    compile_model(model, TransformerConfig(), TrainingConfig(precision="float32"))
     ids = np.array([[1, 2]], "int32")
     found = model.evaluate(ids, ids, return_dict=True, verbose=0)
     assert {monitor.metric for monitor in MONITORS.values() if monitor.translations is None} <= set(found)

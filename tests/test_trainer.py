@@ -30,7 +30,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import FolderLostError, RunInUseError, owned
 from kformer.runs.weights import load_weights_file
 from kformer.tokenizers import load_tokenizers
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 from kformer.training.plan import plan_batches
 from kformer.training.train import train
 from kformer.translation.parts import divide
@@ -59,10 +59,10 @@ def untraced(monkeypatch):
     """Training without a graph of its step, which takes twice as long to trace as these runs take."""
 
     def compile_untraced(model, *arguments):
-        compile_transformer(model, *arguments)
+        compile_model(model, *arguments)
         model.run_eagerly = True
 
-    monkeypatch.setattr("kformer.training.train.compile_transformer", compile_untraced)
+    monkeypatch.setattr("kformer.training.train.compile_model", compile_untraced)
 
 
 def train_words(output, training=WORDS, **options):
@@ -381,13 +381,13 @@ def test_a_run_whose_folder_is_moved_ends_and_writes_nothing_in_its_place(tmp_pa
 
 
 def test_a_signal_during_the_preparation_ends_the_run_before_its_first_batch(tmp_path, monkeypatch, capfd):
-    compiled = compile_transformer
+    compiled = compile_model
 
     def interrupted(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
         compiled(*arguments)
 
-    monkeypatch.setattr("kformer.training.train.compile_transformer", interrupted)
+    monkeypatch.setattr("kformer.training.train.compile_model", interrupted)
     report = train_words(tmp_path / "run")
     assert (report.steps, report.reason, report.interrupted) == (0, "interrupted", True)
     assert "kformer: saving the run after this preparation." in capfd.readouterr().err

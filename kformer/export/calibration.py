@@ -24,7 +24,7 @@ def input_ranges(predictor: Predictor, texts: Sequence[str]) -> InputRanges:
     observer = _Observer()
     model = predictor.build(observer)
     model.set_weights(predictor.model.get_weights())
-    model(predictor.teacher_inputs(tf.constant(list(texts))))
+    model(predictor.calibration_inputs(tf.constant(list(texts))))
     numbers = {id(variable): number for number, variable in enumerate(model.variables)}
     return {tuple(numbers[one] for one in key): ends for key, ends in observer.ranges.items()}
 

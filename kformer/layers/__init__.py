@@ -4,7 +4,8 @@ from kformer.layers.adaptive_depth import AdaptiveDepth
 from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from kformer.layers.band import Band
 from kformer.layers.cache import Cache, RowOrder, row_order
-from kformer.layers.decoder import Decoder, DecoderLayer
+from kformer.layers.decoder import Decoder
+from kformer.layers.decoder_layer import DecoderLayer
 from kformer.layers.depth import Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer

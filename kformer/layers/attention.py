@@ -247,7 +247,7 @@ class MultiHeadAttention(keras.layers.Layer):
         score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """The output of self-attention without dropout, and its keys and values, (B, G, T, K); arguments as in `call`."""
+        """The output of self-attention without dropout, and its keys and values (B, G, T, K); see `call`."""
         projected = self._queries_keys_values(inputs, None, None, rotation)
         return self._output(projected, attention_mask, score_bias, training=False), KeysValues(*projected[1:])
 

@@ -6,155 +6,18 @@ Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N
 G heads of keys and values, K size of a head, T target length, S source length, D model size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from kformer.layers.cache import Cache, RowOrder, attend_step, self_attention_step
+from kformer.layers.cache import Cache, RowOrder
+from kformer.layers.decoder_layer import DecoderLayer
 from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack
-from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
-from kformer.layers.transformer_layer import TransformerLayer, recording
-
-
-@keras.saving.register_keras_serializable(package="kformer")
-class DecoderLayer(TransformerLayer):
-    """Causal self-attention, cross-attention and the feed-forward network, each in a residual connection.
-
-    Arguments: see `TransformerLayer`.
-
-    Example:
-        >>> layer = DecoderLayer(d_model=8, num_heads=2, d_ff=16)
-        >>> layer.build((1, 3, 8))
-        >>> outputs, weights = layer.call_with_scores(np.zeros((1, 3, 8)), encoder_output=np.zeros((1, 5, 8)))
-        >>> tuple(outputs.shape), [tuple(of_attention.shape) for of_attention in weights]
-        ((1, 3, 8), [(1, 2, 3, 3), (1, 2, 3, 5)])
-    """
-
-    def _make_sublayers(self) -> None:
-        super()._make_sublayers()
-        self.cross_attention = self._attention("cross_attention")
-        self.cross_attention_residual = self._residual("cross_attention_residual")
-
-    def build(self, inputs_shape: tuple, encoder_output_shape: tuple | None = None) -> None:
-        super().build(inputs_shape)
-        self.cross_attention.build(inputs_shape, encoder_output_shape)
-        self.cross_attention_residual.build(inputs_shape)
-
-    def _sublayers(
-        self,
-        inputs: Tensor,
-        self_attend: Callable[[Tensor], Tensor],
-        cross_attend: Callable[[Tensor], Tensor],
-        training: bool | None,
-    ) -> Tensor:
-        """The layer of Figure 1. `call`, `step` and `call_with_scores` pass functions that compute its attentions."""
-        outputs = self.self_attention_residual(inputs, sublayer=self_attend, training=training)
-        outputs = self.cross_attention_residual(outputs, sublayer=cross_attend, training=training)
-        return self.feed_forward_residual(outputs, sublayer=self.feed_forward, training=training)
-
-    def call(
-        self,
-        inputs: Tensor,
-        encoder_output: Tensor,
-        attention_mask: Tensor | None = None,
-        cross_mask: Tensor | None = None,
-        score_bias: ScoreBias | None = None,
-        rotation: Rotation | None = None,
-        inputs_mask: Tensor | None = None,
-        encoder_output_mask: Tensor | None = None,
-        training: bool | None = None,
-    ) -> Tensor:
-        """Decodes all positions at once.
-
-        Args:
-            inputs: (B, T, D) floats.
-            encoder_output: (B, S, D) floats.
-            attention_mask: Booleans that broadcast to (B, H, T, T), as from `causal_mask`: (1, 1, T, T).
-            cross_mask: Booleans that broadcast to (B, H, T, S), as from `padding_mask` of the source: (B, 1, 1, S).
-            score_bias, rotation: How positions act on the self-attention, as in `MultiHeadAttention.call`.
-            inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans. Each is used if its
-                explicit mask is not given.
-            training: Whether dropout is applied.
-
-        Returns:
-            (B, T, D) floats.
-        """
-        attention_mask = explicit_or_implicit(attention_mask, inputs_mask)
-        cross_mask = explicit_or_implicit(cross_mask, encoder_output_mask)
-        return self._sublayers(
-            inputs,
-            lambda x: self.self_attention(
-                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
-            ),
-            lambda x: self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=training),
-            training,
-        )
-
-    def step(
-        self,
-        inputs: Tensor,
-        cache: Cache,
-        place: Tensor,
-        attention_mask: Tensor | None = None,
-        score_bias: ScoreBias | None = None,
-        rotation: Rotation | None = None,
-        *,
-        memory: Cache,
-        cross_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Cache]:
-        """Decodes one position. The result is that of `call` at this position.
-
-        Args:
-            inputs: (N, D) floats; row b x R + r belongs to sentence b.
-            cache: The self-attention's cache after the previous position.
-            place: Where the cache stores this position, from `Cache.place`.
-            attention_mask: From `ancestry_mask`.
-            score_bias, rotation: As in `call`, for this position.
-            memory: Keys and values of the encoder output, from `Cache.of_source`.
-            cross_mask: As in `call`.
-
-        Returns:
-            The output (N, D) and the new cache.
-        """
-
-        def self_attend(x: Tensor) -> Tensor:
-            nonlocal cache
-            attended, cache = self_attention_step(
-                self.self_attention, x, cache, place, attention_mask, score_bias, rotation
-            )
-            return attended
-
-        def cross_attend(x: Tensor) -> Tensor:
-            return attend_step(self.cross_attention, x, memory, cross_mask)
-
-        outputs = self._sublayers(inputs, self_attend, cross_attend, training=False)
-        return outputs, cache
-
-    def call_with_scores(
-        self,
-        inputs: Tensor,
-        encoder_output: Tensor,
-        attention_mask: Tensor | None = None,
-        cross_mask: Tensor | None = None,
-        score_bias: ScoreBias | None = None,
-        rotation: Rotation | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The output of `call` without dropout, and the weights of both attentions; arguments as in `call`.
-
-        Returns:
-            (B, T, D) floats, and a list of the weights after the softmax: (B, H, T, T) of the self-attention and
-            (B, H, T, S) of the cross-attention.
-        """
-        scores: list[Tensor] = []
-        self_attend = recording(
-            self.self_attention, scores, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
-        )
-        cross_attend = recording(self.cross_attention, scores, key=encoder_output, attention_mask=cross_mask)
-        return self._sublayers(inputs, self_attend, cross_attend, training=False), scores
+from kformer.layers.tensors import KeysValues, Tensor
 
 
 @keras.saving.register_keras_serializable(package="kformer")

@@ -15,11 +15,11 @@ from kformer.tokenizers import Tokenizer
 
 # Name of a task, one of `kformer.config.TASKS`: its module and its class. A module is loaded when its task is used.
 _CLASSES = {
-    "translate": ("kformer.tasks.translate", "Translate"),
-    "classify": ("kformer.tasks.classify", "Classify"),
-    "tag": ("kformer.tasks.tag", "Tag"),
-    "language-model": ("kformer.tasks.language_model", "ModelLanguage"),
-    "masked-language-model": ("kformer.tasks.masked_language_model", "ModelMaskedLanguage"),
+    "translate": ("kformer.tasks.translate", "TranslateTask"),
+    "classify": ("kformer.tasks.classify", "ClassifyTask"),
+    "tag": ("kformer.tasks.tag", "TagTask"),
+    "language-model": ("kformer.tasks.language_model", "LanguageModelTask"),
+    "masked-language-model": ("kformer.tasks.masked_language_model", "MaskedLanguageModelTask"),
 }
 
 

@@ -57,11 +57,11 @@ class Classifier(LabelPredictor):
             "labels": tf.repeat([tf.constant(self.labels)], tf.shape(probabilities)[0], axis=0),
         }
 
-    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"source": encode_texts(text, self.source_tokenizer)[:, : self.longest].to_tensor(self.config.pad_id)}
 
 
-class Classify(LabelTask):
+class ClassifyTask(LabelTask):
     """The task to give one label to a text, or to two texts with a tab between them."""
 
     name = "classify"

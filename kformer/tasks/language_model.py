@@ -24,7 +24,9 @@ from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
+from kformer.tasks.text_parts import divided, parts_of, pieces
 from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
+from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.translation.codec import TextCodec, longest_source, longest_translation
 from kformer.translation.options import Options, checks_of_options, default_options
@@ -209,16 +211,19 @@ class LanguageModel(tf.Module):
     def score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `score`: texts (B,) string to `log_probability` (B,) float32 and `tokens` (B,) int32."""
         ids = self.source_tokenizer.tokenize(text)
-        tokens = tf.cast(ids.row_lengths(), tf.int32) + 1
+        parts = parts_of(ids, self.codec.longest_part)
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
-            target_in, target_out = target_batch(self.codec, tf.gather(ids, rows))
+            target_in, target_out = target_batch(self.codec, tf.gather(parts.ids, rows))
             logits = self.model({"target_in": target_in}, training=False)
             loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
-            return (-tf.reduce_sum(tf.where(target_out == self.config.pad_id, 0.0, loss), axis=1),)
+            goes_on = tf.expand_dims(~tf.gather(parts.is_last, rows), 1) & (target_out == self.config.end_id)
+            return (-tf.reduce_sum(tf.where(goes_on | (target_out == self.config.pad_id), 0.0, loss), axis=1),)
 
-        (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
-        return {"log_probability": log_probability, "tokens": tokens}
+        lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1
+        (of_parts,) = in_batches(lengths, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
+        log_probability = tf.math.unsorted_segment_sum(of_parts, parts.text, ids.nrows())
+        return {"log_probability": log_probability, "tokens": tf.cast(ids.row_lengths(), tf.int32) + 1}
 
     def _continued(self, text: tf.Tensor, options: Options, draw: bool) -> dict[str, tf.Tensor]:
         ids = self.source_tokenizer.tokenize(text)
@@ -266,8 +271,8 @@ class LanguageModel(tf.Module):
         other.searcher = Searcher(model, self.config, self.decoding, cache, stepwise=StepwiseLanguageModel)
         return other
 
-    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """See `Predictor.teacher_inputs`."""
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """See `Predictor.calibration_inputs`."""
         return {"target_in": target_batch(self.codec, self.source_tokenizer.tokenize(text))[0]}
 
 
@@ -300,10 +305,10 @@ def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float |
     }
 
 
-class ModelLanguage(Task):
+class LanguageModelTask(Task):
     """The task to predict each token of a text from those before it. Of a pair, only the source is used.
 
-    A text that is longer than `max_length` is divided into several training texts, see `_divided`.
+    A text that is longer than `max_length` is divided into several training texts, see `kformer.tasks.text_parts`.
     """
 
     name = "language-model"
@@ -320,22 +325,14 @@ class ModelLanguage(Task):
 
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
-            texts = _divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)
+            texts = divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)
             return texts, texts
 
-        return encode_with(encode, pairs, *tokenizers, max_length)
+        short = [part for text, _ in pairs for part in pieces(text, CHARACTERS_PER_TOKEN * max_length)]
+        return encode_with(encode, [(part, part) for part in short], *tokenizers, max_length)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken()
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:
         return LanguageModel.from_run(run, decoding)
-
-
-def _divided(texts: Sequences, longest: int) -> Sequences:
-    """The sequences in parts of `longest` ids; the last part of each has the rest. The ids stay the same."""
-    parts = np.maximum(1, -(-texts.counts // longest))
-    counts = np.full(int(parts.sum()), longest, np.int64)
-    last = np.cumsum(parts) - 1
-    counts[last] = texts.counts - (parts - 1) * longest
-    return Sequences(texts.ids, counts)

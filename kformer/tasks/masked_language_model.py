@@ -20,7 +20,7 @@ from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID
 
 
-class ModelMaskedLanguage(Task):
+class MaskedLanguageModelTask(Task):
     """The task to predict the hidden tokens of a text. Of a pair, only the source is used.
 
     The id of unknown tokens stands in place of hidden ones. A subword tokenizer with bytes never uses it for a text.

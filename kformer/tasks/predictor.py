@@ -53,5 +53,5 @@ class Predictor(Protocol):
     def function(self) -> Any:
         """`answer` as a `tf.function`."""
 
-    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The model's inputs for sample texts, as in training. An int8 export measures ranges of numbers with them."""

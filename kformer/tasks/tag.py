@@ -88,12 +88,12 @@ class Tagger(LabelPredictor):
         tags, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"tags": tags, "score": score}
 
-    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = encode_words(text, self.source_tokenizer).ids
         return {"source": ids[:, : self.longest].to_tensor(self.config.pad_id)}
 
 
-class Tag(LabelTask):
+class TagTask(LabelTask):
     """The task to give a label to each word of a text. The target has blanks between the labels."""
 
     name = "tag"

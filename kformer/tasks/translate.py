@@ -11,7 +11,7 @@ from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.translation.translator import Translator
 
 
-class Translate(Task):
+class TranslateTask(Task):
     """The task to translate the source of a pair to its target."""
 
     name = "translate"

@@ -9,7 +9,7 @@ from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.training.optimizers import build_adam
 
 
-def compile_transformer(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
+def compile_model(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
     """Compiles the model with the paper's optimizer, the label-smoothed loss, and the metrics that judge a run."""
     pad_id = transformer.pad_id
     epsilon, form = training.label_smoothing, training.label_smoothing_form

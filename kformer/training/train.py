@@ -23,7 +23,7 @@ from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.tasks import task_of
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
@@ -262,7 +262,7 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     keras.utils.set_random_seed(setup.training.seed)
     model = build_model(setup.training.task, setup.transformer, dtype=setup.training.precision)
     freeze_embeddings(folder, model, setup.training)
-    compile_transformer(model, setup.transformer, setup.training)
+    compile_model(model, setup.transformer, setup.training)
     if folder.initial.exists():
         load_first_weights(folder.initial, model, setup.training.task)
     assign_embeddings(folder, model, setup.training)

@@ -181,7 +181,7 @@ class Translator(tf.Module):
         other.searcher = Searcher(model, self.config, self.decoding, cache)
         return other
 
-    def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Sources and their translations as inputs of the model, `source` (B, S) and `target_in` (B, T) int32."""
         source, _ = self.codec.encode(text)
         target = self.target_tokenizer.tokenize(self.translate(text)["translation"])

@@ -39,11 +39,11 @@ def show_in_notebooks() -> None:
         select_figure_formats(shell, {"png"})
 
 
-def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Draws a line for each named row over `x`, with different colours and dashes."""
+def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], joined: bool = True) -> None:
+    """Draws a line for each named row over `x`, with different colours and dashes; not `joined`, only its points."""
     for number, (name, values) in enumerate(rows):
         dashes = ("-", "--", ":", "-.")[number // len(LINES) % 4]
-        axes.plot(x, values, dashes, color=LINES[number % len(LINES)], label=name)
+        axes.plot(x, values, dashes if joined else "o", color=LINES[number % len(LINES)], label=name)
     axes.grid(alpha=0.3)
     axes.legend()
 

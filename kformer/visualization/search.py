@@ -48,7 +48,7 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
         ranks[length] += 1
     best = set() if tree.best is None else set(tree.path(tree.best))
     start = (0.0, 0.0)
-    figure, (axes,) = new_figure(1.5 + 1.15 * steps, 1.6 + 0.55 * max(ranks))
+    figure, (axes,) = new_figure(1.5 + 0.95 * steps, 1.6 + 0.6 * max(ranks))
     fonts = families_for(tree.tokens)
     for number in shown:
         extension, (x, y) = tree.extensions[number], places[number]
@@ -63,11 +63,11 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
         )
         weight = "bold" if is_best else "normal"
         axes.text(
-            x, y, tree.tokens[number], ha="center", va="bottom", fontsize=9, fontfamily=fonts, fontweight=weight,
+            x, y, tree.tokens[number], ha="center", va="bottom", fontsize=11, fontfamily=fonts, fontweight=weight,
             color=_COLORS[extension.outcome], clip_on=True,
         )  # fmt: skip
-        axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=7, clip_on=True)
-    axes.text(*start, "<s>", ha="center", va="center", fontsize=9)
+        axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=8.5, clip_on=True)
+    axes.text(*start, "<s>", ha="center", va="center", fontsize=11)
     for outcome, color in _COLORS.items():
         axes.plot([], [], color=color, label=_MEANING[outcome])
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
@@ -91,7 +91,8 @@ def plot_length_penalties(
 ) -> Figure:
     """Scores of hypotheses over their length, for several length penalties: log P(Y) / lp(Y), Wu et al. (2016).
 
-    Without a penalty (0) every further token makes the score worse, so that short hypotheses win.
+    Without a penalty (0) every further token makes the score worse, so that short hypotheses win. Hypotheses that are
+    given are points; the default is a line.
 
     Args:
         lengths: Numbers of tokens, from 1 up.
@@ -118,13 +119,12 @@ def plot_length_penalties(
         )
     if not penalties or min(penalties) < 0:
         raise ValueError(f"Length penalties must be at least 0. Received: {[*penalties]}.")
-    order = np.argsort(sizes, kind="stable")
     rows = []
     for penalty in penalties:
         norms = np.asarray(ops.convert_to_numpy(length_norm(sizes.astype("int32"), penalty)))
         name = f"length penalty {penalty:g}" if penalty else "without a length penalty"
-        rows.append((name, (totals / norms)[order]))
+        rows.append((name, totals / norms))
     figure, (axes,) = new_figure(8, 4.5)
-    draw_lines(axes, sizes[order], rows)
+    draw_lines(axes, sizes, rows, joined=log_probs is None)
     axes.set(title="Score over length", xlabel="length in tokens, the end included", ylabel="score")
     return figure

@@ -123,8 +123,7 @@ class TestLanguageModel:
             np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-4)
 
     def test_a_prompt_as_long_as_the_model_gets_no_new_token(self, run_of):
-        limits = DecodingConfig(beam_size=3, max_extra_length=0)
-        model = LanguageModel.from_run(run_of("language-model"), limits)
+        model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_length=1))
         assert model(["one two", "six"]) == ["one two", "six"]
 
     def test_the_same_seed_draws_the_same_texts(self, language_model):
@@ -158,6 +157,38 @@ class TestLanguageModel:
         assert encoded.skipped_long == 0
         np.testing.assert_array_equal(encoded.target_ids, whole.target_ids)
         assert np.diff(encoded.target_offsets).max() == 32
+
+    @pytest.mark.parametrize("words", range(1, 12))
+    def test_no_part_of_a_long_text_is_only_its_end(self, words):
+        task = task_of("language-model")
+        pairs = task.pairs([("one " * words, "")])
+        tokenizers = task.train_tokenizers([("one two", "one two")] * 20, TRAINING)
+        encoded = task.encode(pairs, tokenizers, max_length=4)
+        assert (encoded.skipped_blank, encoded.skipped_long) == (0, 0)
+        assert np.diff(encoded.target_offsets).min() > 1
+
+    def test_a_text_of_very_many_characters_is_learned_whole(self):
+        task = task_of("language-model")
+        pairs = task.pairs([("one two three four " * 2000, "")])
+        tokenizers = task.train_tokenizers(task.pairs([("one two three four", "")]) * 20, TRAINING)
+        encoded = task.encode(pairs, tokenizers, max_length=8)
+        assert (encoded.skipped_blank, encoded.skipped_long) == (0, 0)
+        texts = tokenizers[0].detokenize([encoded.target_ids[encoded.target_ids != 2]]).numpy()
+        assert texts[0].decode().split() == pairs[0][0].split()
+
+    def test_a_long_text_is_scored_in_parts(self, run_of):
+        model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(max_source_length=5))
+        ids = model.source_tokenizer.tokenize(["one two six"]).to_list()[0]
+        assert len(ids) > 4
+        log_probs = 0.0
+        for start in range(0, len(ids), 4):
+            part = ids[start : start + 4]
+            following = part if start + 4 < len(ids) else [*part, 2]
+            logits = model.model({"target_in": np.array([[1, *part]])})[0]
+            log_probs += sum(tf.nn.log_softmax(logits).numpy()[place, token] for place, token in enumerate(following))
+        found = model.score(["one two six", ""])
+        assert found["log_probability"][0] == pytest.approx(log_probs, abs=1e-4)
+        assert found["tokens"].tolist() == [len(ids) + 1, 1]
 
 
 def slow(*values):

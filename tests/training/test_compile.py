@@ -6,7 +6,7 @@ import pytest
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.losses import label_smoothed_cross_entropy
-from kformer.training.compile import compile_transformer
+from kformer.training.compile import compile_model
 
 LABELS = np.array([[3, 1, 4], [2, 5, 0]], "int32")  # 0 is padding
 
@@ -16,7 +16,7 @@ def compiled(**training):
     layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7, embeddings_initializer="normal")]
     model = keras.Sequential(layers)
     transformer = TransformerConfig(d_model=8, num_heads=1, pad_id=0)
-    compile_transformer(model, transformer, TrainingConfig(precision="float32").replace(**training))
+    compile_model(model, transformer, TrainingConfig(precision="float32").replace(**training))
     return model
 
 
