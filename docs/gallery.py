@@ -64,8 +64,8 @@ def pictures() -> Iterator[Picture]:
     yield Picture(v.AttentionView, "v.AttentionView(*attention)", lambda: v.AttentionView(*attention))
     yield Picture(
         v.plot_beam,
-        'v.plot_beam(translator.beam_tree("You are witnesses of these things."), max_steps=12)',
-        lambda: v.plot_beam(tree, max_steps=12),
+        'v.plot_beam(translator.beam_tree("You are witnesses of these things."))',
+        lambda: v.plot_beam(tree),
     )
     yield Picture(v.plot_length_penalties, "v.plot_length_penalties()", v.plot_length_penalties)
     yield Picture(v.plot_temperatures, "v.plot_temperatures()", v.plot_temperatures)

@@ -430,7 +430,7 @@ class TrainingConfig(_Config):
     max_epochs: int | None = None  # the budget: the first of the three that runs out ends the run
     max_steps: int | None = None
     max_minutes: float | None = None
-    validation_steps: int | None = None  # updates between validations; None: once an epoch
+    validation_steps: int | None = None  # updates between validations; None: an epoch, at least 50 updates
     # The validation metric by which the best weights are found: a name in `kformer.monitors.MONITORS`, such as "loss",
     # "bleu" or "word_error_rate" (the last two score translations).
     monitor: str = "loss"

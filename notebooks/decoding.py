@@ -44,7 +44,7 @@ greedy(TEXT)
 
 # %%
 tree = translator.beam_tree(TEXT)
-visualization.plot_beam(tree, max_steps=10)
+visualization.plot_beam(tree)
 
 # %% [markdown]
 # The hypotheses that were found, as `n_best`:

@@ -45,9 +45,10 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to score, from the first one.")] = None,
 ) -> None:
-    """Print one JSON line: BLEU and chrF by sacreBLEU, or word and phoneme error rate for cmudict.
+    """Print the scores on a test set as one JSON line.
 
-    Of a classifier or tagger: accuracy and macro F1. Of a language model: perplexity and bits a character.
+    Of a translator: BLEU and chrF by sacreBLEU, or word and phoneme error rate for symbols such as those of cmudict. Of
+    a classifier or tagger: accuracy and macro F1. Of a language model: perplexity and bits a character.
 
     A recipe gives its corpus and, for a run folder, its search; a SavedModel has its own search.
     """

@@ -40,9 +40,7 @@ def generate(
         float, typer.Option(min=0.0, max=1.0, help="Draw only from the tokens that together have this probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="The same seed draws the same tokens.")] = 0,
-    max_length: Annotated[
-        int, typer.Option(min=0, help="Largest number of new tokens; 0: the model's own limit, mostly 50.")
-    ] = 0,
+    max_length: Annotated[int, typer.Option(min=0, help="Largest number of new tokens; 0: the model's own limit.")] = 0,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     check_files(input, output)

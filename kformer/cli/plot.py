@@ -25,7 +25,7 @@ DOTS_PER_INCH = 150
 
 Output = Annotated[
     Path | None,
-    typer.Option(help="The file to write: .png, .svg or .html. By default NAME-OF-COMMAND.png."),
+    typer.Option(help="The file to write: .png, .svg or .html. By default NAME-OF-PICTURE.png."),
 ]
 Text = Annotated[str, typer.Option(help="The sentence that the model reads.")]
 Length = Annotated[int, typer.Option(min=1, help="Number of positions.")]

@@ -8,6 +8,8 @@ from kformer.training.checkpoints import TrainingState
 from kformer.training.compile import compiled_by_xla
 from kformer.wording import count
 
+_FEWEST_UPDATES = 50  # between two validations, by default
+
 
 def plan_batches(
     train_pairs: EncodedPairs, training: TrainingConfig, arrangement: Arrangement | None = None
@@ -54,7 +56,12 @@ def spent_already(training: TrainingConfig, state: TrainingState, max_steps: int
 
 
 def batches_between_validations(training: TrainingConfig, plan: BatchPlan) -> int:
-    """How many batches are trained on from one validation to the next."""
+    """How many batches are trained on from one validation to the next.
+
+    By default those of an epoch. A small corpus has several epochs between two validations, or validation would take
+    more time than training.
+    """
+    accumulated = training.gradient_accumulation_steps
     if training.validation_steps is None:
-        return plan.steps_per_epoch
-    return training.validation_steps * training.gradient_accumulation_steps
+        return max(plan.steps_per_epoch, _FEWEST_UPDATES * accumulated)
+    return training.validation_steps * accumulated

@@ -38,7 +38,7 @@ def plot_attention(attention: AttentionMap, layer: int = -1, head: int | None = 
     weights = attention.of(layer, head)  # (T, S)
     rows, columns = weights.shape
     figure, (axes,) = new_figure(max(5.5, 3 + columns * _INCHES_PER_TOKEN), 2 + rows * _INCHES_PER_TOKEN)
-    image = axes.imshow(weights, cmap=LOW_TO_HIGH, vmin=0, vmax=1, interpolation="nearest")
+    image = axes.imshow(weights, cmap=LOW_TO_HIGH, vmin=0, interpolation="nearest")
     fonts = families_for([*attention.queries, *attention.keys])
     axes.set_xticks(range(columns), attention.keys, rotation=90, fontfamily=fonts, fontsize=_FONT_SIZE)
     axes.set_yticks(range(rows), attention.queries, fontfamily=fonts, fontsize=_FONT_SIZE)
@@ -80,11 +80,10 @@ def plot_attention_heads(
     size = 1.7
     height = size * min(2.0, max(0.5, rows / columns))
     figure, cells = new_figure(1.2 + size * len(heads), 1.1 + height * len(layers), len(heads), len(layers))
-    for number, axes in enumerate(cells):
-        layer, head = layers[number // len(heads)], heads[number % len(heads)]
-        image = axes.imshow(
-            attention.of(layer, head), cmap=LOW_TO_HIGH, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
-        )
+    shown = [(layer, head, attention.of(layer, head)) for layer in layers for head in heads]
+    largest = max(weights.max() for _, _, weights in shown)
+    for axes, (layer, head, weights) in zip(cells, shown, strict=True):
+        image = axes.imshow(weights, cmap=LOW_TO_HIGH, vmin=0, vmax=largest, aspect="auto", interpolation="nearest")
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"layer {layer}, head {head}", fontsize=_FONT_SIZE)
     figure.suptitle(f"{attention.name} of every head")
@@ -186,7 +185,9 @@ def _title(attention: AttentionMap, layer: int, head: int | None, mean: bool = T
     if attention.num_layers == attention.num_heads == 1:
         return attention.name
     of_head = (", mean of the heads" if mean else "") if head is None else f", head {head % attention.num_heads}"
-    return f"{attention.name}, layer {layer % attention.num_layers}{of_head}"
+    number = layer % attention.num_layers
+    last = " (the last)" if 0 < number == attention.num_layers - 1 else ""
+    return f"{attention.name}, layer {number}{last}{of_head}"
 
 
 def _count(heads: int) -> str:

@@ -22,7 +22,9 @@ _PANELS = {
     "phoneme_error_rate": "phoneme error rate",
     "learning_rate": "learning rate",
 }
-_AT_MOST = 5.0  # times the median is the top of an axis, because the perplexity of a run begins in the thousands
+# Columns that begin very high, the perplexity in the thousands. The top of their axes is this many times the median.
+_BEGIN_HIGH = ("loss", "perplexity")
+_AT_MOST = 5.0
 _FEW = 20  # curves of fewer points have markers
 
 
@@ -64,7 +66,7 @@ def plot_runs(
             f"No run has the column {', '.join(unknown)}. The columns are: {', '.join(known)}."
             f"{did_you_mean(unknown, known)}"
         )
-    across = min(3, len(chosen))
+    across = 2 if len(chosen) in (2, 4) else min(3, len(chosen))
     figure, cells = new_figure(4.2 * across, 3.4 * -(-len(chosen) // across), across, -(-len(chosen) // across))
     for axes, column in zip(cells, chosen, strict=False):
         _draw_column(axes, logs, column)
@@ -77,14 +79,14 @@ def plot_runs(
 
 def _draw_column(axes: Axes, logs: Mapping[str, Log], column: str) -> None:
     """The curves of all runs."""
-    drawn = []
+    ends = []
     for number, (name, log) in enumerate(logs.items()):
         for key, dashes, part in ((column, "--", "training"), (f"val_{column}", "-", "validation")):
             values = np.asarray(log.get(key, ()), "float64")
             is_known = ~np.isnan(values)
             if not is_known.any():
                 continue
-            drawn.append(values[is_known])
+            ends.append(values[is_known][len(values[is_known]) // 2 :])
             axes.plot(
                 np.asarray(log["step"])[is_known],
                 values[is_known],
@@ -96,14 +98,17 @@ def _draw_column(axes: Axes, logs: Mapping[str, Log], column: str) -> None:
     title = _PANELS.get(column, column)
     axes.set(title=title, xlabel="update", ylabel=title)
     axes.grid(alpha=0.3)
-    _leave_out_the_first(axes, drawn)
+    if column in _BEGIN_HIGH and ends:
+        _leave_out_the_first(axes, ends)
 
 
-def _leave_out_the_first(axes: Axes, drawn: list[np.ndarray]) -> None:
-    """Limits the y axis where large first values would press all others to its bottom."""
-    values = np.concatenate(drawn) if drawn else np.zeros(1)
-    most = _AT_MOST * np.median(values)
-    if 0 < most < values.max():
+def _leave_out_the_first(axes: Axes, ends: list[np.ndarray]) -> None:
+    """Limits the y axis where large first values would press all others to its bottom.
+
+    The second half of every curve, `ends`, stays visible.
+    """
+    most = max(_AT_MOST * np.median(np.concatenate(ends)), *(1.05 * end.max() for end in ends))
+    if most < axes.get_ylim()[1]:
         axes.set_ylim(0, most)
 
 

@@ -12,10 +12,11 @@ from kformer.visualization.figures import LINES, draw_lines, new_figure
 from kformer.visualization.fonts import families_for
 
 _COLORS = {"kept": LINES[0], "finished": LINES[5], "pruned": "#999999"}
+_MOST_STEPS = 16  # of a tree, by default
 _MEANING = {"kept": "goes on", "finished": "has ended", "pruned": "is dropped"}
 
 
-def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
+def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
     """The hypotheses that a beam search looked at, as a tree that grows to the right: a column for each step.
 
     The best candidate of a step stands at the top. Below each token is the score of the hypothesis that ends with it.
@@ -23,7 +24,7 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
 
     Args:
         tree: From `Translator.beam_tree`.
-        max_steps: Later steps are not drawn.
+        max_steps: Later steps are not drawn; by default those after the end of the best hypothesis, or after step 16.
 
     Returns:
         The figure.
@@ -36,6 +37,8 @@ def plot_beam(tree: BeamTree, max_steps: int = 16) -> Figure:
         >>> axes.get_title(), axes.get_xticks().tolist()  # a step each for G, OW and the end
         ('Beam search: 2 beams, length penalty 0.6', [1, 2, 3])
     """
+    if max_steps is None:
+        max_steps = _MOST_STEPS if tree.best is None else min(_MOST_STEPS, tree.extensions[tree.best].length)
     if max_steps < 1 or not tree.extensions:
         raise ValueError(f"Expected max_steps of at least 1 and a tree. Received: max_steps={max_steps}, {tree}.")
     shown = [number for number, one in enumerate(tree.extensions) if one.length <= max_steps]

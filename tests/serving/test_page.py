@@ -101,7 +101,7 @@ def test_a_language_model_shows_its_text(server, open_page):
     page = open_page(server.url)
     page["text"].send_keys("one")
     page.wait(lambda: page["target"].text == "one two")
-    assert (page["heading"].text, page["meaning"].is_displayed()) == ("Text", True)
+    assert (page["heading"].text, page["meaning"].is_displayed()) == ("Continued", True)
 
 
 def test_a_model_of_another_program_is_told(server, open_page):

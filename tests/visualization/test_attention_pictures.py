@@ -34,7 +34,7 @@ def test_a_map_is_of_a_head_or_of_the_mean_of_heads(attention):
     assert axes.get_title() == "Cross-attention, layer 0, head 2"
     mean = visualization.plot_attention(attention).axes[0]
     np.testing.assert_allclose(image(mean)[0], [0.6, 0.1, 0.3, 0], atol=1e-6)
-    assert mean.get_title() == "Cross-attention, layer 1, mean of the heads"
+    assert mean.get_title() == "Cross-attention, layer 1 (the last), mean of the heads"
 
 
 def test_weights_of_one_head_are_enough():

@@ -11,7 +11,7 @@ const ANSWERS = {
   translation: { heading: "Translation", nodes: (found) => [found.translation], next: nextTranslations },
   label: { heading: "Label", nodes: (found) => [found.label], next: nextLabels },
   tags: { heading: "Tags", nodes: taggedWords, next: () => [] },
-  text: { heading: "Text", nodes: (found) => [found.text], next: () => [] },
+  text: { heading: "Continued", nodes: (found) => [found.text], next: () => [] },
 };
 const HINT = "Point at a token, or press Tab and the arrow keys, to see what it is linked with.";
 const FLAGS = {
