@@ -67,6 +67,11 @@ TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "small-shallow-decoder": _TEN_THOUSANDS_OF_PAIRS,
     "base-shallow-decoder": _PAPERS_DATA,
 }
+# Training options for some tasks. Smoothed labels would raise the perplexity by which language models are compared.
+TRAINING_OF_TASK: dict[str, dict[str, Any]] = {
+    "language-model": {"label_smoothing": 0.0},
+    "masked-language-model": {"label_smoothing": 0.0},
+}
 # Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
 # `kformer.models.transformer.POSITIONS`.
 POSITIONAL_ENCODINGS = {
@@ -477,10 +482,13 @@ class TrainingConfig(_Config):
     def of_size(cls, name: str, **changes: Any) -> Self:
         """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
 
+        A `task` among the changes has settings of its own: language models are trained without label smoothing.
+
         Raises:
             ValueError: There is no such size, or a change does not fit.
         """
-        return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **changes})
+        of_task = TRAINING_OF_TASK.get(changes.get("task", ""), {})
+        return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **of_task, **changes})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -240,6 +240,11 @@ class TestTrainingConfig:
         with pytest.raises(ValueError, match=r"There is no size 'huge'. Choose one of tiny, small, base, big"):
             TrainingConfig.of_size("huge")
 
+    @pytest.mark.parametrize(("task", "smoothing"), [("translate", 0.1), ("language-model", 0.0), ("classify", 0.1)])
+    def test_language_models_are_trained_without_label_smoothing(self, task, smoothing):
+        assert TrainingConfig.of_size("tiny", task=task).label_smoothing == smoothing
+        assert TrainingConfig.of_size("tiny", task=task, label_smoothing=0.3).label_smoothing == 0.3
+
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_amounts_are_finite(self, value):
         with pytest.raises(ValueError, match="max_minutes must be greater than 0 and finite"):

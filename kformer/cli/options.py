@@ -138,12 +138,12 @@ def read_pairs(file: Path, columns: str | None) -> list[Pair]:
 
 
 def start_of_new_run(
-    size: str | None, recipe: str | None, origin: RunFolder | None
+    size: str | None, recipe: str | None, origin: RunFolder | None, task: str | None
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights.
 
     Args:
-        size, recipe: The values of `--size` and `--recipe`.
+        size, recipe, task: The values of `--size`, `--recipe` and `--task`.
         origin: The run with the first weights; None: they are random.
     """
     if recipe is not None and size is not None:
@@ -153,7 +153,7 @@ def start_of_new_run(
         transformer, training = chosen.transformer, chosen.training
     else:
         transformer = TransformerConfig.of_size(size or "small")
-        training = TrainingConfig.of_size(size or "small")
+        training = TrainingConfig.of_size(size or "small", task=task or "translate")
     if origin is not None:
         transformer = origin.transformer_config()
     return transformer, training

@@ -175,7 +175,7 @@ def train(
         if goes_on and (size, recipe) == (None, None):
             start = start_of_resumed_run(output)
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
-            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on))
+            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), task)
         transformer, training = change(start, config, options)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
