@@ -93,6 +93,13 @@ TASKS = {
     "language-model": True,
     "masked-language-model": True,
 }
+_LAYERS = {
+    "translate": ("num_encoder_layers", "num_decoder_layers"),
+    "classify": ("num_encoder_layers",),
+    "tag": ("num_encoder_layers",),
+    "language-model": ("num_decoder_layers",),
+    "masked-language-model": ("num_encoder_layers",),
+}
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -390,6 +397,23 @@ class TransformerConfig(_Config):
             ValueError: There is no such size, or a change does not fit.
         """
         return cls.from_dict({**_values_of_size(SIZES, name), **changes})
+
+
+def check_layers(task: str, transformer: TransformerConfig) -> None:
+    """Refuses a transformer without the layers that a model of this task has.
+
+    Raises:
+        ValueError: The transformer has no encoder or no decoder layers.
+
+    Example:
+        >>> check_layers("classify", TransformerConfig(num_decoder_layers=0))
+    """
+    missing = [name for name in _LAYERS[task] if not getattr(transformer, name)]
+    if missing:
+        raise ValueError(
+            f"A model of the task {task} needs {' and '.join(_LAYERS[task])} of at least 1. Received: {missing[0]}=0. "
+            "Raise it; or if it comes from a run whose weights are the first ones, begin with a run of another task."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.checksums import check_file
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig, check_layers
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
@@ -81,15 +81,17 @@ def start_run(
     pairs_to_learn = task.pairs(corpus.train)
     vectors = read_embeddings(training, has_initial_weights=origin is not None)
     if origin is None:
+        sizes = transformer or TransformerConfig.of_size("small")
+        check_layers(training.task, sizes)
         tokenizers = task.train_tokenizers(pairs_to_learn, training)
-        sizes = task.adapt(transformer or TransformerConfig.of_size("small"))
+        sizes = task.adapt(sizes)
         transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
     else:
-        tokenizers = load_tokenizers(origin.tokenizer_folder)
         transformer = _transformer_of_weights(origin, transformer)
-        if origin.training_config().task != training.task:
-            tokenizers = task.keep_tokenizers(tokenizers, pairs_to_learn)
-            transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
+        check_layers(training.task, transformer)
+        earlier = origin.training_config().task
+        tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
+        transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     _check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)

@@ -264,7 +264,7 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     freeze_embeddings(folder, model, setup.training)
     compile_transformer(model, setup.transformer, setup.training)
     if folder.initial.exists():
-        load_first_weights(folder.initial, model, setup.training.task)
+        load_first_weights(folder.initial, model, setup.training.task, setup.tokenizers[1])
     assign_embeddings(folder, model, setup.training)
     return model
 

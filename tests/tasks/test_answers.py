@@ -11,6 +11,7 @@ from tasks.conftest import TRAINING, corpus_of, lengths, parity
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
+from kformer.data import Corpus
 from kformer.export.saved_model import export_saved_model
 from kformer.export.versions import description
 from kformer.models import build_model
@@ -253,6 +254,38 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of,
         ours, theirs = (model.get_layer(name).get_weights() for model in (fresh, earlier))
         for own, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(own, other, atol=1e-6)
+
+
+def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(run_of, tmp_path):
+    words = {"even": "two", "odd": "one"}
+    parts = ([(text, words[label]) for text, label in part] for part in (corpus_of("classify").train,) * 2)
+    training = TRAINING.replace(task="classify", max_steps=1)
+    report = train(
+        Corpus("other", *parts, test=[]), tmp_path / "run", training=training, initialize_from=run_of("classify")
+    )
+    assert sorted(Classifier.from_run(report.run.path).labels) == ["one", "two"]
+
+
+def test_a_classifier_that_begins_with_another_keeps_its_labels_if_they_suffice(run_of, tmp_path):
+    corpus = corpus_of("classify")
+    odd = [pair for pair in corpus.train if pair[1] == "odd"]
+    training = TRAINING.replace(task="classify", max_steps=1, learning_rate_scale=1e-9)
+    report = train(
+        Corpus("odd", odd, odd[:9], []), tmp_path / "run", training=training, initialize_from=run_of("classify")
+    )
+    assert Classifier.from_run(report.run.path)(TEXTS) == [parity(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(("earlier", "task"), [("classify", "translate"), ("language-model", "tag")])
+def test_first_weights_of_a_model_without_the_layers_that_a_task_needs_are_refused(earlier, task, run_of, tmp_path):
+    with pytest.raises(ValueError, match=f"A model of the task {task} needs num_.*coder_layers of at least 1"):
+        train(
+            corpus_of("tag"),
+            tmp_path / "run",
+            training=TRAINING.replace(task=task),
+            initialize_from=run_of(earlier),
+        )
+    assert not RunFolder(tmp_path / "run").exists()
 
 
 def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path):
