@@ -26,6 +26,7 @@ from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
 from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
 from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.text_ops import replace_invalid
 from kformer.translation.codec import TextCodec, longest_source, longest_translation
 from kformer.translation.options import Options, checks_of_options, default_options
 from kformer.translation.scoring import target_batch
@@ -171,6 +172,8 @@ class LanguageModel(tf.Module):
     def score(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """How probable texts are.
 
+        A text with more tokens than `decoding.max_source_length` is read in parts of so many, as in training.
+
         Args:
             texts: B texts.
 
@@ -184,7 +187,7 @@ class LanguageModel(tf.Module):
         """Goes on with each text, by the search of `decoding`.
 
         Args:
-            text: (B,) string, UTF-8. An empty text begins a new one.
+            text: (B,) string, UTF-8; other bytes are replaced by "\ufffd". An empty text begins a new one.
 
         Returns:
             `text` (B,) string, each text with its continuation; and `score` (B,) float32, the natural logarithm of the
@@ -209,18 +212,27 @@ class LanguageModel(tf.Module):
     def score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `score`: texts (B,) string to `log_probability` (B,) float32 and `tokens` (B,) int32."""
         ids = self.source_tokenizer.tokenize(text)
-        tokens = tf.cast(ids.row_lengths(), tf.int32) + 1
+        ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
+        parts, text_of_part = _in_parts(tf.concat([ids, ends], axis=1), longest_source(self.config, self.decoding))
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
-            target_in, target_out = target_batch(self.codec, tf.gather(ids, rows))
+            part = tf.gather(parts, rows)
+            before = tf.fill([part.nrows(), 1], tf.constant(self.config.start_id, tf.int32))
+            target_in = tf.concat([before, part[:, :-1]], axis=1).to_tensor(self.config.pad_id)
+            target_out = part.to_tensor(self.config.pad_id)
             logits = self.model({"target_in": target_in}, training=False)
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (P, T)
             return (-tf.reduce_sum(tf.where(target_out == self.config.pad_id, 0.0, loss), axis=1),)
 
-        (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
-        return {"log_probability": log_probability, "tokens": tokens}
+        lengths = tf.cast(parts.row_lengths(), tf.int32)
+        (log_probability,) = in_batches(lengths, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
+        return {
+            "log_probability": tf.math.segment_sum(log_probability, text_of_part),
+            "tokens": tf.math.segment_sum(lengths, text_of_part),
+        }
 
     def _continued(self, text: tf.Tensor, options: Options, draw: bool) -> dict[str, tf.Tensor]:
+        text = replace_invalid(text)
         ids = self.source_tokenizer.tokenize(text)
         ids = ids[:, -(longest_source(self.config, self.decoding) - 1) :]
         new = tf.where(options.max_length > 0, options.max_length, self.decoding.max_extra_length)
@@ -267,7 +279,9 @@ class LanguageModel(tf.Module):
 
     def teacher_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `Predictor.teacher_inputs`."""
-        return {"target_in": target_batch(self.codec, self.source_tokenizer.tokenize(text))[0]}
+        return {
+            "target_in": target_batch(self.codec, self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part])[0]
+        }
 
 
 def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float | int]:
@@ -297,6 +311,19 @@ def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float |
         "characters": characters,
         "texts": len(texts),
     }
+
+
+def _in_parts(ids: tf.RaggedTensor, longest: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Divides texts of at least one id each, (B, None), in P parts of at most `longest` ids.
+
+    Returns:
+        (P, None) ids, and (P,) int64, the text of each part.
+    """
+    number = -(-ids.row_lengths() // longest)
+    text = tf.repeat(tf.range(ids.nrows()), number)
+    start = tf.gather(ids.row_starts(), text) + tf.ragged.range(number).values * longest
+    limit = tf.minimum(start + longest, tf.gather(ids.row_limits(), text))
+    return tf.RaggedTensor.from_row_lengths(ids.values, limit - start), text
 
 
 class ModelLanguage(Task):

@@ -129,6 +129,20 @@ class TestLanguageModel:
         assert found["log_probability"][0] == pytest.approx(expected, abs=1e-4)
         assert found["tokens"][0] == len(ids) + 1
 
+    def test_bytes_that_are_not_utf_8_are_replaced(self, language_model):
+        (text,) = language_model.function(tf.constant([b"one caf\xe9"]))["text"].numpy()
+        assert text.decode().startswith("one caf\ufffd")
+
+    def test_a_text_longer_than_the_model_is_scored_in_parts(self, run_of):
+        texts = ["one two", "six " * 20, ""]
+        whole, parts = (
+            LanguageModel.from_run(run_of("language-model"), DecodingConfig(max_source_length=longest)).score(texts)
+            for longest in (256, 8)
+        )
+        np.testing.assert_array_equal(parts["tokens"], whole["tokens"])
+        np.testing.assert_allclose(parts["log_probability"][[0, 2]], whole["log_probability"][[0, 2]], rtol=1e-5)
+        assert parts["log_probability"][1] != whole["log_probability"][1]
+
     def test_a_long_text_is_learned_in_parts(self):
         task = task_of("language-model")
         pairs = task.pairs([("one two three four " * 20, ""), ("one two", "")])
