@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import toy
 from tasks.conftest import TRAINING, corpus_of, lengths, parity
+from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
@@ -223,6 +224,24 @@ class TestCommands:
         assert self.run(capsys, tmp_path, *arguments) == model(["one", "six two"])
         drawn = self.run(capsys, tmp_path, *arguments, "--temperature", "1", "--seed", "7", "--max-length", "5")
         assert drawn == model.sample(["one", "six two"], seed=7, max_length=5)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--top-k", "5"), "--top-k, --top-p and --seed are for tokens that are drawn at random"),
+            (("--temperature", "1", "--seed", "1" + "0" * 20), r"--seed must be from -2\*\*63 to"),
+            (("--max-length", "5", "--length-penalty", "11"), "--length-penalty must be at most 10.0. Received: 11.0"),
+        ],
+    )
+    def test_generate_refuses_options_that_no_model_takes(self, options, message, capsys, tmp_path, run_of):
+        with pytest.raises(ValueError, match=message):
+            self.run(capsys, tmp_path, "generate", run_of("language-model"), ["one"], *options)
+
+    @pytest.mark.parametrize("options", [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10)])
+    def test_numbers_out_of_range_are_wrong_usage(self, options):
+        answer = CliRunner().invoke(app, ["generate", "run", "--temperature", "1", *options])
+        assert answer.exit_code == 2
+        assert "is not in the range" in answer.output or "should be" in answer.output
 
     def test_a_model_of_another_task_is_refused_with_its_command(self, capsys, tmp_path, run_of):
         with pytest.raises(
