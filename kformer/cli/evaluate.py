@@ -24,6 +24,7 @@ from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TASKS, DecodingConfig
 from kformer.data import Corpus, Pair, read_texts
+from kformer.data.labels import check_targets
 from kformer.inference.find import check_search, find_model, reads_symbols, task_name
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -69,6 +70,7 @@ def evaluate(
         )
 
     task = task_name(found)
+    check_targets(task, pairs)
     evaluate_task = _evaluate_texts if TASKS[task] else _evaluate_answers
     scores = evaluate_task(found, decoding, pairs, symbols, limit)
     print(json.dumps(scores, ensure_ascii=False))

@@ -19,6 +19,7 @@ from kformer.cli.options import (
 from kformer.cli.startup import start_tensorflow
 from kformer.config import MONITORS, TASKS
 from kformer.data import Corpus
+from kformer.data.labels import check_corpus
 from kformer.files import check_folder_path
 from kformer.presets import find_preset
 from kformer.recipes import load_recipe
@@ -187,6 +188,8 @@ def train(
             columns,
             plain_text=training is not None and TASKS[training.task],
         )
+        if training is not None:
+            check_corpus(training.task, chosen)
         if main and (training is None or training.task == "translate"):
             _warn_of_few_pairs(chosen)
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, make_dataset
+from kformer.data.labels import check_corpus
 from kformer.files import WriteError
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -146,6 +147,8 @@ def train(
     """
     _check_kinds(corpus, transformer, training, callbacks)
     check_parts(corpus)
+    if training is not None:
+        check_corpus(training.task, corpus)
     _check_samples(training, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
