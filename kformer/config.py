@@ -490,11 +490,22 @@ class TrainingConfig(_Config):
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
                 "Leave it out for the default."
             )
+        self._check_scores()
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "tokens_per_batch must hold at least one sentence of max_length tokens. "
                 f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
                 "Raise tokens_per_batch or lower max_length."
+            )
+
+    def _check_scores(self) -> None:
+        """Only a translator translates the validation sources."""
+        if self.task != "translate" and (MONITORS[self.monitor].translations or self.scored_sources):
+            suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
+            raise ValueError(
+                f"A model of the task {self.task} gives no translations to score. Received: monitor={self.monitor!r}, "
+                f"scored_sources={self.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
+                "scored_sources out."
             )
 
     @classmethod

@@ -200,6 +200,38 @@ MISTAKES = {
         "train --output new --corpus cmudict --monitor blue",
         "monitor must be one of loss, perplexity, accuracy, bleu, chrf, word_error_rate, phoneme_error_rate. ",
     ),
+    "train, translations of a classifier": (
+        "train --output new --task classify --train {corpus} --monitor bleu",
+        "A model of the task classify gives no translations to score. Received: monitor='bleu', scored_sources=None.",
+    ),
+    "train, other labels to validate on": (
+        "train --output new --task classify --train {corpus}",
+        "has no validation label that is also a training label. Received: 'dos' to validate on, and 'uno' to train on.",
+    ),
+    "train, columns of plain text": (
+        "train --output new --task language-model --train {corpus} --columns source,target",
+        "The task language-model reads plain text, a text on each line. Leave out --columns.",
+    ),
+    "train, a second text to translate": (
+        "train --output new --train {corpus} --columns source,second,target",
+        "A column second is the second text of a classifier. Received: --columns source,second,target for the task tr",
+    ),
+    "train, export of what answers nothing": (
+        "train --output new --task masked-language-model --train {corpus} --export out",
+        "A model of the task masked-language-model answers nothing by itself. Leave out --export.",
+    ),
+    "train, first weights without a decoder": (
+        "train --output new --train {corpus} --initialize-from bible-books",
+        "A model of the task translate needs num_encoder_layers and num_decoder_layers of at least 1. Received: num_d",
+    ),
+    "evaluate, search of a classifier": (
+        "evaluate --preset bible-books --corpus bible-books --beam-size 3",
+        "has learned the task classify, which needs no search. Leave out --beam-size and --length-penalty.",
+    ),
+    "evaluate, columns of plain text": (
+        "evaluate --preset bible-english --test {corpus} --columns source,target",
+        "A language model reads plain text, a text on each line. Leave out --columns.",
+    ),
     "train, no budget": ("train --output new --corpus cmudict --max-steps 0", "max_steps must be greater than 0"),
     "train, missing configuration": (
         "train --output new --corpus cmudict --config no.yaml",

@@ -17,10 +17,11 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS, TASKS
+from kformer.config import MONITORS, TASKS, check_layers
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.files import check_folder_path
+from kformer.inference.find import COMMANDS
 from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -178,6 +179,10 @@ def train(
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
             start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on))
         transformer, training = change(start, config, options)
+        if training is not None and transformer is not None and not goes_on:
+            check_layers(training.task, transformer)
+        if training is not None:
+            _check_task_options(training.task, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
         chosen = choose_corpus(
@@ -237,6 +242,22 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
         run.check_new()
     for folder in filter(None, (run.path, export_to)):
         check_folder_path(folder)
+
+
+def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:
+    """Refuses options that say nothing to the task."""
+    if columns is not None and TASKS[task]:
+        raise ValueError(
+            f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
+            "line. Leave out --columns."
+        )
+    if columns is not None and task != "classify" and "second" in columns.split(","):
+        raise ValueError(
+            f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
+            "Give it another name, and it is left out."
+        )
+    if export_to is not None and task not in COMMANDS:
+        raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
 
 
 def _signal(name: str) -> signal.Signals:

@@ -13,7 +13,7 @@ from kformer.config import TrainingConfig, TransformerConfig, check_layers
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
-from kformer.monitors import MONITORS, Monitor
+from kformer.monitors import MONITORS
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
@@ -227,16 +227,11 @@ def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
-    translates = task_of(training.task).translates
-
-    def suits(monitor: Monitor) -> bool:
-        return monitor.suits(corpus.symbols) and (translates or not monitor.translations)
-
-    if not suits(MONITORS[training.monitor]):
-        suitable = [name for name, monitor in MONITORS.items() if suits(monitor)]
+    if not MONITORS[training.monitor].suits(corpus.symbols):
+        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
         raise ValueError(
-            f"The task {training.task} on the corpus {corpus.name!r} is scored by {', '.join(suitable)}. "
-            f"Received: monitor={training.monitor!r}. Choose one of those."
+            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
+            "Choose one of those."
         )
 
 

@@ -239,6 +239,12 @@ class TestCommands:
             self.run(capsys, tmp_path, "translate", run_of("classify"), TEXTS)
         with pytest.raises(ValueError, match="has learned the task masked-language-model.* gives first weights"):
             self.run(capsys, tmp_path, "classify", run_of("masked-language-model"), TEXTS)
+        for command in ("evaluate", "export"):
+            with pytest.raises(ValueError, match="masked-language-model, and answers nothing by itself. Train a class"):
+                app(
+                    [command, str(run_of("masked-language-model")), str(tmp_path / "out")][: 2 + (command == "export")],
+                    standalone_mode=False,
+                )
         with pytest.raises(ValueError, match="is a run of the task tag. Expected: a run of the task translate"):
             Translator.from_run(run_of("tag"))
 
