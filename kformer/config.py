@@ -518,6 +518,23 @@ class TrainingConfig(_Config):
         return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **changes})
 
 
+def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
+    """Refuses a training on texts that are longer than the transformer can read.
+
+    Raises:
+        ValueError: The transformer has fewer positions than the longest texts have tokens.
+
+    Example:
+        >>> check_positions(TransformerConfig(positional_encoding="learned"), TrainingConfig(max_length=1024))
+    """
+    longest = transformer.longest_sequence
+    if longest is not None and training.max_length > longest:
+        raise ValueError(
+            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
+            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class DecodingConfig(_Config):
     """How a translator searches. Defaults are the paper's (section 6.1).

@@ -246,6 +246,10 @@ MISTAKES = {
         "{keys}: TransformerConfig has no field 'dropout'.",
     ),
     "train, key alike": ("train --output new --corpus cmudict --config {keys}", "Did you mean 'dropout_rate'?"),
+    "train, too few positions": (
+        "train --output new --corpus cmudict --config {learned}",
+        "The transformer has 8 learned positions, and training takes pairs of up to 128 tokens. Raise the transformer",
+    ),
     "train, unknown beginning": (
         "train --output new --corpus cmudict --initialize-from bible",
         "There is no preset 'bible'.",
@@ -380,9 +384,15 @@ def places(tmp_path_factory):
     (folder / "model" / "saved_model.pb").touch()
     (folder / "corpus").write_text("one\tuno\ntwo\tdos\n")
     (folder / "keys.yaml").write_text("transformer: {dropout: 0.1}\n")
+    (folder / "learned.yaml").write_text("transformer: {positional_encoding: learned, max_length: 8}\n")
     (folder / "about.yaml").write_text("license: MIT\n")
     names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus")}
-    return {**names, "keys": str(folder / "keys.yaml"), "about": str(folder / "about.yaml")}
+    return {
+        **names,
+        "keys": str(folder / "keys.yaml"),
+        "learned": str(folder / "learned.yaml"),
+        "about": str(folder / "about.yaml"),
+    }
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS, TASKS, check_layers
+from kformer.config import MONITORS, TASKS, check_layers, check_positions
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.files import check_folder_path
@@ -181,6 +181,7 @@ def train(
         transformer, training = change(start, config, options)
         if training is not None and transformer is not None and not goes_on:
             check_layers(training.task, transformer)
+            check_positions(transformer, training)
         if training is not None:
             _check_task_options(training.task, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:

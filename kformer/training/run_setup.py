@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.checksums import check_file
-from kformer.config import TrainingConfig, TransformerConfig, check_layers
+from kformer.config import TrainingConfig, TransformerConfig, check_layers, check_positions
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
@@ -93,7 +93,7 @@ def start_run(
         tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
-    _check_positions(transformer, training)
+    check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)
     found = find_embeddings(transformer, vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
@@ -232,15 +232,6 @@ def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
         raise ValueError(
             f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
             "Choose one of those."
-        )
-
-
-def _check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
-    longest = transformer.longest_sequence
-    if longest is not None and training.max_length > longest:
-        raise ValueError(
-            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
-            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
         )
 
 
