@@ -93,12 +93,22 @@ TASKS = {
     "language-model": True,
     "masked-language-model": True,
 }
+# By task: the numbers of layers that are not 0.
 _LAYERS = {
     "translate": ("num_encoder_layers", "num_decoder_layers"),
     "classify": ("num_encoder_layers",),
     "tag": ("num_encoder_layers",),
     "language-model": ("num_decoder_layers",),
     "masked-language-model": ("num_encoder_layers",),
+}
+_ENCODERS = ("translate", "classify", "tag", "masked-language-model")
+# By task: the tasks of the runs whose weights a model can begin with.
+_FIRST_WEIGHTS = {
+    "translate": ("translate",),
+    "classify": _ENCODERS,
+    "tag": _ENCODERS,
+    "language-model": ("language-model",),
+    "masked-language-model": _ENCODERS,
 }
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
@@ -412,7 +422,7 @@ def check_layers(task: str, transformer: TransformerConfig) -> None:
     if missing:
         raise ValueError(
             f"A model of the task {task} needs {' and '.join(_LAYERS[task])} of at least 1. Received: {missing[0]}=0. "
-            "Raise it; or if it comes from a run whose weights are the first ones, begin with a run of another task."
+            "Raise it."
         )
 
 
@@ -516,6 +526,26 @@ class TrainingConfig(_Config):
             ValueError: There is no such size, or a change does not fit.
         """
         return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **changes})
+
+
+def check_first_weights(task: str, earlier: str) -> None:
+    """Refuses first weights of a model that has no layers in common with the new one.
+
+    Args:
+        task: What the new model learns.
+        earlier: What the model with the first weights has learned.
+
+    Raises:
+        ValueError: A model of one of the tasks has no encoder, or one no decoder of the same kind.
+
+    Example:
+        >>> check_first_weights("classify", "masked-language-model")
+    """
+    if earlier not in _FIRST_WEIGHTS[task]:
+        raise ValueError(
+            f"A model of the task {task} can begin with the weights of a run of: {', '.join(_FIRST_WEIGHTS[task])}. "
+            f"Received: a run of the task {earlier}. Begin with another run, or with new weights."
+        )
 
 
 def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:

@@ -220,8 +220,12 @@ MISTAKES = {
         "train --output new --task masked-language-model --train {corpus} --export out",
         "A model of the task masked-language-model answers nothing by itself. Leave out --export.",
     ),
-    "train, first weights without a decoder": (
+    "train, first weights of another kind of model": (
         "train --output new --train {corpus} --initialize-from bible-books",
+        "A model of the task translate can begin with the weights of a run of: translate. Received: a run of the task",
+    ),
+    "train, no decoder": (
+        "train --output new --corpus cmudict --config {shallow}",
         "A model of the task translate needs num_encoder_layers and num_decoder_layers of at least 1. Received: num_d",
     ),
     "evaluate, search of a classifier": (
@@ -385,12 +389,14 @@ def places(tmp_path_factory):
     (folder / "corpus").write_text("one\tuno\ntwo\tdos\n")
     (folder / "keys.yaml").write_text("transformer: {dropout: 0.1}\n")
     (folder / "learned.yaml").write_text("transformer: {positional_encoding: learned, max_length: 8}\n")
+    (folder / "shallow.yaml").write_text("transformer: {num_decoder_layers: 0}\n")
     (folder / "about.yaml").write_text("license: MIT\n")
     names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus")}
     return {
         **names,
         "keys": str(folder / "keys.yaml"),
         "learned": str(folder / "learned.yaml"),
+        "shallow": str(folder / "shallow.yaml"),
         "about": str(folder / "about.yaml"),
     }
 

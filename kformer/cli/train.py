@@ -17,7 +17,15 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS, TASKS, check_layers, check_positions
+from kformer.config import (
+    MONITORS,
+    TASKS,
+    TrainingConfig,
+    TransformerConfig,
+    check_first_weights,
+    check_layers,
+    check_positions,
+)
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.files import check_folder_path
@@ -180,8 +188,7 @@ def train(
             start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on))
         transformer, training = change(start, config, options)
         if training is not None and transformer is not None and not goes_on:
-            check_layers(training.task, transformer)
-            check_positions(transformer, training)
+            _check_model(transformer, training, initialize_from)
         if training is not None:
             _check_task_options(training.task, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
@@ -243,6 +250,14 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
         run.check_new()
     for folder in filter(None, (run.path, export_to)):
         check_folder_path(folder)
+
+
+def _check_model(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
+    """Refuses a transformer, and first weights, that do not suit the task or its texts."""
+    if initialize_from is not None:
+        check_first_weights(training.task, find_preset(initialize_from).training_config().task)
+    check_layers(training.task, transformer)
+    check_positions(transformer, training)
 
 
 def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:

@@ -344,11 +344,6 @@ class ModelLanguage(Task):
     def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
 
-    def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
-    ) -> tuple[Tokenizer, Tokenizer]:
-        return tokenizers[1], tokenizers[1]  # of a translator, the language of the decoder
-
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = _divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)

@@ -21,9 +21,6 @@ def load_first_weights(origin: RunFolder, model: keras.Model, task: str, target_
         model: The model of the new run.
         task: Its task.
         target_tokenizer: Its vocabulary of what is predicted.
-
-    Raises:
-        ValueError: The models have no layer in common.
     """
     earlier = origin.training_config().task
     is_known = _have_same_symbols(load_tokenizers(origin.tokenizer_folder)[1], target_tokenizer)
@@ -34,11 +31,6 @@ def load_first_weights(origin: RunFolder, model: keras.Model, task: str, target_
     load_weights(origin, other)
     layers = {layer.name: layer for layer in other.layers if layer.weights and (is_known or layer.name != CLASSES)}
     common = [layer for layer in model.layers if layer.name in layers and _same_shapes(layer, layers[layer.name])]
-    if not common:
-        raise ValueError(
-            f"A model of the task {task} has no layer in common with one of the task {earlier}. Begin with "
-            "the weights of another run."
-        )
     for layer in common:
         layer.set_weights(layers[layer.name].get_weights())
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.checksums import check_file
-from kformer.config import TrainingConfig, TransformerConfig, check_layers, check_positions
+from kformer.config import TrainingConfig, TransformerConfig, check_first_weights, check_layers, check_positions
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
@@ -87,9 +87,9 @@ def start_run(
         sizes = task.adapt(sizes)
         transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
     else:
-        transformer = _transformer_of_weights(origin, transformer)
-        check_layers(training.task, transformer)
         earlier = origin.training_config().task
+        check_first_weights(training.task, earlier)
+        transformer = _transformer_of_weights(origin, transformer)
         tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
