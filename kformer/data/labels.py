@@ -33,10 +33,11 @@ def check_targets(task: str, pairs: Sequence[Pair]) -> None:
     Example:
         >>> check_targets("tag", [("one two", "A B")])
     """
-    check = _CHECKS.get(task)
-    for text, target in pairs if check is not None else ():
+    if task not in _CHECKS:
+        return
+    for text, target in pairs:
         if text.strip() or target.strip():
-            check(text, target)
+            _CHECKS[task](text, target)
 
 
 def check_corpus(task: str, corpus: Corpus) -> None:
@@ -47,13 +48,9 @@ def check_corpus(task: str, corpus: Corpus) -> None:
     """
     if task not in _CHECKS:
         return
-    parts = [
-        [(text, target) for text, target in pairs if text.strip() and target.strip()]
-        for pairs in (corpus.train, corpus.valid)
-    ]
-    for pairs in parts:
-        check_targets(task, pairs)
-    known, asked = ({label for _, target in pairs for label in words_of(target)} for pairs in parts)
+    for pairs in (corpus.train, corpus.valid):
+        check_targets(task, [(text, target) for text, target in pairs if text.strip() and target.strip()])
+    known, asked = _labels(corpus.train), _labels(corpus.valid)
     if asked and known.isdisjoint(asked):
         raise ValueError(
             f"The corpus {corpus.name!r} has no validation label that is also a training label. Received: "
@@ -61,12 +58,27 @@ def check_corpus(task: str, corpus: Corpus) -> None:
         )
 
 
+def unknown_labels(task: str, corpus: Corpus) -> str | None:
+    """A note on validation labels that are no training labels; None if there are none."""
+    unknown = _labels(corpus.valid) - _labels(corpus.train) if task in _CHECKS else set()
+    if not unknown:
+        return None
+    return (
+        f"{count(len(unknown), 'validation label')} not among the training labels, so that no answer can be right "
+        f"there: {_some(unknown)}"
+    )
+
+
+def _labels(pairs: Sequence[Pair]) -> set[str]:
+    return {label for text, target in pairs if text.strip() for label in words_of(target)}
+
+
 def _check_label(text: str, label: str) -> None:
     words = words_of(label)
     if len(words) != 1:
-        remedy = f"Write {'_'.join(words)!r}, for example." if words else "Add the label, or remove the line."
+        remedy = f"Write {'_'.join(words[:3])!r}, for example." if words else "Add the label, or remove the line."
         raise ValueError(
-            f"A label must be one word without blanks. Received: {label!r} for the text {text[:60]!r}. {remedy}"
+            f"A label must be one word without blanks. Received: {label[:60]!r} for the text {text[:60]!r}. {remedy}"
         )
 
 

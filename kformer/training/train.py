@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, make_dataset
-from kformer.data.labels import check_corpus
+from kformer.data.labels import check_corpus, unknown_labels
 from kformer.files import WriteError
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -253,6 +253,8 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
         say(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
         say(f"{corpus.name} {part}: {pairs.report()}")
+    if (note := unknown_labels(setup.training.task, corpus)) is not None:
+        say(note)
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
     for name in EMBEDDING_FILES.values():

@@ -3,7 +3,7 @@
 import pytest
 
 from kformer.data import Corpus
-from kformer.data.labels import check_corpus, check_targets, words_of
+from kformer.data.labels import check_corpus, check_targets, unknown_labels, words_of
 
 LONG = [("one two", "even"), ("one", "odd")]
 
@@ -38,6 +38,14 @@ def test_both_parts_are_checked_without_blank_pairs(part):
 def test_validation_labels_that_are_no_training_labels_are_refused():
     with pytest.raises(ValueError, match="Received: 'Even' to validate on, and 'even', 'odd' to train on."):
         check_corpus("classify", Corpus("numbers", LONG, [("one two", "Even")], []))
+
+
+def test_a_validation_label_that_cannot_be_learned_is_noted():
+    corpus = Corpus("numbers", LONG, [*LONG, ("one two", "Even")], [])
+    note = unknown_labels("classify", corpus)
+    assert note == "1 validation label not among the training labels, so that no answer can be right there: 'Even'"
+    assert unknown_labels("classify", Corpus("numbers", LONG, LONG, [])) is None
+    assert unknown_labels("translate", corpus) is None
 
 
 def test_words_are_divided_as_the_tokenizers_divide_them():
