@@ -493,6 +493,7 @@ class TrainingConfig(_Config):
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
+        self._check_scores()
         fewest = 1 if MONITORS[self.monitor].translations else 0
         if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
@@ -500,7 +501,6 @@ class TrainingConfig(_Config):
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
                 "Leave it out for the default."
             )
-        self._check_scores()
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "tokens_per_batch must hold at least one sentence of max_length tokens. "

@@ -204,6 +204,10 @@ MISTAKES = {
         "train --output new --task classify --train {corpus} --monitor bleu",
         "A model of the task classify gives no translations to score. Received: monitor='bleu', scored_sources=None.",
     ),
+    "train, translations of a language model": (
+        "train --output new --recipe bible-english --monitor bleu",
+        "A model of the task language-model gives no translations to score. Received: monitor='bleu', scored_sources=0",
+    ),
     "train, other labels to validate on": (
         "train --output new --task classify --train {corpus}",
         "has no validation label that is also a training label. Received: 'dos' to validate on, and 'uno' to train on.",
