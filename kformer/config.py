@@ -98,6 +98,23 @@ TASKS = {
     "language-model": True,
     "masked-language-model": True,
 }
+# By task: the numbers of layers that are not 0.
+_LAYERS = {
+    "translate": ("num_encoder_layers", "num_decoder_layers"),
+    "classify": ("num_encoder_layers",),
+    "tag": ("num_encoder_layers",),
+    "language-model": ("num_decoder_layers",),
+    "masked-language-model": ("num_encoder_layers",),
+}
+_ENCODERS = ("translate", "classify", "tag", "masked-language-model")
+# By task: the tasks of the runs whose weights a model can begin with.
+_FIRST_WEIGHTS = {
+    "translate": ("translate",),
+    "classify": _ENCODERS,
+    "tag": _ENCODERS,
+    "language-model": ("language-model",),
+    "masked-language-model": _ENCODERS,
+}
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -397,6 +414,23 @@ class TransformerConfig(_Config):
         return cls.from_dict({**_values_of_size(SIZES, name), **changes})
 
 
+def check_layers(task: str, transformer: TransformerConfig) -> None:
+    """Refuses a transformer without the layers that a model of this task has.
+
+    Raises:
+        ValueError: The transformer has no encoder or no decoder layers.
+
+    Example:
+        >>> check_layers("classify", TransformerConfig(num_decoder_layers=0))
+    """
+    missing = [name for name in _LAYERS[task] if not getattr(transformer, name)]
+    if missing:
+        raise ValueError(
+            f"A model of the task {task} needs {' and '.join(_LAYERS[task])} of at least 1. Received: {missing[0]}=0. "
+            "Raise it."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(_Config):
     """Text, batches, optimizer and budget of one training run.
@@ -464,6 +498,7 @@ class TrainingConfig(_Config):
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
+        self._check_scores()
         fewest = 1 if MONITORS[self.monitor].translations else 0
         if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
@@ -478,6 +513,16 @@ class TrainingConfig(_Config):
                 "Raise tokens_per_batch or lower max_length."
             )
 
+    def _check_scores(self) -> None:
+        """Only a translator translates the validation sources."""
+        if self.task != "translate" and (MONITORS[self.monitor].translations or self.scored_sources):
+            suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
+            raise ValueError(
+                f"A model of the task {self.task} gives no translations to score. Received: monitor={self.monitor!r}, "
+                f"scored_sources={self.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
+                "scored_sources out."
+            )
+
     @classmethod
     def of_size(cls, name: str, **changes: Any) -> Self:
         """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
@@ -489,6 +534,43 @@ class TrainingConfig(_Config):
         """
         of_task = TRAINING_OF_TASK.get(changes.get("task", ""), {})
         return cls.from_dict({**_values_of_size(TRAINING_OF_SIZE, name), **of_task, **changes})
+
+
+def check_first_weights(task: str, earlier: str) -> None:
+    """Refuses first weights of a model that has no layers in common with the new one.
+
+    Args:
+        task: What the new model learns.
+        earlier: What the model with the first weights has learned.
+
+    Raises:
+        ValueError: A model of one of the tasks has no encoder, or one no decoder of the same kind.
+
+    Example:
+        >>> check_first_weights("classify", "masked-language-model")
+    """
+    if earlier not in _FIRST_WEIGHTS[task]:
+        raise ValueError(
+            f"A model of the task {task} can begin with the weights of a run of: {', '.join(_FIRST_WEIGHTS[task])}. "
+            f"Received: a run of the task {earlier}. Begin with another run, or with new weights."
+        )
+
+
+def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
+    """Refuses a training on texts that are longer than the transformer can read.
+
+    Raises:
+        ValueError: The transformer has fewer positions than the longest texts have tokens.
+
+    Example:
+        >>> check_positions(TransformerConfig(positional_encoding="learned"), TrainingConfig(max_length=1024))
+    """
+    longest = transformer.longest_sequence
+    if longest is not None and training.max_length > longest:
+        raise ValueError(
+            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
+            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

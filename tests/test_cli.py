@@ -200,6 +200,46 @@ MISTAKES = {
         "train --output new --corpus cmudict --monitor blue",
         "monitor must be one of loss, perplexity, accuracy, bleu, chrf, word_error_rate, phoneme_error_rate. ",
     ),
+    "train, translations of a classifier": (
+        "train --output new --task classify --train {corpus} --monitor bleu",
+        "A model of the task classify gives no translations to score. Received: monitor='bleu', scored_sources=None.",
+    ),
+    "train, translations of a language model": (
+        "train --output new --recipe bible-english --monitor bleu",
+        "A model of the task language-model gives no translations to score. Received: monitor='bleu', scored_sources=0",
+    ),
+    "train, other labels to validate on": (
+        "train --output new --task classify --train {corpus}",
+        "has no validation label that is also a training label. Received: 'dos' to validate on, and 'uno' to train on.",
+    ),
+    "train, columns of plain text": (
+        "train --output new --task language-model --train {corpus} --columns source,target",
+        "The task language-model reads plain text, a text on each line. Leave out --columns.",
+    ),
+    "train, a second text to translate": (
+        "train --output new --train {corpus} --columns source,second,target",
+        "A column second is the second text of a classifier. Received: --columns source,second,target for the task tr",
+    ),
+    "train, export of what answers nothing": (
+        "train --output new --task masked-language-model --train {corpus} --export out",
+        "A model of the task masked-language-model answers nothing by itself. Leave out --export.",
+    ),
+    "train, first weights of another kind of model": (
+        "train --output new --train {corpus} --initialize-from bible-books",
+        "A model of the task translate can begin with the weights of a run of: translate. Received: a run of the task",
+    ),
+    "train, no decoder": (
+        "train --output new --corpus cmudict --config {shallow}",
+        "A model of the task translate needs num_encoder_layers and num_decoder_layers of at least 1. Received: num_d",
+    ),
+    "evaluate, search of a classifier": (
+        "evaluate --preset bible-books --corpus bible-books --beam-size 3",
+        "has learned the task classify, which needs no search. Leave out --beam-size and --length-penalty.",
+    ),
+    "evaluate, columns of plain text": (
+        "evaluate --preset bible-english --test {corpus} --columns source,target",
+        "A language model reads plain text, a text on each line. Leave out --columns.",
+    ),
     "train, no budget": ("train --output new --corpus cmudict --max-steps 0", "max_steps must be greater than 0"),
     "train, missing configuration": (
         "train --output new --corpus cmudict --config no.yaml",
@@ -214,6 +254,10 @@ MISTAKES = {
         "{keys}: TransformerConfig has no field 'dropout'.",
     ),
     "train, key alike": ("train --output new --corpus cmudict --config {keys}", "Did you mean 'dropout_rate'?"),
+    "train, too few positions": (
+        "train --output new --corpus cmudict --config {learned}",
+        "The transformer has 8 learned positions, and training takes pairs of up to 128 tokens. Raise the transformer",
+    ),
     "train, unknown beginning": (
         "train --output new --corpus cmudict --initialize-from bible",
         "There is no preset 'bible'.",
@@ -348,9 +392,17 @@ def places(tmp_path_factory):
     (folder / "model" / "saved_model.pb").touch()
     (folder / "corpus").write_text("one\tuno\ntwo\tdos\n")
     (folder / "keys.yaml").write_text("transformer: {dropout: 0.1}\n")
+    (folder / "learned.yaml").write_text("transformer: {positional_encoding: learned, max_length: 8}\n")
+    (folder / "shallow.yaml").write_text("transformer: {num_decoder_layers: 0}\n")
     (folder / "about.yaml").write_text("license: MIT\n")
     names = {name: str(folder / name) for name in ("run", "empty", "model", "corpus")}
-    return {**names, "keys": str(folder / "keys.yaml"), "about": str(folder / "about.yaml")}
+    return {
+        **names,
+        "keys": str(folder / "keys.yaml"),
+        "learned": str(folder / "learned.yaml"),
+        "shallow": str(folder / "shallow.yaml"),
+        "about": str(folder / "about.yaml"),
+    }
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "indexing", "layers"},
     "presets": {"config", "models", "runs", "wording"},
     "translation": {"config", "decoding", "layers", "models", "presets", "runs", "tokenizers"},
-    "evaluation": {"data", "translation"},
+    "evaluation": {"data", "translation", "wording"},
     "tasks": {"config", "data", "decoding", "layers", "models", "presets", "runs", "tokenizers", "translation"},
     "export": {"checksums", "decoding", "files", "layers", "runs", "tasks", "tokenizers", "translation", "wording"},
     "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "tasks", "translation"},

@@ -24,7 +24,8 @@ from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TASKS, DecodingConfig
 from kformer.data import Corpus, Pair, read_texts
-from kformer.inference.find import check_search, find_model, reads_symbols, task_name
+from kformer.data.labels import check_targets
+from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -57,6 +58,7 @@ def evaluate(
         corpus = chosen.corpus
     path = choose_model(model, preset)
     found = find_model(path)
+    check_answers(found)
     searching = chosen if isinstance(found, RunFolder) else None
     decoding = choose_decoding(found, searching, beam_size, length_penalty)
     check_search(found, decoding)
@@ -70,6 +72,7 @@ def evaluate(
         )
 
     task = task_name(found)
+    check_targets(task, pairs)
     evaluate_task = _evaluate_texts if TASKS[task] else _evaluate_answers
     scores = evaluate_task(found, decoding, pairs, symbols, limit)
     print(json.dumps(scores, ensure_ascii=False))
@@ -123,6 +126,8 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
     if TASKS[task_name(model)]:
+        if columns is not None:
+            raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
         return read_texts(file), False
     symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
     return read_pairs(file, columns), bool(symbols)

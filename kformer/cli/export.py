@@ -18,6 +18,7 @@ from kformer.cli.startup import start_tensorflow
 from kformer.export.servers import check_server
 from kformer.export.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
 from kformer.files import check_folder_path
+from kformer.inference.find import check_answers
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -70,6 +71,7 @@ def export(
     """
     run, directory = _choose_folders(folders, preset)
     run.check()
+    check_answers(run)
     check_folder_path(directory)
     check_kind(precision, variant)
     check_signatures(signature or [], variant)

@@ -18,9 +18,13 @@ from kformer.cli.options import (
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig
 from kformer.inference.find import check_search, check_task, find_model
+from kformer.runs.folder import RunFolder
 from kformer.serving import Client
 from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
 from kformer.translation.batches import TranslateBatch
+
+_LARGEST = 2**31 - 1  # an int32
+_LARGEST_PENALTY = 10.0  # with options: see `kformer.translation.options`
 
 
 def generate(
@@ -33,14 +37,21 @@ def generate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Above 0, draw tokens at random: 1 as the model says, less is more likely.")
+        float,
+        typer.Option(
+            min=0.0, max=1e6, help="Above 0, draw tokens at random: 1 as the model says, less is more likely."
+        ),
     ] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw only from the k most probable tokens; 0: from all.")] = 0,
+    top_k: Annotated[
+        int, typer.Option(min=0, max=_LARGEST, help="Draw only from the k most probable tokens; 0: from all.")
+    ] = 0,
     top_p: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Draw only from the tokens that together have this probability.")
+        float, typer.Option(min=1e-6, max=1.0, help="Draw only from the tokens that together have this probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="The same seed draws the same tokens.")] = 0,
-    max_length: Annotated[int, typer.Option(min=0, help="Largest number of new tokens; 0: the model's own limit.")] = 0,
+    max_length: Annotated[
+        int, typer.Option(min=0, max=_LARGEST, help="Largest number of new tokens; 0: the model's own limit.")
+    ] = 0,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     check_files(input, output)
@@ -52,6 +63,7 @@ def generate(
         "top_p": top_p,
         "seed": seed,
     }
+    _check_options(options, length_penalty)
     number = number_of_lines(input)
     if server is not None:
         with connected(server, token_file) as client:
@@ -74,7 +86,9 @@ def _load(path: Path, decoding: DecodingConfig | None, options: dict[str, float 
 
     if not _are_given(options):
         return load_model(path, decoding, task="language-model")
-    return load_generator(path, decoding, {**options, "length_penalty": (decoding or DecodingConfig()).length_penalty})
+    found = find_model(path)
+    own = found.decoding_config() if isinstance(found, RunFolder) else DecodingConfig()
+    return load_generator(path, decoding, {**options, "length_penalty": (decoding or own).length_penalty})
 
 
 def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
@@ -82,6 +96,22 @@ def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatc
     if not _are_given(options):
         return answer_batch(client, task="language-model")
     return generate_batch(client, {**options, "length_penalty": DecodingConfig().length_penalty})
+
+
+def _check_options(options: dict[str, float | int], length_penalty: float | None) -> None:
+    """Refuses options that do not go together, or that no model takes."""
+    if not -(2**63) <= options["seed"] < 2**63:
+        raise ValueError(f"--seed must be from -2**63 to 2**63 - 1. Received: {options['seed']}.")
+    if not options["temperature"] and (options["top_k"], options["top_p"], options["seed"]) != (0, 1.0, 0):
+        raise ValueError(
+            "--top-k, --top-p and --seed are for tokens that are drawn at random. Give --temperature, too, such as "
+            "--temperature 1, or leave them out."
+        )
+    if _are_given(options) and (length_penalty or 0.0) > _LARGEST_PENALTY:
+        raise ValueError(
+            f"With --temperature or --max-length, --length-penalty must be at most {_LARGEST_PENALTY}. Received: "
+            f"{length_penalty}."
+        )
 
 
 def _are_given(options: dict[str, float | int]) -> bool:

@@ -23,6 +23,7 @@ Path = pathlib.Path
 Files = tuple[Path | None, Path | None]
 
 SHIPPED_CORPORA = ("bible-en-es", "cmudict", "bible-books", "bible-next", "bible-punctuation")
+SEARCHING = ("translate", "language-model")  # the tasks whose models search for texts
 PARTS = ("train", "valid", "test")
 
 ModelArgument = Annotated[
@@ -109,6 +110,8 @@ def choose_decoding(
         start = recipe.decoding
     else:  # a SavedModel refuses any search but its own: see `check_search`
         start = model.decoding_config() if isinstance(model, RunFolder) else DecodingConfig()
+    if changes and isinstance(model, RunFolder):
+        _check_searches(model)
     decoding = start.replace(**changes)
     if decoding.beam_size == 1 and length_penalty is not None:
         raise ValueError(
@@ -116,6 +119,15 @@ def choose_decoding(
             "by --beam-size."
         )
     return decoding
+
+
+def _check_searches(model: RunFolder) -> None:
+    task = model.training_config().task
+    if task not in SEARCHING:
+        raise ValueError(
+            f"{model.path} has learned the task {task}, which needs no search. Leave out --beam-size and "
+            "--length-penalty."
+        )
 
 
 def read_corpus(name: str) -> Corpus:

@@ -17,9 +17,19 @@ from kformer.cli.options import (
     start_of_resumed_run,
 )
 from kformer.cli.startup import start_tensorflow
-from kformer.config import MONITORS, TASKS
+from kformer.config import (
+    MONITORS,
+    TASKS,
+    TrainingConfig,
+    TransformerConfig,
+    check_first_weights,
+    check_layers,
+    check_positions,
+)
 from kformer.data import Corpus
+from kformer.data.labels import check_corpus
 from kformer.files import check_folder_path
+from kformer.inference.find import COMMANDS
 from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -177,6 +187,10 @@ def train(
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
             start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), task)
         transformer, training = change(start, config, options)
+        if training is not None and transformer is not None and not goes_on:
+            _check_model(transformer, training, initialize_from)
+        if training is not None:
+            _check_task_options(training.task, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
         chosen = choose_corpus(
@@ -187,6 +201,8 @@ def train(
             columns,
             plain_text=training is not None and TASKS[training.task],
         )
+        if training is not None:
+            check_corpus(training.task, chosen)
         if main and (training is None or training.task == "translate"):
             _warn_of_few_pairs(chosen)
 
@@ -234,6 +250,30 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
         run.check_new()
     for folder in filter(None, (run.path, export_to)):
         check_folder_path(folder)
+
+
+def _check_model(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
+    """Refuses a transformer, and first weights, that do not suit the task or its texts."""
+    if initialize_from is not None:
+        check_first_weights(training.task, find_preset(initialize_from).training_config().task)
+    check_layers(training.task, transformer)
+    check_positions(transformer, training)
+
+
+def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:
+    """Refuses options that say nothing to the task."""
+    if columns is not None and TASKS[task]:
+        raise ValueError(
+            f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
+            "line. Leave out --columns."
+        )
+    if columns is not None and task != "classify" and "second" in columns.split(","):
+        raise ValueError(
+            f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
+            "Give it another name, and it is left out."
+        )
+    if export_to is not None and task not in COMMANDS:
+        raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
 
 
 def _signal(name: str) -> signal.Signals:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kformer.data import Pair, references
+from kformer.data.labels import words_of
 from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
 from kformer.translation.batches import TranslateBatch, translate_all
+from kformer.wording import count
 
 
 def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
@@ -80,8 +82,14 @@ def score_labels(
     if not chosen:
         raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
     answers = translate_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
-    found = [hypotheses[0].text.split() for hypotheses in answers]
-    right = [target.split() for _, (target,) in chosen]
+    found = [words_of(hypotheses[0].text) for hypotheses in answers]
+    right = [words_of(target) for _, (target,) in chosen]
+    for (text, _), labels, expected in zip(chosen, found, right, strict=True):
+        if len(labels) != len(expected):
+            raise ValueError(
+                f"A text must have as many labels as the model gives. Received: {count(len(expected), 'label')} where "
+                f"the model gives {len(labels)}, for the text {text[:60]!r}. Correct the test set."
+            )
     whole = sum(labels == expected for labels, expected in zip(found, right, strict=True))
     flat = [list(itertools.chain.from_iterable(rows)) for rows in (found, right)]
     return {**label_scores(*flat), "whole": whole / len(chosen), "texts": len(chosen)}

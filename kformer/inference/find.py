@@ -69,6 +69,23 @@ def check_task(model: RunFolder | pathlib.Path, task: str) -> None:
         raise ValueError(f"{_path(model)} has learned the task {own}. Expected: a model of the task {task}. {remedy}")
 
 
+def check_answers(model: RunFolder | pathlib.Path) -> None:
+    """Refuses a model that answers nothing, a masked language model.
+
+    Args:
+        model: From `find_model`.
+
+    Raises:
+        ValueError: No command uses the model.
+    """
+    own = task_name(model)
+    if own not in COMMANDS:
+        raise ValueError(
+            f"{_path(model)} has learned the task {own}, and answers nothing by itself. Train a classifier or a tagger "
+            f"that begins with its weights: `kformer train --task classify --initialize-from {_path(model)}`."
+        )
+
+
 def task_name(model: RunFolder | pathlib.Path) -> str:
     """The task that a model from `find_model` has learned."""
     if isinstance(model, RunFolder):

@@ -57,9 +57,12 @@ class Task(abc.ABC):
         """
 
     def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[Pair]
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
     ) -> tuple[Tokenizer, Tokenizer]:
-        """The tokenizers of a run that begins with the weights of another task's run, which has `tokenizers`."""
+        """The tokenizers of a run that begins with the weights of a run of the task `earlier`, which has `tokenizers`.
+
+        Layers of a vocabulary that is not kept begin with random weights.
+        """
         return tokenizers
 
     @abc.abstractmethod

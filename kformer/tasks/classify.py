@@ -12,9 +12,10 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.data.labels import check_targets
 from kformer.tasks.labels import LabelPredictor, LabelTask
 from kformer.tasks.texts import encode_texts, encoded_texts
-from kformer.tokenizers import SymbolTokenizer, Tokenizer
+from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.texts import BATCH_TOKENS, in_batches
 
@@ -71,18 +72,10 @@ class ClassifyTask(LabelTask):
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+            check_targets(self.name, pairs)
             return encoded_texts([text for text, _ in pairs], source), ended([label for _, label in pairs], labels)
 
         return encode_with(encode, pairs, source, labels, max_length)
-
-    def _labels(self, pairs: Sequence[Pair]) -> SymbolTokenizer:
-        for text, label in pairs:
-            if len(label.split()) > 1:
-                raise ValueError(
-                    f"A label must be one word without blanks. Received: {label!r} for the text {text[:50]!r}. Write "
-                    f"{'_'.join(label.split())!r}, for example."
-                )
-        return super()._labels(pairs)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return SourceToLabels(for_each_token=False)

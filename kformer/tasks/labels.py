@@ -145,9 +145,14 @@ class LabelTask(Task):
         return source, self._labels(pairs)
 
     def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[Pair]
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
     ) -> tuple[Tokenizer, Tokenizer]:
-        return tokenizers[0], self._labels(pairs)
+        """The labels of an earlier run of this task are kept if they include all labels of the pairs."""
+        labels = self._labels(pairs)
+        kept = tokenizers[1]
+        if earlier == self.name and isinstance(kept, SymbolTokenizer) and set(labels.symbols) <= set(kept.symbols):
+            return tokenizers
+        return tokenizers[0], labels
 
     def _labels(self, pairs: Sequence[Pair]) -> SymbolTokenizer:
         return SymbolTokenizer.train([label for _, label in pairs])

@@ -28,6 +28,7 @@ from kformer.tasks.text_parts import divided, parts_of, pieces
 from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.text_ops import replace_invalid
 from kformer.translation.codec import TextCodec, longest_source, longest_translation
 from kformer.translation.options import Options, checks_of_options, default_options
 from kformer.translation.scoring import target_batch
@@ -170,23 +171,27 @@ class LanguageModel(tf.Module):
         )
         return [text.decode("utf-8") for text in found["text"].numpy()]
 
-    def score(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    def score(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
         """Computes how probable texts are.
 
+        A text that is longer than the model reads at once (`decoding.max_source_length`) is read in parts, as in
+        training.
+
         Args:
-            texts: B texts.
+            texts: One text (then B is 1), or B texts.
 
         Returns:
             `log_probability` (B,) float32, the natural logarithm of the probability of each text and its end, and
             `tokens` (B,) int32, the number of tokens, the end included.
         """
+        texts = [texts] if isinstance(texts, str) else texts
         return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continues each text, by the search of `decoding`.
 
         Args:
-            text: (B,) string, UTF-8. An empty text gives a new text.
+            text: (B,) string, UTF-8; other bytes are replaced by "\ufffd". An empty text gives a new text.
 
         Returns:
             `text` (B,) string, each text with its continuation; and `score` (B,) float32, the natural logarithm of the
@@ -226,6 +231,7 @@ class LanguageModel(tf.Module):
         return {"log_probability": log_probability, "tokens": tf.cast(ids.row_lengths(), tf.int32) + 1}
 
     def _continued(self, text: tf.Tensor, options: Options, draw: bool) -> dict[str, tf.Tensor]:
+        text = replace_invalid(text)
         ids = self.source_tokenizer.tokenize(text)
         ids = ids[:, -(longest_source(self.config, self.decoding) - 1) :]
         new = tf.where(options.max_length > 0, options.max_length, self.decoding.max_extra_length)
@@ -273,7 +279,8 @@ class LanguageModel(tf.Module):
 
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `Predictor.calibration_inputs`."""
-        return {"target_in": target_batch(self.codec, self.source_tokenizer.tokenize(text))[0]}
+        ids = self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part]
+        return {"target_in": target_batch(self.codec, ids)[0]}
 
 
 def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float | int]:

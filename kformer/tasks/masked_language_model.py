@@ -38,6 +38,11 @@ class MaskedLanguageModelTask(Task):
     def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
 
+    def keep_tokenizers(
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
+    ) -> tuple[Tokenizer, Tokenizer]:
+        return tokenizers[0], tokenizers[0]
+
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = encoded_texts([text for text, _ in pairs], tokenizers[0])

@@ -17,6 +17,7 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, joined, text_batches
+from kformer.data.labels import check_targets
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.tokenizers import Tokenizer
@@ -103,12 +104,12 @@ class TagTask(LabelTask):
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+            check_targets(self.name, pairs)
             found = [encode_words(batch, source) for batch in text_batches([text for text, _ in pairs])]
             ids = joined([words.ids for words in found])
             tags = joined([labels.tokenize(batch) for batch in text_batches([tags for _, tags in pairs])])
             first = np.concatenate([words.first.flat_values.numpy() for words in found] or [np.zeros(0, np.int64)])
             words_in = joined([words.first for words in found]).counts
-            _check_as_many(pairs, words_in, tags.counts)
             starts = np.repeat(np.cumsum(ids.counts) - ids.counts, words_in)  # where the ids of each word's text begin
             at_tokens = np.full(len(ids.ids), labels.pad_id, np.int32)
             at_tokens[starts + first] = tags.ids
@@ -121,13 +122,3 @@ class TagTask(LabelTask):
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Tagger:
         return Tagger.from_run(run, decoding)
-
-
-def _check_as_many(pairs: Sequence[Pair], words: np.ndarray, tags: np.ndarray) -> None:
-    wrong = np.flatnonzero(words != tags)
-    if len(wrong):
-        text = pairs[wrong[0]][0]
-        raise ValueError(
-            f"Every word needs one tag. Received: {words[wrong[0]]} words and {tags[wrong[0]]} tags for the text "
-            f"{text[:60]!r}. Separate words by blanks, and tags, too."
-        )

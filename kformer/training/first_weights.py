@@ -3,39 +3,43 @@
 import keras
 
 from kformer.models import build_model
+from kformer.models.encoder_only import CLASSES
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
+from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers
 
 
-def load_first_weights(origin: RunFolder, model: keras.Model, task: str) -> None:
+def load_first_weights(origin: RunFolder, model: keras.Model, task: str, target_tokenizer: Tokenizer) -> None:
     """Reads the weights of an earlier run into a model.
 
-    If the earlier run had another task, only the layers that both models have are read, such as the encoder: those of
-    the same name whose weights have the same shapes. The others keep their random weights.
+    If the earlier run had another task or other labels, only the layers that both models have are read, such as the
+    encoder: those of the same name whose weights have the same shapes. The others keep their random weights, and so
+    does the projection to other labels.
 
     Args:
         origin: The earlier run.
         model: The model of the new run.
         task: The task of the new run.
-
-    Raises:
-        ValueError: The models have no layer in common.
+        target_tokenizer: Its vocabulary of what is predicted.
     """
     earlier = origin.training_config().task
-    if earlier == task:
+    is_known = _have_same_symbols(load_tokenizers(origin.tokenizer_folder)[1], target_tokenizer)
+    if earlier == task and is_known:
         load_weights(origin, model)
         return
     other = build_model(earlier, origin.transformer_config())
     load_weights(origin, other)
-    layers = {layer.name: layer for layer in other.layers if layer.weights}
+    layers = {layer.name: layer for layer in other.layers if layer.weights and (is_known or layer.name != CLASSES)}
     common = [layer for layer in model.layers if layer.name in layers and _same_shapes(layer, layers[layer.name])]
-    if not common:
-        raise ValueError(
-            f"A model of the task {task} has no layer in common with one of the task {earlier}. Begin with "
-            "the weights of another run."
-        )
     for layer in common:
         layer.set_weights(layers[layer.name].get_weights())
+
+
+def _have_same_symbols(first: Tokenizer, second: Tokenizer) -> bool:
+    """Whether two vocabularies of symbols, such as labels, are the same. Those of other kinds are never changed."""
+    if isinstance(first, SymbolTokenizer) and isinstance(second, SymbolTokenizer):
+        return first.symbols == second.symbols
+    return True
 
 
 def _same_shapes(layer: keras.layers.Layer, other: keras.layers.Layer) -> bool:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.checksums import check_file
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig, check_first_weights, check_layers, check_positions
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
-from kformer.monitors import MONITORS, Monitor
+from kformer.monitors import MONITORS
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run
@@ -85,17 +85,19 @@ def start_run(
     pairs_to_learn = task.pairs(corpus.train)
     vectors = read_embeddings(training, has_initial_weights=origin is not None)
     if origin is None:
+        sizes = transformer or TransformerConfig.of_size("small")
+        check_layers(training.task, sizes)
         tokenizers = task.train_tokenizers(pairs_to_learn, training)
-        sizes = task.adapt(transformer or TransformerConfig.of_size("small"))
+        sizes = task.adapt(sizes)
         transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
     else:
-        tokenizers = load_tokenizers(origin.tokenizer_folder)
+        earlier = origin.training_config().task
+        check_first_weights(training.task, earlier)
         transformer = _transformer_of_weights(origin, transformer)
-        if origin.training_config().task != training.task:
-            tokenizers = task.keep_tokenizers(tokenizers, pairs_to_learn)
-            transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
+        tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
+        transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
-    _check_positions(transformer, training)
+    check_positions(transformer, training)
     pairs = _encode(corpus, training, tokenizers)
     found = find_embeddings(transformer, vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
@@ -234,25 +236,11 @@ def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
-    translates = task_of(training.task).translates
-
-    def suits(monitor: Monitor) -> bool:
-        return monitor.suits(corpus.symbols) and (translates or not monitor.translations)
-
-    if not suits(MONITORS[training.monitor]):
-        suitable = [name for name, monitor in MONITORS.items() if suits(monitor)]
+    if not MONITORS[training.monitor].suits(corpus.symbols):
+        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
         raise ValueError(
-            f"The task {training.task} on the corpus {corpus.name!r} is scored by {', '.join(suitable)}. "
-            f"Received: monitor={training.monitor!r}. Choose one of those."
-        )
-
-
-def _check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
-    longest = transformer.longest_sequence
-    if longest is not None and training.max_length > longest:
-        raise ValueError(
-            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
-            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
+            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
+            "Choose one of those."
         )
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, make_dataset
+from kformer.data.labels import check_corpus, unknown_labels
 from kformer.files import WriteError
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -146,6 +147,8 @@ def train(
     """
     _check_kinds(corpus, transformer, training, callbacks)
     check_parts(corpus)
+    if training is not None:
+        check_corpus(training.task, corpus)
     _check_samples(training, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
@@ -250,6 +253,8 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
         say(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
         say(f"{corpus.name} {part}: {pairs.report()}")
+    if (note := unknown_labels(setup.training.task, corpus)) is not None:
+        say(note)
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
     for name in EMBEDDING_FILES.values():
@@ -264,7 +269,7 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     freeze_embeddings(folder, model, setup.training)
     compile_model(model, setup.transformer, setup.training)
     if folder.initial.exists():
-        load_first_weights(folder.initial, model, setup.training.task)
+        load_first_weights(folder.initial, model, setup.training.task, setup.tokenizers[1])
     assign_embeddings(folder, model, setup.training)
     return model
 

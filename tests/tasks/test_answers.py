@@ -8,9 +8,11 @@ import pytest
 import tensorflow as tf
 import toy
 from tasks.conftest import TRAINING, corpus_of, lengths, parity
+from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
+from kformer.data import Corpus
 from kformer.export.saved_model import export_saved_model
 from kformer.export.versions import description
 from kformer.models import build_model
@@ -66,10 +68,6 @@ class TestClassifier:
         found = classifier.function(tf.constant(["one two", "one two\tone", "one\ttwo one"]))["probability"].numpy()
         assert len(set(found.tolist())) == 3
 
-    def test_a_label_of_two_words_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="A label must be one word without blanks. Received: 'not even'"):
-            task_of("classify").train_tokenizers([("one", "not even")], TRAINING)
-
 
 class TestTagger:
     def test_it_has_learned_its_tags(self, tagger):
@@ -86,13 +84,6 @@ class TestTagger:
     def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
         one, two = tagger.function(tf.constant(["one", "one two"]))["score"].numpy()
         assert 0 > one > two
-
-    def test_a_tag_too_few_is_refused(self):
-        task = task_of("tag")
-        pairs = [("one two", "n3 n3"), ("one two", "n3")]
-        tokenizers = task.train_tokenizers(pairs * 20, TRAINING)
-        with pytest.raises(ValueError, match="Every word needs one tag. Received: 2 words and 1 tags for the text"):
-            task.encode(pairs, tokenizers, max_length=32)
 
 
 class TestLanguageModel:
@@ -148,6 +139,10 @@ class TestLanguageModel:
         assert found["log_probability"][0] == pytest.approx(expected, abs=1e-4)
         assert found["tokens"][0] == len(ids) + 1
 
+    def test_bytes_that_are_not_utf_8_are_replaced(self, language_model):
+        (text,) = language_model.function(tf.constant([b"one caf\xe9"]))["text"].numpy()
+        assert text.decode().startswith("one caf\ufffd")
+
     def test_a_long_text_is_learned_in_parts(self):
         task = task_of("language-model")
         pairs = task.pairs([("one two three four " * 20, ""), ("one two", "")])
@@ -187,6 +182,7 @@ class TestLanguageModel:
             logits = model.model({"target_in": np.array([[1, *part]])})[0]
             log_probs += sum(tf.nn.log_softmax(logits).numpy()[place, token] for place, token in enumerate(following))
         found = model.score(["one two six", ""])
+        assert model.score("one two six")["tokens"].tolist() == [len(ids) + 1]
         assert found["log_probability"][0] == pytest.approx(log_probs, abs=1e-4)
         assert found["tokens"].tolist() == [len(ids) + 1, 1]
 
@@ -261,6 +257,24 @@ class TestCommands:
         drawn = self.run(capsys, tmp_path, *arguments, "--temperature", "1", "--seed", "7", "--max-length", "5")
         assert drawn == model.sample(["one", "six two"], seed=7, max_length=5)
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--top-k", "5"), "--top-k, --top-p and --seed are for tokens that are drawn at random"),
+            (("--temperature", "1", "--seed", "1" + "0" * 20), r"--seed must be from -2\*\*63 to"),
+            (("--max-length", "5", "--length-penalty", "11"), "--length-penalty must be at most 10.0. Received: 11.0"),
+        ],
+    )
+    def test_generate_refuses_options_that_no_model_takes(self, options, message, capsys, tmp_path, run_of):
+        with pytest.raises(ValueError, match=message):
+            self.run(capsys, tmp_path, "generate", run_of("language-model"), ["one"], *options)
+
+    @pytest.mark.parametrize("options", [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10)])
+    def test_numbers_out_of_range_are_wrong_usage(self, options):
+        answer = CliRunner().invoke(app, ["generate", "run", "--temperature", "1", *options])
+        assert answer.exit_code == 2
+        assert "is not in the range" in answer.output or "should be" in answer.output
+
     def test_a_model_of_another_task_is_refused_with_its_command(self, capsys, tmp_path, run_of):
         with pytest.raises(
             ValueError, match=r"has learned the task classify. Expected: .* translate. Use `kformer classify`"
@@ -268,10 +282,18 @@ class TestCommands:
             self.run(capsys, tmp_path, "translate", run_of("classify"), TEXTS)
         with pytest.raises(ValueError, match="has learned the task masked-language-model.* gives first weights"):
             self.run(capsys, tmp_path, "classify", run_of("masked-language-model"), TEXTS)
+        for command in ("evaluate", "export"):
+            with pytest.raises(ValueError, match="masked-language-model, and answers nothing by itself. Train a class"):
+                app(
+                    [command, str(run_of("masked-language-model")), str(tmp_path / "out")][: 2 + (command == "export")],
+                    standalone_mode=False,
+                )
         with pytest.raises(ValueError, match="is a run of the task tag. Expected: a run of the task translate"):
             Translator.from_run(run_of("tag"))
 
     def test_evaluate(self, capsys, tmp_path, run_of):
+        (tmp_path / "tags.tsv").write_text("one two\tn3 n3\n")
+
         def scores(task):
             lines = [f"{text}\t{target}" if target else text for text, target in corpus_of(task).test]
             (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n")
@@ -279,6 +301,8 @@ class TestCommands:
             app(["evaluate", str(run_of(task)), "--test", str(tmp_path / "test.tsv")], standalone_mode=False)
             return json.loads(capsys.readouterr().out)
 
+        with pytest.raises(ValueError, match="A label must be one word without blanks. Received: 'n3 n3' for the text"):
+            app(["evaluate", str(run_of("classify")), "--test", str(tmp_path / "tags.tsv")], standalone_mode=False)
         assert scores("classify")["accuracy"] > 0.9
         assert scores("tag")["whole"] > 0.9
         found = scores("language-model")
@@ -305,6 +329,38 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of,
         ours, theirs = (model.get_layer(name).get_weights() for model in (fresh, earlier))
         for own, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(own, other, atol=1e-6)
+
+
+def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(run_of, tmp_path):
+    words = {"even": "two", "odd": "one"}
+    parts = ([(text, words[label]) for text, label in part] for part in (corpus_of("classify").train,) * 2)
+    training = TRAINING.replace(task="classify", max_steps=1)
+    report = train(
+        Corpus("other", *parts, test=[]), tmp_path / "run", training=training, initialize_from=run_of("classify")
+    )
+    assert sorted(Classifier.from_run(report.run.path).labels) == ["one", "two"]
+
+
+def test_a_classifier_that_begins_with_another_keeps_its_labels_if_they_suffice(run_of, tmp_path):
+    corpus = corpus_of("classify")
+    odd = [pair for pair in corpus.train if pair[1] == "odd"]
+    training = TRAINING.replace(task="classify", max_steps=1, learning_rate_scale=1e-9)
+    report = train(
+        Corpus("odd", odd, odd[:9], []), tmp_path / "run", training=training, initialize_from=run_of("classify")
+    )
+    assert Classifier.from_run(report.run.path)(TEXTS) == [parity(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(("earlier", "task"), [("classify", "translate"), ("language-model", "tag")])
+def test_first_weights_of_another_kind_of_model_are_refused(earlier, task, run_of, tmp_path):
+    with pytest.raises(ValueError, match=f"A model of the task {task} can begin with .* a run of the task {earlier}"):
+        train(
+            corpus_of("tag"),
+            tmp_path / "run",
+            training=TRAINING.replace(task=task),
+            initialize_from=run_of(earlier),
+        )
+    assert not RunFolder(tmp_path / "run").exists()
 
 
 def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path):

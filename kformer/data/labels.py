@@ -1,0 +1,100 @@
+"""Checks of the targets of classifiers and taggers, before anything is computed. They need no TensorFlow."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from kformer.data.corpus import Corpus, Pair
+from kformer.wording import count
+
+# As in `kformer.tokenizers.text_ops`: all characters with Unicode's property White_Space.
+_BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+
+
+def words_of(text: str) -> list[str]:
+    """What stands between blanks, as a tagger and the vocabulary of labels divide texts.
+
+    Example:
+        >>> words_of(" one two\\u3000three")
+        ['one', 'two', 'three']
+    """
+    return [word for word in _BLANKS.split(text) if word]
+
+
+def check_targets(task: str, pairs: Sequence[Pair]) -> None:
+    """Refuses pairs whose targets no model of the task can learn or be compared with. Blank pairs are left out.
+
+    Args:
+        task: One of `kformer.config.TASKS`.
+        pairs: Texts with their targets.
+
+    Raises:
+        ValueError: A target of a classifier is not one label, or one of a tagger not a tag for each word.
+
+    Example:
+        >>> check_targets("tag", [("one two", "A B")])
+    """
+    if task not in _CHECKS:
+        return
+    for text, target in pairs:
+        if text.strip() or target.strip():
+            _CHECKS[task](text, target)
+
+
+def check_corpus(task: str, corpus: Corpus) -> None:
+    """As `check_targets`, for the parts that a model is trained on, without pairs of which one side is blank.
+
+    Raises:
+        ValueError: A target is wrong, or no label of the validation part is one of the training part.
+    """
+    if task not in _CHECKS:
+        return
+    for pairs in (corpus.train, corpus.valid):
+        check_targets(task, [(text, target) for text, target in pairs if text.strip() and target.strip()])
+    known, asked = _labels(corpus.train), _labels(corpus.valid)
+    if asked and known.isdisjoint(asked):
+        raise ValueError(
+            f"The corpus {corpus.name!r} has no validation label that is also a training label. Received: "
+            f"{_some(asked)} to validate on, and {_some(known)} to train on. Take both parts from the same data."
+        )
+
+
+def unknown_labels(task: str, corpus: Corpus) -> str | None:
+    """A note on validation labels that are no training labels; None if there are none."""
+    unknown = _labels(corpus.valid) - _labels(corpus.train) if task in _CHECKS else set()
+    if not unknown:
+        return None
+    return (
+        f"{count(len(unknown), 'validation label')} not among the training labels, so that no answer can be right "
+        f"there: {_some(unknown)}"
+    )
+
+
+def _labels(pairs: Sequence[Pair]) -> set[str]:
+    return {label for text, target in pairs if text.strip() for label in words_of(target)}
+
+
+def _check_label(text: str, label: str) -> None:
+    words = words_of(label)
+    if len(words) != 1:
+        remedy = f"Write {'_'.join(words[:3])!r}, for example." if words else "Add the label, or remove the line."
+        raise ValueError(
+            f"A label must be one word without blanks. Received: {label[:60]!r} for the text {text[:60]!r}. {remedy}"
+        )
+
+
+def _check_tags(text: str, tags: str) -> None:
+    words, found = len(words_of(text)), len(words_of(tags))
+    if words != found:
+        raise ValueError(
+            f"Every word needs one tag. Received: {count(words, 'word')} and {count(found, 'tag')} for the text "
+            f"{text[:60]!r}. Separate words by blanks, and tags, too."
+        )
+
+
+_CHECKS: dict[str, Callable[[str, str], None]] = {"classify": _check_label, "tag": _check_tags}
+
+
+def _some(labels: set[str]) -> str:
+    """The first labels, in words."""
+    first = sorted(labels)[:3]
+    return ", ".join(map(repr, first)) + (", ..." if len(labels) > len(first) else "")
