@@ -111,7 +111,7 @@ def uses_flash_attention(num_heads: int, head_dim: int, rows: int, length: int) 
     import jax
     import jax.numpy as jnp
 
-    from kformer.layers.attention import scaled_dot_product_attention
+    from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 
     heads = jax.ShapeDtypeStruct((rows, num_heads, length, head_dim), jnp.bfloat16)
     mask = jax.ShapeDtypeStruct((rows, 1, 1, length), jnp.bool_)

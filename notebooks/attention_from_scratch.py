@@ -64,7 +64,7 @@ print("result ", (weights @ value).round(3))
 # The layer has two more axes in front: the batch and the heads.
 
 # %%
-from kformer.layers.attention import attention_weights, scaled_dot_product_attention
+from kformer.layers.scaled_dot_product import attention_weights, scaled_dot_product_attention
 
 as_tensors = [one[np.newaxis, np.newaxis].astype("float32") for one in (query, key, value)]
 np.testing.assert_allclose(array(attention_weights(*as_tensors[:2]))[0, 0], weights, atol=1e-6)

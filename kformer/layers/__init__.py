@@ -1,7 +1,7 @@
 """Keras layers of the Transformer, from masks up to whole encoder and decoder stacks."""
 
 from kformer.layers.adaptive_depth import AdaptiveDepth
-from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.band import Band
 from kformer.layers.cache import Cache, RowOrder, row_order
 from kformer.layers.decoder import Decoder
@@ -14,6 +14,7 @@ from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, windo
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack
 from kformer.layers.transformer_layer import TransformerLayer

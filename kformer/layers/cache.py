@@ -11,7 +11,8 @@ from typing import NamedTuple, Self
 from keras import ops
 
 from kformer.indexing import take_rows
-from kformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from kformer.layers.attention import MultiHeadAttention
+from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 

@@ -93,9 +93,11 @@ class Searcher:
         return run_in_stretches(search, stepwise, context, history, search.after(*known))
 
     def _after_reading(
-        self, stepwise: StepwiseLanguageModel, source: Tensor, room: Tensor, prefix: Tensor, read: Tensor
+        self, stepwise: StepwiseTransformer, source: Tensor, room: Tensor, prefix: Tensor | None, read: Tensor
     ) -> tuple[Context, History, Tensor, Tensor]:
         """Context and history after the first P tokens of the prefixes, and the arguments of `Search.after`."""
+        if prefix is None or not isinstance(stepwise, StepwiseLanguageModel):
+            raise ValueError("Only a decoder-only model reads the beginning of its prefixes at once. Leave out `read`.")
         batch_size = ops.shape(source)[0]
         starts = ops.full((batch_size, 1), self.config.start_id, dtype="int32")
         tokens = ops.concatenate([starts, prefix[:, :read]], axis=1)  # (B, P + 1)

@@ -12,7 +12,7 @@ from keras import ops
 from weight_copies import copy_attention
 
 from kformer.hardware import cpu_multiplies_bfloat16
-from kformer.layers import MultiHeadAttention, attention, causal_mask, scaled_dot_product_attention
+from kformer.layers import MultiHeadAttention, causal_mask, scaled_dot_product, scaled_dot_product_attention
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -70,7 +70,7 @@ class TestScaledDotProductAttention:
         mask = None if mask_shape is None else random_mask(*mask_shape)
         expected = oracles.attention(query, key, value, mask)
         np.testing.assert_allclose(scaled_dot_product_attention(query, key, value, mask), expected, atol=1e-5)
-        weights = attention.attention_weights(query, key, mask)
+        weights = scaled_dot_product.attention_weights(query, key, mask)
         np.testing.assert_allclose(weights, oracles.attention_weights(query, key, mask), atol=1e-6)
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -86,14 +86,14 @@ class TestScaledDotProductAttention:
         others = np.ones((B, T), bool)
         others[0, 3] = False
         assert (output.swapaxes(1, 2)[others] != 0).all()
-        weights = to_numpy(attention.attention_weights(query, key, mask))
+        weights = to_numpy(scaled_dot_product.attention_weights(query, key, mask))
         assert (weights[0, :, 3] == 0).all()
         np.testing.assert_allclose(weights.sum(-1)[:, 0][others], 1.0, atol=0.02)
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
     @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
     def test_a_masked_key_has_exactly_no_influence(self, dtype, fused, monkeypatch):
-        monkeypatch.setattr(attention, "FUSED_DTYPES", {keras.backend.backend(): (dtype,) if fused else ()})
+        monkeypatch.setattr(scaled_dot_product, "FUSED_DTYPES", {keras.backend.backend(): (dtype,) if fused else ()})
         mask = np.ones((B, 1, 1, S), bool)
         mask[:, :, :, 4] = False
         query, key, value = normal(B, H, T, K), normal(B, H, S, K, seed=1), normal(B, H, S, K, seed=2)
@@ -118,7 +118,7 @@ class TestScaledDotProductAttention:
             mask[-1, :, -1] = False
         outputs = []
         for fused_dtypes in ((), (dtype,)):
-            monkeypatch.setattr(attention, "FUSED_DTYPES", {keras.backend.backend(): fused_dtypes})
+            monkeypatch.setattr(scaled_dot_product, "FUSED_DTYPES", {keras.backend.backend(): fused_dtypes})
             outputs.append(to_numpy(scaled_dot_product_attention(query, key, value, mask)))
         np.testing.assert_allclose(outputs[1], outputs[0], atol=tolerance)
 
@@ -138,7 +138,7 @@ class TestScaledDotProductAttention:
         column = np.broadcast_to(np.moveaxis(bias, 3, 2) * math.sqrt(K + 1), (B, H, S, 1))
         longer_key = np.concatenate([normal(B, H, S, K, seed=1), column], axis=-1)
         expected = oracles.attention_weights(longer_query, longer_key, mask)
-        np.testing.assert_allclose(attention.attention_weights(query, key, mask, bias), expected, atol=1e-6)
+        np.testing.assert_allclose(scaled_dot_product.attention_weights(query, key, mask, bias), expected, atol=1e-6)
         output = scaled_dot_product_attention(query, key, value, mask, bias)
         np.testing.assert_allclose(output, expected @ normal(B, H, S, K, seed=2), atol=1e-5)
 
