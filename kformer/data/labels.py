@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from kformer.data.corpus import Corpus, Pair
+from kformer.data.verse_corpora import CORPORA_OF_LABELS
 from kformer.wording import count
 
 # As in `kformer.tokenizers.text_ops`: all characters with Unicode's property White_Space.
@@ -44,8 +45,14 @@ def check_corpus(task: str, corpus: Corpus) -> None:
     """As `check_targets`, for the parts that a model is trained on, without pairs of which one side is blank.
 
     Raises:
-        ValueError: A target is wrong, or no label of the validation part is one of the training part.
+        ValueError: A target is wrong, no label of the validation part is one of the training part, or a translator
+            would be trained on labels.
     """
+    if task == "translate" and corpus.name in CORPORA_OF_LABELS:
+        raise ValueError(
+            f"The corpus {corpus.name} has labels and no translations. Train with --task "
+            f"{CORPORA_OF_LABELS[corpus.name]}."
+        )
     if task not in _CHECKS:
         return
     for pairs in (corpus.train, corpus.valid):

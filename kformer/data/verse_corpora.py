@@ -9,6 +9,7 @@ from collections.abc import Callable
 from kformer.data.corpus import Corpus, Pair
 from kformer.data.files import read_tsv
 
+CORPORA_OF_LABELS = {"bible-books": "classify", "bible-next": "classify", "bible-punctuation": "tag"}  # their tasks
 _FOLDER = pathlib.Path(__file__).parent / "corpora"
 _PARTS = ("train", "valid", "test")
 # The groups of books, in the order of the Bible, each with the number of its books.

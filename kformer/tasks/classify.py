@@ -6,6 +6,7 @@ Shape letters: B texts, N labels.
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig
@@ -18,6 +19,7 @@ from kformer.tasks.texts import encode_texts, encoded_texts
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.translation.texts import BATCH_TOKENS, in_batches
+from kformer.translation.translator import text_tensor
 
 
 class Classifier(LabelPredictor):
@@ -30,6 +32,15 @@ class Classifier(LabelPredictor):
     """
 
     task = "classify"
+
+    def probabilities(self, texts: str | Sequence[str]) -> np.ndarray:
+        """The probability of each label, (B, N) float32 in the order of `labels`, for one text (B is 1) or B texts.
+
+        Raises:
+            ValueError: A text is not a string.
+        """
+        texts = [texts] if isinstance(texts, str) else texts
+        return self.function(text_tensor(texts))["probabilities"].numpy()
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the most probable label of each text.

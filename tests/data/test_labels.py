@@ -35,6 +35,13 @@ def test_both_parts_are_checked_without_blank_pairs(part):
     check_corpus("classify", Corpus("numbers", [*LONG, ("one", "")], LONG, []))
 
 
+def test_a_translator_of_labels_is_refused_with_the_right_task():
+    corpus = Corpus("bible-punctuation", LONG, LONG, [])
+    with pytest.raises(ValueError, match="has labels and no translations. Train with --task tag"):
+        check_corpus("translate", corpus)
+    check_corpus("language-model", corpus)
+
+
 def test_validation_labels_that_are_no_training_labels_are_refused():
     with pytest.raises(ValueError, match="Received: 'Even' to validate on, and 'even', 'odd' to train on."):
         check_corpus("classify", Corpus("numbers", LONG, [("one two", "Even")], []))

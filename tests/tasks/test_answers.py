@@ -53,6 +53,8 @@ class TestClassifier:
         probabilities = found["probabilities"].numpy()
         np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-6)
         np.testing.assert_allclose(found["probability"], probabilities.max(axis=1))
+        np.testing.assert_array_equal(classifier.probabilities(TEXTS), probabilities)
+        assert classifier.probabilities(TEXTS[0]).shape == (1, 2)
         assert [classifier.labels[n] for n in probabilities.argmax(axis=1)] == classifier(TEXTS)
 
     def test_the_neighbours_in_a_batch_do_not_matter(self, classifier):
