@@ -32,7 +32,7 @@ def test_a_tree_knows_its_best_path():
 
 
 def test_a_beam_is_drawn_with_tokens_scores_and_a_bold_best_path():
-    (axes,) = visualization.plot_beam(TREE).axes
+    (axes,) = visualization.plot_beam(TREE, max_steps=3).axes
     texts = {text.get_text(): text for text in axes.texts}
     assert {"la", "una", "el", "casa", "</s>", "-0.75", "-1.25"} <= {*texts}
     assert texts["una"].get_fontweight() == "bold"
@@ -42,17 +42,18 @@ def test_a_beam_is_drawn_with_tokens_scores_and_a_bold_best_path():
     assert [line.get_linewidth() > 2 for line in edges] == [False, True, False, True, False, False]
     assert {*lines(axes)} >= {"goes on", "has ended", "is dropped"}
     assert axes.get_title() == "Beam search: 2 beams, length penalty 0.6"
-    first_steps = visualization.plot_beam(TREE, max_steps=1).axes[0]
-    assert len([line for line in first_steps.lines if len(line.get_xdata())]) == 3
+    for steps, extensions in ((1, 3), (None, 5)):  # by default, up to the end of the best hypothesis: two steps
+        shown = visualization.plot_beam(TREE, max_steps=steps).axes[0]
+        assert len([line for line in shown.lines if len(line.get_xdata())]) == extensions
 
 
 def test_a_length_penalty_divides_the_log_probability():
     (axes,) = visualization.plot_length_penalties([7, 1], [-4.0, -3.0], penalties=[0.0, 1.0]).axes
     shown = lines(axes)
     lengths, plain = shown["without a length penalty"]
-    assert lengths.tolist() == [1, 7]  # in order
-    assert plain.tolist() == [-3.0, -4.0]
-    np.testing.assert_allclose(shown["length penalty 1"][1], [-3.0, -4.0 / 2])  # (5 + 7) / 6 = 2
+    assert lengths.tolist() == [7, 1]
+    assert plain.tolist() == [-4.0, -3.0]
+    np.testing.assert_allclose(shown["length penalty 1"][1], [-4.0 / 2, -3.0])  # (5 + 7) / 6 = 2
 
 
 def test_curves_of_runs_are_training_and_validation_over_updates():
