@@ -151,7 +151,8 @@ def draw(results: dict[str, list[dict[str, Any]]], longest: int, path: pathlib.P
     for axes, (task, rows) in zip(np.atleast_1d(panels), results.items(), strict=True):
         for number, row in enumerate(rows):
             *_, values = row["hits"].values()
-            smooth = np.convolve(values[:-1], np.ones(5) / 5, mode="valid")
+            reached = np.trim_zeros(np.array(values), "b")  # no sequence has a token further on
+            smooth = np.convolve(reached, np.ones(5) / 5, mode="valid")
             axes.plot(np.arange(len(smooth)) + 3, 100 * smooth, color=LINES[number], label=row["positions"])
         axes.axvline(longest, color="gray", linestyle=":")
         axes.set(title=task, xlabel="position of the target token", ylabel="right tokens, percent", ylim=(0, 102))
