@@ -7,8 +7,8 @@ Both learn the English side of `bible-en-es`: the same vocabulary, layers, featu
 and dropout, the same batches in the same order, Adam with the same warm-up schedule. The first table has the perplexity
 of a token and the bits a character on the test part.
 
-Then each goes on with 32 beginnings of five tokens by 50 tokens, greedy, forced to that length: alone and as one batch.
-kformer runs its exports through TensorFlow's C API. Systems take turns; the best time of the rounds counts.
+Then each goes on with 32 beginnings of five tokens (`--prompt-tokens`) by 50 tokens, greedy, forced to that length: alone
+and as one batch. The speed does not depend on the training, so `--steps 1` is enough for it. kformer runs its exports through TensorFlow's C API. Systems take turns; the best time of the rounds counts.
 """
 
 import argparse
@@ -53,7 +53,6 @@ TRAINING = TrainingConfig(
     learning_rate_scale=0.5,
     precision="float32",
 )
-PROMPT_TOKENS = 5
 NEW_TOKENS = 50
 BATCH = 32
 
@@ -62,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompt-tokens", type=int, default=5)
     arguments = parser.parse_args()
     corpus, task = load_corpus("bible-en-es"), task_of("language-model")
     tokenizers = task.train_tokenizers(task.pairs(corpus.train), TRAINING)
@@ -90,7 +90,7 @@ def main() -> None:
     _train_gpt2(theirs, train, config, arguments.steps)
     seconds = time.perf_counter() - began
     _print_quality("GPT-2 (PyTorch)", theirs.num_parameters(), _loss_of_gpt2(theirs), test, characters, seconds)
-    _compare_speed(ours, theirs, config, tokenizers[0], [text for text, _ in corpus.test], arguments.rounds)
+    _compare_speed(ours, theirs, config, tokenizers[0], [text for text, _ in corpus.test], arguments)
 
 
 def _new_gpt2(config: TransformerConfig) -> transformers.GPT2LMHeadModel:
@@ -167,11 +167,12 @@ def _compare_speed(
     config: TransformerConfig,
     tokenizer: Tokenizer,
     texts: list[str],
-    rounds: int,
+    arguments: argparse.Namespace,
 ) -> None:
-    ids = [row[:PROMPT_TOKENS] for row in tokenizer.tokenize(texts).to_list() if len(row) >= PROMPT_TOKENS][:BATCH]
+    length = arguments.prompt_tokens
+    ids = [row[:length] for row in tokenizer.tokenize(texts).to_list() if len(row) >= length][:BATCH]
     prompts = [text for text in tokenizer.detokenize(np.array(ids, "int32")).numpy()]
-    decoding = DecodingConfig(beam_size=1, max_extra_length=NEW_TOKENS, min_length=PROMPT_TOKENS + NEW_TOKENS)
+    decoding = DecodingConfig(beam_size=1, max_extra_length=NEW_TOKENS, min_length=length + NEW_TOKENS)
     predictor = LanguageModel(ours, config, tokenizer, decoding, samples=[text.decode() for text in prompts])
     with tempfile.TemporaryDirectory() as folder:
         systems: dict[str, Callable[[int], object]] = {}
@@ -186,7 +187,9 @@ def _compare_speed(
             systems[f"GPT-2 (PyTorch) {str(dtype).removeprefix('torch.')}"] = generate
         print("", "| system | tokens a second, alone | batch of 32 |", "| --- " * 3 + "|", sep="\n")
         best = {(name, size): math.inf for name in systems for size in (1, BATCH)}
-        for name, size in [(name, size) for _ in range(rounds + 1) for name in systems for size in (1, BATCH)]:
+        for name, size in [
+            (name, size) for _ in range(arguments.rounds + 1) for name in systems for size in (1, BATCH)
+        ]:
             began = time.perf_counter()
             systems[name](size)
             best[name, size] = min(best[name, size], time.perf_counter() - began)
