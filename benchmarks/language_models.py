@@ -7,8 +7,9 @@ Both learn the English side of `bible-en-es`: the same vocabulary, layers, featu
 and dropout, the same batches in the same order, Adam with the same warm-up schedule. The first table has the perplexity
 of a token and the bits a character on the test part.
 
-Then each goes on with 32 beginnings of five tokens (`--prompt-tokens`) by 50 tokens, greedy, forced to that length: alone
-and as one batch. The speed does not depend on the training, so `--steps 1` is enough for it. kformer runs its exports through TensorFlow's C API. Systems take turns; the best time of the rounds counts.
+Then each continues 32 beginnings of five tokens (`--prompt-tokens`) by 50 tokens, greedy, forced to that length: alone
+and as one batch. The speed does not depend on the training: `--steps 1` is enough for it. kformer runs its exports
+through TensorFlow's C API. Systems take turns; the best time of the rounds counts.
 """
 
 import argparse
@@ -187,9 +188,7 @@ def _compare_speed(
             systems[f"GPT-2 (PyTorch) {str(dtype).removeprefix('torch.')}"] = generate
         print("", "| system | tokens a second, alone | batch of 32 |", "| --- " * 3 + "|", sep="\n")
         best = {(name, size): math.inf for name in systems for size in (1, BATCH)}
-        for name, size in [
-            (name, size) for _ in range(arguments.rounds + 1) for name in systems for size in (1, BATCH)
-        ]:
+        for name, size in list(best) * (arguments.rounds + 1):
             began = time.perf_counter()
             systems[name](size)
             best[name, size] = min(best[name, size], time.perf_counter() - began)
