@@ -55,9 +55,9 @@ class SourceCache(InPlaceCache):
 def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
     """Values (B, G, S, K) weighted by the softmax of the scores (B, H, R, S): (B, H, R, K)."""
     if bias is not None:
-        scores += bias
+        scores -= -bias  # not added: see `attention_weights`
     if mask is not None:
-        scores += (1.0 - tf.cast(mask, tf.float32)) * tf.float32.min
+        scores -= (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
     if scores.shape[2] > 1:
         return _product(tf.nn.softmax(scores), value)
     powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))

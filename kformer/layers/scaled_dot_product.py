@@ -40,12 +40,13 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     query = ops.multiply(query, ops.cast(1.0 / np.sqrt(query.shape[-1]), query.dtype))
     scores = ops.cast(product_by_head(query, ops.swapaxes(key, -1, -2)), "float32")  # (B, H, T, S)
     if bias is not None:
-        scores = scores + ops.cast(bias, "float32")
+        scores = scores - ops.negative(ops.cast(bias, "float32"))  # subtracted, as the mask below
     if mask is None:
         return ops.cast(ops.softmax(scores), query.dtype)
-    # Adding is faster here than `ops.where`. The most negative float32 makes any score negligible.
+    # The largest float32 makes any score negligible. It is subtracted, because TensorFlow puts a product and an addition
+    # together into one operation of oneDNN, which takes a hundred times as long if the mask is the same for all sentences.
     allowed = ops.cast(mask, "float32")
-    weights = ops.softmax(scores + (1.0 - allowed) * float(np.finfo("float32").min))
+    weights = ops.softmax(scores - (1.0 - allowed) * float(np.finfo("float32").max))
     # If all keys are masked, all scores are equal and the softmax is uniform. The factor max(allowed) = 0 makes it 0.
     return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
 
