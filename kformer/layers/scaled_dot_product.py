@@ -43,8 +43,9 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         scores = scores - ops.negative(ops.cast(bias, "float32"))  # subtracted, as the mask below
     if mask is None:
         return ops.cast(ops.softmax(scores), query.dtype)
-    # The largest float32 makes any score negligible. It is subtracted, because TensorFlow puts a product and an addition
-    # together into one operation of oneDNN, which takes a hundred times as long if the mask is the same for all sentences.
+    # The largest float32 makes any score negligible. It is subtracted, because TensorFlow puts a product and an
+    # addition together into one operation of oneDNN, which takes a hundred times as long if all sentences have the
+    # same mask.
     allowed = ops.cast(mask, "float32")
     weights = ops.softmax(scores - (1.0 - allowed) * float(np.finfo("float32").max))
     # If all keys are masked, all scores are equal and the softmax is uniform. The factor max(allowed) = 0 makes it 0.
