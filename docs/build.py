@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import jupytext
 import latex2mathml.converter
@@ -99,7 +100,10 @@ def write_notebook(script: pathlib.Path, execute: bool) -> None:
         output = ROOT / "build" / "docs" / "runs" / script.stem
         output.mkdir(parents=True)
         os.environ["KFORMER_NOTEBOOK_OUTPUT"] = str(output)
+        started = time.monotonic()
         NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": str(output)}}).execute()
+        # What the first cell of the notebook says of its time comes from here.
+        print(f"{script.name}: {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = with_formulas(cell.source)
