@@ -4,9 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, word_error_rate
-from kformer.monitors import MONITORS
 from kformer.training.compile import compile_model
 
 pytestmark = pytest.mark.tensorflow_only

@@ -29,7 +29,7 @@ class Task(abc.ABC):
     Attributes:
         name: One of `kformer.config.TASKS`.
         command: The command that uses a trained model, such as `translate`; "" if there is none.
-        translates: Whether translations of the validation sources can be scored, see `kformer.monitors`.
+        translates: Whether translations of the validation sources can be scored, see `kformer.config.MONITORS`.
 
     Example:
         >>> task_of("classify").command

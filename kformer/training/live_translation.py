@@ -8,13 +8,12 @@ import numpy as np
 import rich.console
 import tensorflow as tf
 
-from kformer.config import DecodingConfig, TransformerConfig
+from kformer.config import MONITORS, DecodingConfig, TransformerConfig
 from kformer.data import Pair
 from kformer.decoding import SearchResult
 from kformer.evaluation.evaluate import score
 from kformer.export.saved_model import export_saved_model
 from kformer.models import attention_scores
-from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of_run
 from kformer.tokenizers import Tokenizer
@@ -88,7 +87,7 @@ class LiveTranslator:
 
 
 class ScoreTranslations(keras.callbacks.Callback):
-    """Adds the scores of translations to the logs: the metrics of `kformer.monitors.MONITORS` that suit the corpus.
+    """Adds the scores of translations to the logs: the metrics of `kformer.config.MONITORS` that suit the corpus.
 
     It must come before the callbacks that use these scores.
 

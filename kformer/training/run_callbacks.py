@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import keras
 import rich.console
 
+from kformer.config import MONITORS
 from kformer.data import Corpus, references
 from kformer.data.arrangements import Arrangement
-from kformer.monitors import MONITORS
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training import callbacks

@@ -9,11 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.checksums import check_file
-from kformer.config import TrainingConfig, TransformerConfig, check_first_weights, check_layers, check_positions
+from kformer.config import (
+    MONITORS,
+    TrainingConfig,
+    TransformerConfig,
+    check_first_weights,
+    check_layers,
+    check_positions,
+)
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.hardware import resolve_precision
-from kformer.monitors import MONITORS
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment, environment_changes
 from kformer.runs.folder import RunFolder, derived_run

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 import rich.console
 
-from kformer.config import TrainingConfig
+from kformer.config import MONITORS, TrainingConfig
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
-from kformer.monitors import MONITORS
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
     Checkpoint,

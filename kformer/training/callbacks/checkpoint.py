@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from kformer.checksums import note_checksums
-from kformer.monitors import MONITORS, Monitor
+from kformer.config import MONITORS, Monitor
 from kformer.runs.weights import save_weights
 from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.callbacks.graceful_interrupt import Interrupted

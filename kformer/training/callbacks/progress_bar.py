@@ -8,7 +8,7 @@ import keras
 import rich.console
 import rich.progress
 
-from kformer.monitors import MONITORS
+from kformer.config import MONITORS
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5

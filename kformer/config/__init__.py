@@ -1,0 +1,33 @@
+"""Configurations of the model (`TransformerConfig`), of training (`TrainingConfig`) and of decoding (`DecodingConfig`).
+
+All are frozen dataclasses with a default for every field. The comment beside a field gives its
+symbol in "Attention Is All You Need" (Vaswani et al., 2017), if it has one. Layers do not use these
+objects: `kformer.models.build_transformer` unpacks them into plain keywords.
+"""
+
+from kformer.config.decoding import DecodingConfig
+from kformer.config.monitors import MONITORS, Monitor
+from kformer.config.reading import errors_name, read_mapping, read_parts
+from kformer.config.sizes import SIZES
+from kformer.config.tasks import TASKS, check_first_weights, check_layers
+from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions
+from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
+
+__all__ = [
+    "DEPTHS",
+    "LABEL_SMOOTHING_FORMS",
+    "MONITORS",
+    "POSITIONAL_ENCODINGS",
+    "SIZES",
+    "TASKS",
+    "DecodingConfig",
+    "Monitor",
+    "TrainingConfig",
+    "TransformerConfig",
+    "check_first_weights",
+    "check_layers",
+    "check_positions",
+    "errors_name",
+    "read_mapping",
+    "read_parts",
+]

@@ -1,0 +1,136 @@
+"""The configuration of training."""
+
+import dataclasses
+from typing import Any, Self
+
+from kformer.config.base import Config
+from kformer.config.monitors import MONITORS
+from kformer.config.sizes import TRAINING_OF_SIZE, TRAINING_OF_TASK, values_of_size
+from kformer.config.tasks import TASKS
+from kformer.config.transformer import TransformerConfig
+
+TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
+LABEL_SMOOTHING_FORMS = ("all", "others")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(Config):
+    """Text, batches, optimizer and budget of one training run.
+
+    Raises:
+        ValueError: A field is out of range.
+
+    Example:
+        >>> training = TrainingConfig.of_size("tiny", max_minutes=10)
+        >>> training.vocab_size, training.warmup_steps, training.max_minutes
+        (4000, 800, 10.0)
+    """
+
+    task: str = "translate"  # what the model learns to do, one of `TASKS`
+    tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
+    vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
+    shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
+    # Files of word vectors (word2vec or GloVe) with which the embeddings of the source or the target begin.
+    source_embeddings: str | None = None
+    target_embeddings: str | None = None
+    train_embeddings: bool = True  # False: embeddings from these files, or of the initial weights, stay as they are
+    max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
+    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices
+    batch_size_multiple: int = 1  # a batch has a multiple of this many rows; a multiple of the number of devices
+    label_smoothing: float = 0.1  # epsilon_ls, section 5.4
+    label_smoothing_form: str = (
+        "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
+    )
+    warmup_steps: int = 4000  # warmup_steps, equation 3
+    learning_rate_scale: float = 1.0  # factor on equation 3
+    beta_1: float = 0.9  # Adam, section 5.3
+    beta_2: float = 0.98
+    adam_epsilon: float = 1e-9
+    gradient_accumulation_steps: int = 1
+    precision: str = "auto"  # "auto": mixed_bfloat16 where the machine multiplies it faster, else float32
+    max_epochs: int | None = None  # the budget: the first of the three that runs out ends the run
+    max_steps: int | None = None
+    max_minutes: float | None = None
+    validation_steps: int | None = None  # updates between validations; None: an epoch, at least 50 updates
+    # The validation metric by which the best weights are found: a name in `kformer.config.MONITORS`, such as "loss",
+    # "bleu" or "word_error_rate" (the last two score translations).
+    monitor: str = "loss"
+    patience: int = 10  # validations without improvement before the run stops
+    # Sources translated in each validation; None: 500 if `monitor` scores translations, else 0.
+    scored_sources: int | None = None
+    mask_whole_words: bool = False  # of a masked language model: hide all tokens of a word, or each by itself
+    ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
+    keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
+    checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._check_choice("task", tuple(TASKS))
+        self._check_choice("tokenizer", TOKENIZER_TYPES)
+        self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
+        self._check_choice("precision", PRECISIONS)
+        self._check_choice("monitor", tuple(MONITORS))
+        self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
+        self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
+        self._check_positive("batch_size_multiple")
+        self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
+        self._check_positive("checkpoint_minutes")
+        if self.keep_weights < 0:
+            raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
+        for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
+            self._check_rate(name)
+        self._check_scores()
+        fewest = 1 if MONITORS[self.monitor].translations else 0
+        if self.scored_sources is not None and self.scored_sources < fewest:
+            raise ValueError(
+                "scored_sources must be at least 0, and at least 1 if `monitor` scores translations. "
+                f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
+                "Leave it out for the default."
+            )
+        if self.tokens_per_batch < self.max_length:
+            raise ValueError(
+                "tokens_per_batch must hold at least one sentence of max_length tokens. "
+                f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
+                "Raise tokens_per_batch or lower max_length."
+            )
+
+    def _check_scores(self) -> None:
+        """Only a translator translates the validation sources."""
+        if self.task != "translate" and (MONITORS[self.monitor].translations or self.scored_sources):
+            suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
+            raise ValueError(
+                f"A model of the task {self.task} gives no translations to score. Received: monitor={self.monitor!r}, "
+                f"scored_sources={self.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
+                "scored_sources out."
+            )
+
+    @classmethod
+    def of_size(cls, name: str, **changes: Any) -> Self:
+        """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
+
+        A `task` among the changes has settings of its own: language models are trained without label smoothing.
+
+        Raises:
+            ValueError: There is no such size, or a change does not fit.
+        """
+        of_task = TRAINING_OF_TASK.get(changes.get("task", ""), {})
+        return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task, **changes})
+
+
+def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:
+    """Refuses a training on texts that are longer than the transformer can read.
+
+    Raises:
+        ValueError: The transformer has fewer positions than the longest texts have tokens.
+
+    Example:
+        >>> check_positions(TransformerConfig(positional_encoding="learned"), TrainingConfig(max_length=1024))
+    """
+    longest = transformer.longest_sequence
+    if longest is not None and training.max_length > longest:
+        raise ValueError(
+            f"The transformer has {longest} {transformer.positional_encoding} positions, and training takes pairs "
+            f"of up to {training.max_length} tokens. Raise the transformer's max_length, or lower that of training."
+        )

@@ -1,0 +1,160 @@
+"""The configuration of the model."""
+
+import dataclasses
+import math
+from typing import Any, Self
+
+from kformer.config.base import Config
+from kformer.config.sizes import SIZES, values_of_size
+
+# Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
+# `kformer.models.transformer.POSITIONS`.
+POSITIONAL_ENCODINGS = {
+    "sinusoidal": False,
+    "learned": True,
+    "rotary": False,
+    "alibi": False,
+    "relative": False,
+    "relative_buckets": False,
+}
+ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
+NORMALIZATIONS = ("layer_norm", "rms_norm")
+# The classes are in `kformer.models.transformer.DEPTHS`.
+DEPTHS = ("stacked", "shared", "adaptive")
+EMBEDDING_TYINGS = ("all", "target", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig(Config):
+    """The sizes and options of a Transformer. Defaults are the paper's base model.
+
+    An encoder-only model has no decoder layers, a decoder-only model no encoder layers.
+
+    Raises:
+        ValueError: A field is out of range, or two fields do not fit each other.
+
+    Example:
+        >>> TransformerConfig().d_model, TransformerConfig.of_size("big").d_model
+        (512, 1024)
+        >>> TransformerConfig.of_size("tiny", norm_first=True).replace(num_heads=8).d_model
+        128
+    """
+
+    source_vocab_size: int = 37000  # V of the source; the paper's en-de vocabulary is shared
+    target_vocab_size: int = 37000  # V of the target
+    num_encoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
+    num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
+    d_model: int = 512  # d_model
+    d_ff: int = 2048  # d_ff
+    num_heads: int = 8  # h; d_k = d_v = d_model / h
+    num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
+    dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
+    attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
+    norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
+    activation: str = "relu"  # of the feed-forward network, equation 2; swiglu and geglu have a gate, Shazeer (2020)
+    normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
+    layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
+    use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
+    # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
+    attention_window: int | None = None
+    positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
+    max_length: int = 1024  # longest sequence with learned positions; the others have no limit
+    # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
+    depth: str = "stacked"
+    halting_epsilon: float = 0.01  # with "adaptive", positions halt at a sum of 1 - epsilon, Graves (2016)
+    ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
+    # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
+    embedding_tying: str = "all"
+    embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
+    pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._check_positive("source_vocab_size", "target_vocab_size")
+        self._check_depths()
+        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length", "embedding_dim")
+        self._check_rate("dropout_rate")
+        self._check_rate("attention_dropout_rate")
+        self._check_positive("attention_window")
+        self._check_positive("layer_norm_epsilon")
+        self._check_choice("activation", ACTIVATIONS)
+        self._check_choice("normalization", NORMALIZATIONS)
+        self._check_choice("positional_encoding", tuple(POSITIONAL_ENCODINGS))
+        self._check_choice("depth", DEPTHS)
+        self._check_rate("halting_epsilon")
+        self._check_choice("embedding_tying", EMBEDDING_TYINGS)
+        if not 0 <= self.ponder_cost < math.inf:
+            raise ValueError(
+                f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
+                "Pass 0 for no cost."
+            )
+        if self.depth != "stacked" and self.d_model % 2:
+            raise ValueError(
+                "The sinusoids of the steps of shared layers need an even d_model: each sine needs a cosine. "
+                f'Received: depth="{self.depth}", d_model={self.d_model}. '
+                f'Choose d_model={self.d_model + 1}, or depth="stacked".'
+            )
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                "d_model must be divisible by num_heads. "
+                f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
+                f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or another value of "
+                "num_heads."
+            )
+        if self.num_heads % (self.num_key_value_heads or self.num_heads):
+            raise ValueError(
+                "num_heads must be divisible by num_key_value_heads. "
+                f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}. "
+                f"Choose a divisor of {self.num_heads}."
+            )
+        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                "Sinusoidal positions need an even d_model: each sine needs a cosine. "
+                f"Received: d_model={self.d_model}. "
+                f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
+            )
+        if self.positional_encoding == "rotary" and self.d_model // self.num_heads % 2:
+            raise ValueError(
+                "Rotary positions turn pairs of features of a head, so d_model / num_heads must be even. "
+                f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
+                f"Choose d_model={self.d_model + self.num_heads}, or another value of num_heads."
+            )
+        if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                'embedding_tying="all" needs one shared vocabulary. '
+                f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
+                'Share the vocabulary, or choose embedding_tying="target".'
+            )
+        special = (self.pad_id, self.start_id, self.end_id)
+        if len(set(special)) != 3 or min(special) < 0:
+            raise ValueError(
+                "pad_id, start_id and end_id must be three different ids of at least 0. "
+                f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
+            )
+
+    def _check_depths(self) -> None:
+        depths = (self.num_encoder_layers, self.num_decoder_layers)
+        if min(depths) < 0 or max(depths) == 0:
+            raise ValueError(
+                "num_encoder_layers and num_decoder_layers must be at least 0, and one of them at least 1. "
+                f"Received: num_encoder_layers={depths[0]}, num_decoder_layers={depths[1]}."
+            )
+
+    @property
+    def longest_sequence(self) -> int | None:
+        """The largest number of positions of a sequence; None if the positional encoding has no limit."""
+        return self.max_length if POSITIONAL_ENCODINGS[self.positional_encoding] else None
+
+    @classmethod
+    def of_size(cls, name: str, **changes: Any) -> Self:
+        """A model of one of the sizes in `SIZES`, such as `tiny`, `small`, `base` or `big`, with some fields changed.
+
+        `base` and `big` are Table 3 of the paper: with the shared vocabulary of 37,000 they have
+        63,082,496 and 214,245,376 parameters.
+
+        Raises:
+            ValueError: There is no such size, or a change does not fit.
+        """
+        return cls.from_dict({**values_of_size(SIZES, name), **changes})
