@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import fields
 import jupytext
 import latex2mathml.converter
 import nbconvert
@@ -58,8 +59,12 @@ def main() -> None:
     shutil.rmtree(SOURCE.parent, ignore_errors=True)
     SOURCE.mkdir(parents=True)
     for path in ROOT.glob("docs/*"):
-        if path.suffix in (".md", ".png", ".js"):
+        if path.suffix == ".md":
+            (SOURCE / path.name).write_text(site_links(path.read_text(encoding="utf-8")), encoding="utf-8")
+        elif path.suffix in (".png", ".js"):
             shutil.copy(path, SOURCE)
+    shutil.copytree(ROOT / "kformer" / "recipes", SOURCE / "recipes", ignore=shutil.ignore_patterns("*.py", "__*"))
+    (SOURCE / "fields.md").write_text(fields.page(), encoding="utf-8")
     write_reference()
     subprocess.run([sys.executable, ROOT / "docs" / "gallery.py", SOURCE], check=True)
     for script in sorted(ROOT.glob("notebooks/*.py")):
@@ -78,6 +83,16 @@ def main() -> None:
     # Without this, the theme prints that it has a successor.
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     print(ROOT / "build" / "docs" / "site" / "index.html")
+
+
+def site_links(text: str) -> str:
+    """Links to notebooks, recipes and modules of the repository, as links to what the site has of them."""
+    text = text.replace("](../kformer/recipes/", "](recipes/").replace("](../kformer/config)", "](fields.md)")
+    text = re.sub(r"\]\(\.\./notebooks/(\w+)\.ipynb\)", r"](notebooks/\1.md)", text)
+    for name, (_, modules) in REFERENCE.items():
+        for module in modules:
+            text = text.replace(f"](../{module.replace('.', '/')})", f"](reference/{name}.md)")
+    return text
 
 
 def write_reference() -> None:

@@ -8,10 +8,10 @@ from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, 
 from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
 from kformer.cli.options import (
     BeamSize,
+    LanguageModelPreset,
     LengthPenalty,
     ModelArgument,
     Path,
-    PresetName,
     choose_decoding,
     choose_model,
 )
@@ -29,7 +29,7 @@ _LARGEST_PENALTY = 10.0  # with options: see `kformer.translation.options`
 
 def generate(
     model: ModelArgument = None,
-    preset: PresetName = None,
+    preset: LanguageModelPreset = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     input: InputFile = None,

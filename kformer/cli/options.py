@@ -32,14 +32,23 @@ ModelArgument = Annotated[
         metavar="MODEL", help="A run folder, or a SavedModel. In a folder of numbered versions the last one is taken."
     ),
 ]
-PresetName = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _preset_option(*tasks: str) -> Any:
+    """`--preset`, for a command whose models have learned one of these tasks; without any, for models of all tasks."""
+    names = preset_names(*tasks)
+    return typer.Option(
         metavar="NAME",
-        help=f"A trained model that comes with kformer, instead of MODEL: {', '.join(preset_names())}.",
-        autocompletion=preset_names,
-    ),
-]
+        help=f"A trained model that comes with kformer, instead of MODEL: {', '.join(names) or 'none yet'}.",
+        autocompletion=lambda: names,
+    )
+
+
+PresetName = Annotated[str | None, _preset_option()]
+ClassifierPreset = Annotated[str | None, _preset_option("classify")]
+LanguageModelPreset = Annotated[str | None, _preset_option("language-model")]
+TaggerPreset = Annotated[str | None, _preset_option("tag")]
+TranslatorPreset = Annotated[str | None, _preset_option("translate")]
 BeamSize = Annotated[
     int | None,
     typer.Option(min=1, help="Width of the beam; 1 is greedy search. By default the model's own, mostly 4."),

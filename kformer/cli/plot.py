@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, PresetName, choose_model
+from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, choose_model
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.files import check_file_path, replacing, write_text
@@ -41,7 +41,7 @@ def pictures() -> None:
 def attention(
     text: Text,
     model: ModelArgument = None,
-    preset: PresetName = None,
+    preset: TranslatorPreset = None,
     translation: Annotated[
         str | None, typer.Option(help="What the decoder reads; by default the model's own translation.")
     ] = None,
@@ -109,7 +109,7 @@ def attention(
 def beam(
     text: Text,
     model: ModelArgument = None,
-    preset: PresetName = None,
+    preset: TranslatorPreset = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     output: Output = None,

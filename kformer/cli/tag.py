@@ -7,12 +7,12 @@ import typer
 from kformer.cli.labels import answer_by_labels
 from kformer.cli.lines import InputFile, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
-from kformer.cli.options import ModelArgument, PresetName
+from kformer.cli.options import ModelArgument, TaggerPreset
 
 
 def tag(
     model: ModelArgument = None,
-    preset: PresetName = None,
+    preset: TaggerPreset = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     input: InputFile = None,

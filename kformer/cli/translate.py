@@ -10,8 +10,8 @@ from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
     ModelArgument,
-    PresetName,
     RecipeName,
+    TranslatorPreset,
     choose_decoding,
     choose_model,
 )
@@ -23,7 +23,7 @@ from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch
 
 def translate(
     model: ModelArgument = None,
-    preset: PresetName = None,
+    preset: TranslatorPreset = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     input: InputFile = None,

@@ -31,27 +31,26 @@ class TrainingConfig(Config):
     tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
     vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
-    # Files of word vectors (word2vec or GloVe) with which the embeddings of the source or the target begin.
-    source_embeddings: str | None = None
-    target_embeddings: str | None = None
+    source_embeddings: str | None = None  # file of word vectors (word2vec or GloVe) with which the embeddings begin
+    target_embeddings: str | None = None  # the same, of the target
     train_embeddings: bool = True  # False: embeddings from these files, or of the initial weights, stay as they are
     max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
     tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices
     batch_size_multiple: int = 1  # a batch has a multiple of this many rows; a multiple of the number of devices
     label_smoothing: float = 0.1  # epsilon_ls, section 5.4
-    label_smoothing_form: str = (
-        "all"  # "all": epsilon / K to every class; "others": epsilon / (K - 1) to the wrong ones
-    )
+    # "all": epsilon / K to each class; "others": epsilon / (K - 1) to each wrong one
+    label_smoothing_form: str = "all"
     warmup_steps: int = 4000  # warmup_steps, equation 3
     learning_rate_scale: float = 1.0  # factor on equation 3
     beta_1: float = 0.9  # Adam, section 5.3
-    beta_2: float = 0.98
-    adam_epsilon: float = 1e-9
-    gradient_accumulation_steps: int = 1
+    beta_2: float = 0.98  # Adam, section 5.3
+    adam_epsilon: float = 1e-9  # Adam, section 5.3
+    gradient_accumulation_steps: int = 1  # micro-batches of an update: their gradients are added
     precision: str = "auto"  # "auto": mixed_bfloat16 where the machine multiplies it faster, else float32
-    max_epochs: int | None = None  # the budget: the first of the three that runs out ends the run
-    max_steps: int | None = None
-    max_minutes: float | None = None
+    # The budget: the first of the three that runs out ends the run.
+    max_epochs: int | None = None  # passes over the training pairs
+    max_steps: int | None = None  # updates
+    max_minutes: float | None = None  # of training, in all sessions of the run
     validation_steps: int | None = None  # updates between validations; None: an epoch, at least 50 updates
     # The validation metric by which the best weights are found: a name in `kformer.config.MONITORS`, such as "loss",
     # "bleu" or "word_error_rate" (the last two score translations).
@@ -63,7 +62,7 @@ class TrainingConfig(Config):
     ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
     keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
     checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
-    seed: int = 1
+    seed: int = 1  # of the first weights, the order of the batches, and dropout
 
     def __post_init__(self) -> None:
         self._check_types()

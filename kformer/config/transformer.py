@@ -66,9 +66,9 @@ class TransformerConfig(Config):
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
-    pad_id: int = 0
-    start_id: int = 1
-    end_id: int = 2
+    pad_id: int = 0  # of the padding behind shorter sequences of a batch
+    start_id: int = 1  # of the token before the first one of a target
+    end_id: int = 2  # of the token that ends a text
 
     def __post_init__(self) -> None:
         self._check_types()

@@ -8,14 +8,23 @@ from kformer.wording import did_you_mean
 _SHIPPED = pathlib.Path(__file__).parent
 
 
-def preset_names() -> list[str]:
+def preset_names(*tasks: str) -> list[str]:
     """The names of the shipped models.
+
+    Args:
+        *tasks: Only the models that have learned one of these tasks, each one of `kformer.config.TASKS`. Without any,
+            all models.
 
     Example:
         >>> preset_names()
         ['bible-books', 'bible-en-es', 'bible-english', 'cmudict']
+        >>> preset_names("translate")
+        ['bible-en-es', 'cmudict']
     """
-    return sorted(folder.name for folder in _SHIPPED.iterdir() if RunFolder(folder).exists())
+    runs = {folder.name: RunFolder(folder) for folder in _SHIPPED.iterdir()}
+    return sorted(
+        name for name, run in runs.items() if run.exists() and (not tasks or run.training_config().task in tasks)
+    )
 
 
 def find_preset(preset: str | pathlib.Path) -> RunFolder:

@@ -12,6 +12,7 @@ from kformer.visualization.fonts import families_for
 
 _INCHES_PER_TOKEN = 0.26
 _FONT_SIZE = 9
+_WEAKEST_LINK = 0.05  # weaker ones would only hide the others
 _MOST_CELLS = 144  # of a grid: more maps would be too small to see
 
 
@@ -98,7 +99,7 @@ def plot_attention_links(
 ) -> Figure:
     """Lines from query tokens to key tokens, a colour for each head (figures 3 to 5 of the paper).
 
-    The larger a weight, the wider and the less transparent is its line.
+    The larger a weight, the wider and the less transparent is its line. Weights below 0.05 have none.
 
     Args:
         attention: As in `plot_attention`.
@@ -127,7 +128,7 @@ def plot_attention_links(
         color = LINES[number % len(LINES)]
         axes.plot([], [], color=color, label=f"head {head}")
         for row in chosen:
-            for column in np.flatnonzero(weights[number, row] > 0.02):
+            for column in np.flatnonzero(weights[number, row] >= _WEAKEST_LINK):
                 weight = float(weights[number, row, column])
                 ends = (row + spread[number], column + spread[number])
                 axes.plot((0, 1), ends, color=color, alpha=0.15 + 0.85 * weight, linewidth=0.5 + 3 * weight)

@@ -91,7 +91,8 @@ def test_a_mistake_in_packing_is_told_and_leaves_nothing(numbers_run, tmp_path):
 
 
 def test_a_shipped_model_is_found_by_its_name(shipped, packed):
-    assert preset_names() == ["numbers"]
+    assert preset_names() == preset_names("classify", "translate") == ["numbers"]
+    assert preset_names("classify") == []
     assert find_preset("numbers").path == packed.run.path
     assert Translator.from_preset("numbers")("one two three") == "tres dos uno"
 
