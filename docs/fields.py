@@ -8,8 +8,8 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 
 HEAD = """# Fields of the configurations
 
-A YAML file for `--config`, and `config.json` of a run folder, have them under `transformer`, `training` and `decoding`. In
-Python they are arguments of the classes, all of them optional.
+A YAML file for `--config` has those of the model under `transformer`, and those of training under `training`. In Python
+they are arguments of the classes. Each has a default.
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "docs"))
-from fields import Field, fields_of, page  # noqa: E402 (the folder is no package)
+from fields import Field, fields_of, page
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
 

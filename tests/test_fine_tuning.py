@@ -19,7 +19,9 @@ from kformer.models import build_transformer
 from kformer.presets import pack_run
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import SymbolTokenizer
-from kformer.training.run_setup import resume_run, start_run, vocabulary_report
+from kformer.training.new_run import start_run
+from kformer.training.resumed_run import resume_run
+from kformer.training.run_setup import vocabulary_report
 from kformer.training.train import TrainingReport, train
 from kformer.translation.translator import Translator
 
@@ -107,7 +109,7 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run,
 
     run, training = RunFolder(tmp_path / "run"), tuned.training_config()
     with monkeypatch.context() as patch:
-        patch.setattr(f"kformer.training.run_setup.{killed_at}", killed)
+        patch.setattr(f"kformer.training.new_run.{killed_at}", killed)
         with pytest.raises(KeyboardInterrupt):
             train(dialect(), run.path, training=training, initialize_from=numbers_run, console=quiet())
     assert run.initial.exists()

@@ -14,8 +14,8 @@ from kformer.data import Corpus
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
+from kformer.training.new_run import start_run
 from kformer.training.pretrained_embeddings import assign_embeddings, freeze_embeddings
-from kformer.training.run_setup import start_run
 from kformer.training.train import train
 
 pytestmark = pytest.mark.tensorflow_only

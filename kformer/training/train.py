@@ -28,18 +28,12 @@ from kformer.training.compile import compile_model
 from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
+from kformer.training.new_run import check_parts, start_run
 from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
+from kformer.training.resumed_run import check_resumable, environment_note, resume_run
 from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
-from kformer.training.run_setup import (
-    RunSetup,
-    check_parts,
-    check_resumable,
-    environment_note,
-    resume_run,
-    start_run,
-    vocabulary_report,
-)
+from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.translation.translator import require_tensorflow
 from kformer.wording import count
 

@@ -9,7 +9,8 @@ import toy
 from kformer.checksums import DamagedFileError
 from kformer.config import TrainingConfig
 from kformer.runs.folder import RunFolder
-from kformer.training.run_setup import resume_run, start_run
+from kformer.training.new_run import start_run
+from kformer.training.resumed_run import resume_run
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -95,7 +96,7 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, tmp_path, mo
 
     run = RunFolder(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(f"kformer.training.run_setup.{killed_at}", killed)
+        patch.setattr(f"kformer.training.new_run.{killed_at}", killed)
         with pytest.raises(KeyboardInterrupt):
             start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     assert not run.exists()

@@ -1,0 +1,148 @@
+"""The start of a run: a new run folder with tokenizers and configurations."""
+
+import pathlib
+import shutil
+
+from kformer.checksums import check_file
+from kformer.config import (
+    MONITORS,
+    TrainingConfig,
+    TransformerConfig,
+    check_first_weights,
+    check_layers,
+    check_positions,
+)
+from kformer.data import Corpus
+from kformer.data.corpus import sample_sources
+from kformer.presets import find_preset
+from kformer.runs.environment import describe_environment
+from kformer.runs.folder import RunFolder, derived_run
+from kformer.tasks import task_of
+from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
+from kformer.training.pretrained_embeddings import (
+    describe_embeddings,
+    find_embeddings,
+    fit_to_vectors,
+    read_embeddings,
+    save_embeddings,
+)
+from kformer.training.run_setup import (
+    RunSetup,
+    changed_fields,
+    complete_training_config,
+    decided_by_data,
+    describe_corpus,
+    encode,
+)
+
+SAMPLES = 16  # validation sources that are kept, to try an export on them
+
+
+def check_parts(corpus: Corpus) -> None:
+    """Refuses a corpus that has nothing to train or to validate on.
+
+    Raises:
+        ValueError: The training or the validation part is empty.
+    """
+    for part in ("train", "valid"):
+        if not getattr(corpus, part):
+            raise ValueError(
+                f"The corpus {corpus.name!r} has no {part} pairs. Training needs pairs to learn from (train) and "
+                "pairs that decide the best weights (valid)."
+            )
+
+
+def start_run(
+    run: RunFolder,
+    corpus: Corpus,
+    transformer: TransformerConfig | None,
+    training: TrainingConfig,
+    initialize_from: str | pathlib.Path | None = None,
+) -> RunSetup:
+    """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
+
+    The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
+    run are taken instead. The corpus and the configurations are checked before anything is written.
+    """
+    run.check_new()
+    _check_monitor(training, corpus)
+    origin = None if initialize_from is None else find_preset(initialize_from)
+    training = complete_training_config(training, corpus, origin)
+    description = describe_corpus(corpus)
+    task = task_of(training.task)
+    pairs_to_learn = task.pairs(corpus.train)
+    vectors = read_embeddings(training, has_initial_weights=origin is not None)
+    if origin is None:
+        sizes = transformer or TransformerConfig.of_size("small")
+        check_layers(training.task, sizes)
+        tokenizers = task.train_tokenizers(pairs_to_learn, training)
+        sizes = task.adapt(sizes)
+        transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
+    else:
+        earlier = origin.training_config().task
+        check_first_weights(training.task, earlier)
+        transformer = _transformer_of_weights(origin, transformer)
+        tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
+        transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
+        description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+    check_positions(transformer, training)
+    pairs = encode(corpus, training, tokenizers)
+    found = find_embeddings(transformer, vectors, tokenizers)
+    run.path.mkdir(parents=True, exist_ok=True)
+    if origin is not None:
+        _copy_initial(origin, run)
+    if found:
+        save_embeddings(run, found)
+        description |= describe_embeddings(transformer, found, pairs[0])
+    save_tokenizers(run.tokenizer_folder, *tokenizers)
+    training.save(run.training_file)
+    run.write_corpus(description)
+    run.write_samples(sample_sources(corpus.valid, SAMPLES))
+    run.write_environment(describe_environment())
+    run.note_files()
+    # This file is written last, because a folder with this file counts as a run.
+    run.write_config(run.transformer_file, transformer)
+    return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
+
+
+def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
+    if not MONITORS[training.monitor].suits(corpus.symbols):
+        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
+        raise ValueError(
+            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
+            "Choose one of those."
+        )
+
+
+def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
+    """The configuration with the sizes of the vocabularies, the special ids, and as much weight tying as possible."""
+    tying = transformer.embedding_tying
+    return transformer.replace(
+        source_vocab_size=source.vocab_size,
+        target_vocab_size=target.vocab_size,
+        embedding_tying="target" if tying == "all" and source is not target else tying,
+        pad_id=target.pad_id,
+        start_id=target.start_id,
+        end_id=target.end_id,
+    )
+
+
+def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
+    """The configuration of the weights in `origin`; a given one that differs from it is an error."""
+    stored = origin.transformer_config()
+    decided = () if given is None else decided_by_data(stored, given, origin.training_config())
+    if given is not None and (changed := changed_fields(stored, given, decided)):
+        raise ValueError(
+            "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
+            f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."
+        )
+    return stored
+
+
+def _copy_initial(origin: RunFolder, run: RunFolder) -> None:
+    """Copies what the new run needs from `origin`, the run with its initial weights."""
+    if run.initial.exists():  # left by a run that was killed at its start
+        shutil.rmtree(run.initial.path)
+    check_file(origin.weights_file(), origin.kept_weights_remedy())
+    with derived_run(origin, run.initial.path) as initial:
+        shutil.copy(origin.weights_file(), initial.path)
