@@ -6,6 +6,7 @@ count, this is not the mean over tokens. `TokenLoss` is.
 Shapes: B rows of the batch, T target length, V target vocabulary.
 """
 
+import abc
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from keras import ops
 from kformer.losses import label_smoothed_cross_entropy, refuse_sample_weight, token_mask
 
 
-class _TokenMean(keras.Metric):
+class _TokenMean(keras.Metric, abc.ABC):
     """Sum over tokens / number of tokens, both kept over the batches."""
 
     def __init__(self, pad_id: int, name: str) -> None:
@@ -24,9 +25,9 @@ class _TokenMean(keras.Metric):
         # An integer: float32 cannot count beyond 2**24 tokens one by one.
         self.tokens = self.add_variable((), "zeros", dtype="int", name="tokens")
 
+    @abc.abstractmethod
     def token_values(self, y_true: Any, y_pred: Any) -> Any:
         """The values to average, (B, T) float32."""
-        raise NotImplementedError
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch: `y_true` (B, T) integer ids, `y_pred` (B, T, V) logits of any float dtype.
