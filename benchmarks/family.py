@@ -31,7 +31,7 @@ from kformer.training.train import train
 from kformer.translation.batches import translate_all
 from kformer.translation.translator import Translator
 
-# A gated network of two thirds of d_ff (512) has as many weights; shared layers have a d_ff of three layers' weights.
+# A gated network of two thirds of d_ff (512) has as many weights.
 VARIANTS: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "learned positions": {"positional_encoding": "learned"},
@@ -48,6 +48,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "window of 4": {"attention_window": 4},
     "decoder of 1 layer, encoder of 5": {"num_encoder_layers": 5, "num_decoder_layers": 1},
     "shared layers, 3 steps": {"depth": "shared"},
+    "shared layers, a third of the learning rate": {"depth": "shared"},
+    "shared layers, norm first": {"depth": "shared", "norm_first": True},
     "adaptive depth, up to 3 steps": {"depth": "adaptive"},
     "rotary, norm first, RMS norm, SwiGLU, no biases": {
         "positional_encoding": "rotary",
@@ -58,6 +60,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "use_bias": False,
     },
 }
+# Factors of the paper's learning rates, where a variant has another one than the size `tiny`.
+LEARNING_RATE_SCALES = {"shared layers, a third of the learning rate": 0.4}
 PRECISIONS = ("float32", "int8")
 SEARCH = DecodingConfig(beam_size=4)
 
@@ -81,6 +85,8 @@ def trained(variant: str, arguments: argparse.Namespace) -> dict[str, Any]:
         keep_weights=0,
         seed=arguments.seed,
     )
+    if variant in LEARNING_RATE_SCALES:
+        training = training.replace(learning_rate_scale=LEARNING_RATE_SCALES[variant])
     run = RunFolder(folder / "run")
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     config = TransformerConfig.of_size("tiny", **VARIANTS[variant])
