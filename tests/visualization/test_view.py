@@ -62,6 +62,13 @@ def test_layers_heads_and_kinds_are_chosen(view):
 
 
 @pytest.mark.usefixtures("_reloaded")
+def test_lines_reach_from_one_column_to_the_other_and_cover_no_token(view):
+    width = view.find_element(By.ID, "lines").size["width"]
+    ends = [[float(line.get_attribute(end)) for end in ("x1", "x2")] for line in all_of(view, "#lines line")]
+    np.testing.assert_allclose(ends, [[0, width]] * 6, atol=1)
+
+
+@pytest.mark.usefixtures("_reloaded")
 def test_a_token_that_is_pointed_at_has_its_lines_alone(view):
     ActionChains(view).move_to_element(all_of(view, "#queries li")[1]).perform()
     assert sorted(lines(view)) == [0.25, 0.75, 1]

@@ -85,23 +85,14 @@ function weightBetween(head, number) {
 }
 
 function draw() {
-  const height = queries.firstElementChild.offsetHeight;
-  const width = lines.clientWidth;
-  const drawn = document.createDocumentFragment();
   const chosen = [...shown].sort((a, b) => a - b);
-  chosen.forEach((head, place) => {
-    const shift = chosen.length > 1 ? (place / (chosen.length - 1) - 0.5) * height * 0.5 : 0;
-    for (const [query, key, weight] of links(head)) {
-      const line = document.createElementNS(SVG, "line");
-      const ends = {x1: 0, y1: (query + 0.5) * height + shift, x2: width, y2: (key + 0.5) * height + shift};
-      for (const [name, value] of Object.entries(ends)) line.setAttribute(name, value);
-      line.setAttribute("stroke", color(head));
-      line.setAttribute("stroke-opacity", weight);
-      line.setAttribute("stroke-width", 1 + 2 * weight);
-      drawn.append(line);
-    }
-  });
-  lines.replaceChildren(drawn);
+  drawBars(chosen);
+  drawLines(chosen); // after the bars, which make the columns wider
+  describe(chosen);
+}
+
+// How much each token has to do with the active one: a bar for each head.
+function drawBars(chosen) {
   for (const [list, side] of [[queries, "queries"], [keys, "keys"]]) {
     [...list.children].forEach((item, number) => {
       item.classList.toggle("active", Boolean(active) && active.side === side && active.number === number);
@@ -115,7 +106,25 @@ function draw() {
       }));
     });
   }
-  describe(chosen);
+}
+
+function drawLines(chosen) {
+  const height = queries.firstElementChild.offsetHeight;
+  const width = lines.clientWidth;
+  const drawn = document.createDocumentFragment();
+  chosen.forEach((head, place) => {
+    const shift = chosen.length > 1 ? (place / (chosen.length - 1) - 0.5) * height * 0.5 : 0;
+    for (const [query, key, weight] of links(head)) {
+      const line = document.createElementNS(SVG, "line");
+      const ends = {x1: 0, y1: (query + 0.5) * height + shift, x2: width, y2: (key + 0.5) * height + shift};
+      for (const [name, value] of Object.entries(ends)) line.setAttribute(name, value);
+      line.setAttribute("stroke", color(head));
+      line.setAttribute("stroke-opacity", weight);
+      line.setAttribute("stroke-width", 1 + 2 * weight);
+      drawn.append(line);
+    }
+  });
+  lines.replaceChildren(drawn);
 }
 
 // The same in words, for those who do not see the lines.
