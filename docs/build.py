@@ -61,7 +61,7 @@ def main() -> None:
     for path in ROOT.glob("docs/*"):
         if path.suffix == ".md":
             (SOURCE / path.name).write_text(site_links(path.read_text(encoding="utf-8")), encoding="utf-8")
-        elif path.suffix in (".png", ".js"):
+        elif path.suffix in (".css", ".js", ".png"):
             shutil.copy(path, SOURCE)
     shutil.copytree(ROOT / "kformer" / "recipes", SOURCE / "recipes", ignore=shutil.ignore_patterns("*.py", "__*"))
     (SOURCE / "fields.md").write_text(fields.page(), encoding="utf-8")
@@ -112,6 +112,10 @@ def write_notebook(script: pathlib.Path, execute: bool) -> None:
     installs = [cell for cell in notebook.cells if "install" in cell.metadata.get("tags", ())]
     if execute:
         notebook.cells = [cell for cell in notebook.cells if cell not in installs]
+        for cell in notebook.cells:
+            if "%tensorboard" in cell.source:  # it would show this machine's files, and run on after the notebook
+                cell.metadata["tags"] = ["skip-execution"]
+                cell.outputs = [nbformat.v4.new_output("stream", text="(In the notebook, TensorBoard appears here.)\n")]
         output = ROOT / "build" / "docs" / "runs" / script.stem
         output.mkdir(parents=True)
         os.environ["KFORMER_NOTEBOOK_OUTPUT"] = str(output)
@@ -135,14 +139,12 @@ def write_notebook(script: pathlib.Path, execute: bool) -> None:
 
 
 def tidy(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """The outputs of a cell as a page can show them: printed lines together, and no frame of a local TensorBoard."""
+    """The outputs of a cell with all text in one block: what it prints, and the value of its last expression."""
     tidied: list[nbformat.NotebookNode] = []
     for output in outputs:
-        page = output.get("data", {}).get("text/html", "")
-        if "tensorboard-frame" in page:
-            output = nbformat.v4.new_output("stream", text="(In the notebook, TensorBoard appears here.)\n")
-        elif page.startswith("<pre"):  # what rich prints
-            output = nbformat.v4.new_output("stream", text=output.data["text/plain"].rstrip("\n") + "\n")
+        data = output.get("data", {})
+        if data.keys() == {"text/plain"} or data.get("text/html", "").startswith("<pre"):  # what rich prints
+            output = nbformat.v4.new_output("stream", text=data["text/plain"].rstrip("\n") + "\n")
         if output.output_type == "stream" and tidied and tidied[-1].output_type == "stream":
             tidied[-1].text += output.text
         else:

@@ -22,7 +22,7 @@ WORDS = 400  # of the confusion
 HEAD = """# Gallery
 
 Every picture of `kformer.visualization`, with the call that made it. Each function returns a Matplotlib figure;
-`kformer plot` writes such pictures from the command line. `pip install 'kformer[plots]'` brings Matplotlib.
+`kformer plot` writes such pictures from the command line. `pip install '.[plots]'` brings Matplotlib.
 
 The calls below begin with:
 

@@ -39,7 +39,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     Raises:
         ValueError: `epsilon` or `form` is out of range, or the shapes do not fit each other.
 
-    Example:
+    Examples:
         With smoothing, a certain prediction has a loss. The wrong one of two classes has half of `epsilon`: 0.05 * 20.
 
         >>> labels, logits = np.array([[1]]), np.array([[[0.0, 20.0]]])
@@ -89,7 +89,7 @@ def smoothed(num_classes: int, epsilon: float = 0.1, form: str = "all") -> tuple
     Raises:
         ValueError: `epsilon` or `form` is out of range.
 
-    Example:
+    Examples:
         >>> smoothed(num_classes=5, epsilon=0.5), smoothed(num_classes=5, epsilon=0.5, form="others")
         ((0.6, 0.1), (0.5, 0.125))
     """
@@ -126,7 +126,7 @@ class LabelSmoothedCrossEntropy(keras.Loss):
     Raises:
         ValueError: `epsilon` or `form` is out of range.
 
-    Example:
+    Examples:
         With equal logits for four classes a token costs log 4. The second position is padding and does not count:
 
         >>> loss = LabelSmoothedCrossEntropy(pad_id=0)
@@ -173,7 +173,7 @@ class LabelSmoothedCrossEntropy(keras.Loss):
 def token_mask(labels: Any, pad_id: int) -> Any:
     """(B, T) float32: 1 where `labels` holds a token, 0 where it holds `pad_id`.
 
-    Example:
+    Examples:
         >>> np.asarray(token_mask(np.array([[7, 5, 0]]), pad_id=0)).tolist()
         [[1.0, 1.0, 0.0]]
     """
@@ -183,7 +183,7 @@ def token_mask(labels: Any, pad_id: int) -> Any:
 def refuse_sample_weight(name: str, sample_weight: Any) -> None:
     """Raises a ValueError unless `sample_weight`, which Keras always passes, is None.
 
-    Example:
+    Examples:
         >>> refuse_sample_weight("accuracy", sample_weight=None)
         >>> refuse_sample_weight("accuracy", sample_weight=0.5)
         Traceback (most recent call last):

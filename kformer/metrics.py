@@ -59,7 +59,7 @@ class TokenLoss(_TokenMean):
         form: "all" or "others".
         name: Name of the metric.
 
-    Example:
+    Examples:
         One token has the loss log 4 = 1.386 and three have 0, so the mean over the tokens of both batches is 1.386 / 4:
 
         >>> loss = TokenLoss(epsilon=0.0)
@@ -89,7 +89,7 @@ class Perplexity(_TokenMean):
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
 
-    Example:
+    Examples:
         With equal logits, all four classes are equally probable:
 
         >>> perplexity = Perplexity()
@@ -120,7 +120,7 @@ class TokenAccuracy(_TokenMean):
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
 
-    Example:
+    Examples:
         The first token is hit, the second is not, and the third position is padding:
 
         >>> accuracy = TokenAccuracy()
@@ -147,7 +147,7 @@ class TokenCount(keras.Metric):
         pad_id: Label of the positions that do not count.
         name: Name of the metric.
 
-    Example:
+    Examples:
         >>> count = TokenCount()
         >>> count.update_state(np.array([[7, 5, 0], [3, 0, 0]]), y_pred=None)
         >>> int(count.result())

@@ -25,7 +25,7 @@ class WarmupInverseSqrt(keras.optimizers.schedules.LearningRateSchedule):
     Raises:
         ValueError: An argument is not greater than 0.
 
-    Example:
+    Examples:
         The rate rises to its peak at the fourth update, and is half the peak at the sixteenth:
 
         >>> rate = WarmupInverseSqrt(d_model=100, warmup_steps=4)

@@ -81,6 +81,7 @@ def test_a_notebook_runs_and_shows_its_pictures(script, tmp_path, monkeypatch):
         output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "stream"
     ]
     assert [output.text for output in streams if output.name == "stderr"] == []
+    assert [output.text for output in streams if "ERROR" in output.text] == []  # such as: no program tensorboard
     pictures = [matplotlib.image.imread(io.BytesIO(base64.b64decode(data))) for data in outputs(notebook, "image/png")]
     pages = [page for page in outputs(notebook, "text/html") if page.startswith("<iframe")]
     assert (len(pictures), len(pages)) == SHOWN[script.stem]

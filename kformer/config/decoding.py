@@ -13,7 +13,7 @@ class DecodingConfig(Config):
     Raises:
         ValueError: A field is out of range.
 
-    Example:
+    Examples:
         >>> decoding = DecodingConfig(beam_size=8).replace(max_length=20)
         >>> decoding.beam_size, decoding.max_length, decoding.length_penalty
         (8, 20, 0.6)

@@ -36,7 +36,7 @@ def check_layers(task: str, transformer: TransformerConfig) -> None:
     Raises:
         ValueError: The transformer has no encoder or no decoder layers.
 
-    Example:
+    Examples:
         >>> check_layers("classify", TransformerConfig(num_decoder_layers=0))
     """
     missing = [name for name in _LAYERS[task] if not getattr(transformer, name)]
@@ -57,7 +57,7 @@ def check_first_weights(task: str, earlier: str) -> None:
     Raises:
         ValueError: A model of one of the tasks has no encoder, or one no decoder of the same kind.
 
-    Example:
+    Examples:
         >>> check_first_weights("classify", "masked-language-model")
     """
     if earlier not in _FIRST_WEIGHTS[task]:

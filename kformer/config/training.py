@@ -21,7 +21,7 @@ class TrainingConfig(Config):
     Raises:
         ValueError: A field is out of range.
 
-    Example:
+    Examples:
         >>> training = TrainingConfig.of_size("tiny", max_minutes=10)
         >>> training.vocab_size, training.warmup_steps, training.max_minutes
         (4000, 800, 10.0)
@@ -124,7 +124,7 @@ def check_positions(transformer: TransformerConfig, training: TrainingConfig) ->
     Raises:
         ValueError: The transformer has fewer positions than the longest texts have tokens.
 
-    Example:
+    Examples:
         >>> check_positions(TransformerConfig(positional_encoding="learned"), TrainingConfig(max_length=1024))
     """
     longest = transformer.longest_sequence

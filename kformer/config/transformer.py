@@ -33,7 +33,7 @@ class TransformerConfig(Config):
     Raises:
         ValueError: A field is out of range, or two fields do not fit each other.
 
-    Example:
+    Examples:
         >>> TransformerConfig().d_model, TransformerConfig.of_size("big").d_model
         (512, 1024)
         >>> TransformerConfig.of_size("tiny", norm_first=True).replace(num_heads=8).d_model
@@ -44,9 +44,9 @@ class TransformerConfig(Config):
     target_vocab_size: int = 37000  # V of the target
     num_encoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
     num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
-    d_model: int = 512  # d_model
-    d_ff: int = 2048  # d_ff
-    num_heads: int = 8  # h; d_k = d_v = d_model / h
+    d_model: int = 512  # size of the embeddings and of what goes from layer to layer
+    d_ff: int = 2048  # inner size of the feed-forward network, equation 2
+    num_heads: int = 8  # h, of attention; d_k = d_v = d_model / h
     num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
@@ -57,7 +57,8 @@ class TransformerConfig(Config):
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
     attention_window: int | None = None
-    positional_encoding: str = "sinusoidal"  # section 3.5; "learned" is row (E) of Table 3
+    # Section 3.5; "learned" is row (E) of Table 3; others: "rotary", "alibi", "relative", "relative_buckets"
+    positional_encoding: str = "sinusoidal"
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
     # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
     depth: str = "stacked"
@@ -66,9 +67,9 @@ class TransformerConfig(Config):
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
-    pad_id: int = 0  # of the padding behind shorter sequences of a batch
-    start_id: int = 1  # of the token before the first one of a target
-    end_id: int = 2  # of the token that ends a text
+    pad_id: int = 0  # id of the padding behind shorter sequences of a batch
+    start_id: int = 1  # id of the token before the first one of a target
+    end_id: int = 2  # id of the token that ends a text
 
     def __post_init__(self) -> None:
         self._check_types()

@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 class Arrangement(abc.ABC):
     """Makes the model's inputs and labels from the ids of a batch.
 
-    Example:
+    Examples:
         >>> rows = Rows(np.array([[7, 2]]), np.array([[8, 9, 2]]), source_pad_id=0, target_pad_id=0, start_id=1)
         >>> inputs, labels = ShiftedTarget().arrange(rows, np.random.default_rng(0))
         >>> {name: ids.tolist() for name, ids in inputs.items()}, labels.tolist()

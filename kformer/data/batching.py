@@ -44,7 +44,7 @@ class BatchPlan:
         ValueError: A pair fits into no bucket, the buckets are not sorted, or `tokens_per_batch`, `row_multiple` or
             `max_buckets` is below 1.
 
-    Example:
+    Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["one", "uno"])
         >>> encoded = encode_pairs([("one", "uno")] * 100, tokenizer, tokenizer, max_length=8)
         >>> BatchPlan(encoded, tokens_per_batch=20).shapes  # 20 // 2 rows: each side is a word and its end

@@ -18,7 +18,7 @@ class Corpus:
         train, valid, test: (source, target) pairs.
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
 
-    Example:
+    Examples:
         >>> corpus = Corpus("numbers", train=[("one", "uno"), ("two", "dos")], valid=[("three", "tres")], test=[])
         >>> corpus.valid
         [('three', 'tres')]
@@ -34,7 +34,7 @@ class Corpus:
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """Every source with all its targets. Sources and targets are in the order of the pairs.
 
-    Example:
+    Examples:
         >>> references([("r e a d", "R IY D"), ("c a t", "K AE T"), ("r e a d", "R EH D")])
         {'r e a d': ['R IY D', 'R EH D'], 'c a t': ['K AE T']}
     """
@@ -58,7 +58,7 @@ def corpus_from_pairs(name: str, train: list[Pair], valid: list[Pair] | None = N
         train, valid: (source, target) pairs. Without `valid`, one source in 50 is held out of `train`: the same ones
             every time, see `hold_out`.
 
-    Example:
+    Examples:
         >>> corpus = corpus_from_pairs("numbers", read_tsv("pairs.tsv"))
         >>> len(corpus.train), len(corpus.valid), len(corpus.test)
         (1, 1, 0)
@@ -77,7 +77,7 @@ def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
     Raises:
         ValueError: There are fewer than two different sources that are not blank.
 
-    Example:
+    Examples:
         >>> train, held_out = hold_out("numbers", [(f"source {n}", f"target {n}") for n in range(100)])
         >>> len(train), len(held_out)
         (98, 2)

@@ -51,7 +51,7 @@ def make_dataset(
         ValueError: `shuffle_seed` or `start_step` is negative, `start_step` is larger than the number of batches, or
             the rows of a batch cannot be divided into `count` equal parts.
 
-    Example:
+    Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # ids 4 and 5; 1 is the start, 2 the end
         >>> plan = BatchPlan(encode_pairs([("a", "a b")], tokenizer, tokenizer, max_length=8), tokens_per_batch=8)
         >>> inputs, target_out = next(iter(make_dataset(plan, shuffle_seed=None, repeat=False)))

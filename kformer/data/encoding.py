@@ -30,7 +30,7 @@ class EncodedPairs:
         skipped_blank: the number of pairs that were left out because a side is blank.
         skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
 
-    Example:
+    Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # with the ids 4 and 5; 2 is the end
         >>> encoded = encode_pairs([("a b", "b"), ("a", "a b")], tokenizer, tokenizer, max_length=8)
         >>> encoded.source_ids.tolist(), encoded.source_offsets.tolist()
@@ -74,7 +74,7 @@ def encode_pairs(
     Raises:
         ValueError: No pair is left.
 
-    Example:
+    Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])
         >>> encode_pairs([("a b", "b"), ("a", " "), ("a b a b", "b")], tokenizer, tokenizer, max_length=4).report()
         '1 pair kept (3 source and 2 target tokens); skipped: 1 blank, 1 longer than 4 tokens'

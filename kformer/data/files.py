@@ -40,7 +40,7 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
         ValueError: The file is damaged or not UTF-8, it changes while it is read, all its lines are blank, or a line
             that is not blank has another number of columns.
 
-    Example:
+    Examples:
         >>> read_tsv("pairs.tsv")
         [('one two', 'uno dos'), ('three', 'tres')]
     """
@@ -67,7 +67,7 @@ def read_texts(path: str | pathlib.Path) -> list[Pair]:
         FileNotFoundError: There is no such file.
         ValueError: The file is damaged or not UTF-8, it changes while it is read, or all its lines are blank.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> _ = Path("verses.txt").write_text("one two\nthree\n")
         >>> read_texts("verses.txt")
@@ -88,7 +88,7 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
         ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8, or changes while
             it is read.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> _ = Path("numbers.en").write_text("one\ntwo"), Path("numbers.es").write_text("uno\ndos")
         >>> read_parallel("numbers.en", "numbers.es")

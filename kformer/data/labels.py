@@ -14,7 +14,7 @@ _BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f
 def words_of(text: str) -> list[str]:
     """What stands between blanks, as a tagger and the vocabulary of labels divide texts.
 
-    Example:
+    Examples:
         >>> words_of(" one two\\u3000three")
         ['one', 'two', 'three']
     """
@@ -31,7 +31,7 @@ def check_targets(task: str, pairs: Sequence[Pair]) -> None:
     Raises:
         ValueError: A target of a classifier is not one label, or one of a tagger not a tag for each word.
 
-    Example:
+    Examples:
         >>> check_targets("tag", [("one two", "A B")])
     """
     if task not in _CHECKS:

@@ -53,7 +53,7 @@ def load_corpus(name: str) -> Corpus:
         ValueError: No corpus has this name, or its data cannot be used.
         ImportError: The package that provides the corpus is not installed.
 
-    Example:
+    Examples:
         >>> source, target = load_corpus("bible-en-es").train[0]
         >>> source
         'In the beginning, God created the heavens and the earth.'

@@ -74,7 +74,7 @@ def load_tfds(
     Raises:
         ValueError: There is no split `train`, there are fewer than two text features, or an example is not UTF-8.
 
-    Example:
+    Examples:
         >>> import tensorflow_datasets as tfds  # doctest: +SKIP
         >>> builder = tfds.TranslateFolder("mine")  # es.train.txt, en.train.txt, es.valid.txt, ...  # doctest: +SKIP
         >>> load_tfds(builder, name="mine", languages=("es", "en")).train[0]  # doctest: +SKIP

@@ -35,7 +35,7 @@ class WordVectors:
         words: the row of each word.
         vectors: (N, E) float32, finite.
 
-    Example:
+    Examples:
         >>> vectors = WordVectors({"the": 0, "cat": 1}, np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]], "float32"))
         >>> vectors.dim, vectors.row(("Cat",)), vectors.row(("dog",))
         (3, 1, None)
@@ -66,7 +66,7 @@ class FoundVectors:
         vectors: (F, E) float32, their vectors.
         missing: the spellings of the other ids, except for ids that stand for no text.
 
-    Example:
+    Examples:
         >>> FoundVectors(np.array([4, 6]), np.array([[0.5], [1.5]]), ["dog"]).report()
         '2 of 3 words have a vector, 1 are missing'
     """
@@ -94,7 +94,7 @@ def find_vectors(tokenizer: Tokenizer, *files: WordVectors) -> FoundVectors:
     Raises:
         ValueError: No word has a vector, or the tokenizer cannot give its words.
 
-    Example:
+    Examples:
         >>> vectors = WordVectors({"the": 0, "cat": 1}, np.array([[0.5, 1.5], [2.5, 3.5]], "float32"))
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["The", "dog"])
         >>> found = find_vectors(tokenizer, vectors)
@@ -130,7 +130,7 @@ def read_word_vectors(path: str | pathlib.Path) -> WordVectors:
         ValueError: The file has none of the formats, contradicts its first line, has rows of different lengths or
             numbers that are not finite, or its words are not UTF-8. The message says where and how to correct it.
 
-    Example:
+    Examples:
         >>> import pathlib
         >>> _ = pathlib.Path("vectors.txt").write_text("the 0.5 1.5\\ncat 2.5 3.5\\n")
         >>> vectors = read_word_vectors("vectors.txt")

@@ -97,7 +97,7 @@ def beam_search(
         ValueError: An argument is out of range, a leaf of the state does not have N rows (with the default `reorder`),
             or the logits do not hold the special ids.
 
-    Example:
+    Examples:
         After the start (1), token 3 is more probable than 4. But 3 and the end (2) together have the probability
         0.6 * 0.4, 4 and the end 0.4 * 1. One beam misses the better sequence, two beams find it:
 

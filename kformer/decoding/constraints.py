@@ -39,7 +39,7 @@ class SearchConstraints:
         ValueError: The ids are not three different ids of at least 0, `max_lengths` is not (B,), `prefix` is not
             (B, F), or a length is negative.
 
-    Example:
+    Examples:
         Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
 
         >>> constraints = SearchConstraints(1, 2, 0, max_lengths=np.array([3, 99]), buffer_length=10, min_length=1)

@@ -31,7 +31,7 @@ def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstr
     Raises:
         ValueError: The logits do not hold the special ids.
 
-    Example:
+    Examples:
         A model that counts down: after token 5 comes 4, and 1 is the end.
 
         >>> countdown = 9 * np.eye(6, k=-1)

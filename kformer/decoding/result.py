@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 class SearchResult(NamedTuple):
     """The best `n` sequences of each of B sentences, best first; T is the buffer length.
 
-    Example:
+    Examples:
         >>> result = SearchResult(tokens=np.array([[[4, 2, 0]]]), scores=np.array([[-0.5]]), lengths=np.array([[2]]))
         >>> result.tokens[0, 0, : result.lengths[0, 0]].tolist()
         [4, 2]

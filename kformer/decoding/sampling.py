@@ -65,7 +65,7 @@ def sample(
     Raises:
         ValueError: An argument is out of range, or the logits do not hold the special ids.
 
-    Example:
+    Examples:
         The same seed draws the same tokens, and `top_k=1` always gives the most probable token:
 
         >>> next_logits = lambda tokens, state: (np.log([[0.1, 0.1, 0.1, 0.4, 0.3]]), state)

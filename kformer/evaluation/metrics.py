@@ -24,7 +24,7 @@ def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     Raises:
         ValueError: There are no sentences, the lengths differ, or a sentence has no reference.
 
-    Example:
+    Examples:
         >>> scores = bleu_and_chrf(["The cat sat down."], [["The cat sat down.", "The cat took a seat."]])
         >>> round(scores["bleu"], 1), round(scores["chrf"], 1), scores["sentences"]
         (100.0, 100.0, 1)
@@ -58,7 +58,7 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str
     Raises:
         ValueError: There are no words, the lengths differ, or a word has no reference.
 
-    Example:
+    Examples:
         >>> word_error_rate(["T AH M EY T OW", "K AA T"], [["T AH M AA T OW", "T AH M EY T OW"], ["K AE T"]])
         {'word_error_rate': 0.5, 'wrong_words': 1, 'words': 2}
     """
@@ -87,7 +87,7 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
     Raises:
         ValueError: There are no words, the lengths differ, or a word has no reference or an empty one.
 
-    Example:
+    Examples:
         >>> phoneme_error_rate(["K AE T S"], [["K AA T S", "D AO G Z"]])  # the first one is nearer
         {'phoneme_error_rate': 0.25, 'phoneme_errors': 1, 'phonemes': 4}
     """
@@ -121,7 +121,7 @@ def label_scores(labels: Sequence[str], references: Sequence[str]) -> dict[str, 
     Raises:
         ValueError: There are no labels, or the lengths differ.
 
-    Example:
+    Examples:
         >>> label_scores(["law", "law", "poetry"], ["law", "poetry", "poetry"])
         {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666, 'labels': 3}
     """
@@ -135,7 +135,7 @@ def label_scores(labels: Sequence[str], references: Sequence[str]) -> dict[str, 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """Levenshtein distance of two sequences of symbols: the fewest substitutions, insertions and deletions.
 
-    Example:
+    Examples:
         >>> edit_distance("kitten", "sitting"), edit_distance("K AE T".split(), "K AA T S".split())
         (3, 2)
     """

@@ -90,7 +90,7 @@ def export_saved_model(
         ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that cannot
             be served or that `server_version` lacks, or the export's scores differ too much from the predictor's.
 
-    Example:
+    Examples:
         >>> path = export_saved_model(translator, "exported/cmudict", signatures=["n_best"])  # doctest: +SKIP
         >>> path.name  # doctest: +SKIP
         '1'

@@ -19,7 +19,7 @@ from kformer.layers.tensors import Tensor
 class Halting(NamedTuple):
     """The state of adaptive computation time for each position, between two steps.
 
-    Example:
+    Examples:
         With a threshold of 0.75, the halting probabilities 0.5 and 0.375 give the two steps the weights 0.5 and 0.5:
 
         >>> halting = Halting.start(np.zeros((1, 1), "float32"))
@@ -84,7 +84,7 @@ class AdaptiveDepth(SharedDepth):
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
 
-    Example:
+    Examples:
         New layers halt after the second step, because their halting probabilities are near sigmoid(1) = 0.73:
 
         >>> depth = AdaptiveDepth(num_steps=6, d_model=8)

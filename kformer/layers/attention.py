@@ -39,7 +39,7 @@ class MultiHeadAttention(keras.layers.Layer):
     Raises:
         ValueError: `d_model` is not divisible by `num_heads`, or `num_heads` not by `num_key_value_heads`.
 
-    Example:
+    Examples:
         >>> attention = MultiHeadAttention(d_model=8, num_heads=2)
         >>> target, source = np.zeros((1, 3, 8)), np.zeros((1, 5, 8))
         >>> tuple(attention(target, source).shape), tuple(attention.attention_scores(target, source).shape)

@@ -31,7 +31,7 @@ class Band:
     Raises:
         ValueError: `keys` is no mask of keys.
 
-    Example:
+    Examples:
         >>> attention, inputs = MultiHeadAttention(d_model=8, num_heads=2), np.ones((1, 7, 8))
         >>> tuple(attention(inputs, attention_mask=Band(window=3, causal=True)).shape)
         (1, 7, 8)

@@ -22,7 +22,7 @@ class RowOrder(NamedTuple):
     The projections give them by row and head, and caches are written in this order. Attention needs them by head and
     row. Gathering whole vectors by an index that is computed once is faster than transposing. Caches hold G heads.
 
-    Example:
+    Examples:
         >>> order = row_order(batch_size=1, num_heads=2, rows=3)
         >>> order.rows, np.asarray(order.row).tolist()
         (3, [0, 0, 1, 1, 2, 2])
@@ -43,7 +43,7 @@ def row_order(batch_size: int | Tensor, num_heads: int, rows: int, num_key_value
 
     `num_key_value_heads` is G; None: as many as `num_heads`.
 
-    Example:
+    Examples:
         Rows 0 to 2 with the heads a and b, ordered by row and head, are reordered by head and row:
 
         >>> vectors = np.array(["0a", "0b", "1a", "1b", "2a", "2b"])
@@ -87,7 +87,7 @@ class Cache:
         num_keys: S.
         order: The order of the rows and heads.
 
-    Example:
+    Examples:
         >>> cache = Cache.empty(room=3, head_dim=2, dtype="float32", order=row_order(batch_size=1, num_heads=1, rows=1))
         >>> cache = cache.write(key=np.ones((1, 2)), value=np.array([[5.0, 7.0]]), place=cache.place(position=1))
         >>> np.asarray(cache.value).tolist()

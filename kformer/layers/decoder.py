@@ -27,7 +27,7 @@ class Decoder(Stack):
     With `EncoderLayer`s it is a decoder-only model: leave out `encoder_output` in `call`, and `memory` in `step`.
     Arguments: see `Stack`.
 
-    Example:
+    Examples:
         The output at the first two positions does not depend on the third:
 
         >>> decoder = Decoder([DecoderLayer(d_model=8, num_heads=2, d_ff=16)], PositionalEncoding(d_model=8))

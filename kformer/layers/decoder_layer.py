@@ -22,7 +22,7 @@ class DecoderLayer(TransformerLayer):
 
     Arguments: see `TransformerLayer`.
 
-    Example:
+    Examples:
         >>> layer = DecoderLayer(d_model=8, num_heads=2, d_ff=16)
         >>> layer.build((1, 3, 8))
         >>> outputs, weights = layer.call_with_scores(np.zeros((1, 3, 8)), encoder_output=np.zeros((1, 5, 8)))

@@ -24,7 +24,7 @@ AddPositions = Callable[[Tensor], Tensor]  # Adds the positions to (..., D) floa
 class Ponder(NamedTuple):
     """How many steps each position took until it halted, and its remainder. Their sum is the ponder time of Graves.
 
-    Example:
+    Examples:
         Two positions with the ponder times 2.25 and 2, each unit of which costs 0.5:
 
         >>> ponder = Ponder(steps=np.array([[2.0, 1.0]]), remainders=np.array([[0.25, 1.0]]), cost=0.5)
@@ -62,7 +62,7 @@ class Depth(keras.layers.Layer, abc.ABC):
     Args:
         num_steps: The number of steps, or the largest number if positions halt.
 
-    Example:
+    Examples:
         >>> depths = [StackedDepth(num_steps=3), SharedDepth(num_steps=3, d_model=8)]
         >>> [(depth.num_layers, [depth.layer_number(step) for step in range(3)]) for depth in depths]
         [(3, [0, 1, 2]), (1, [0, 0, 0])]
@@ -124,7 +124,7 @@ class StackedDepth(Depth):
     Args:
         num_steps: N, the number of layers.
 
-    Example:
+    Examples:
         >>> StackedDepth(num_steps=6).num_layers
         6
     """
@@ -154,7 +154,7 @@ class SharedDepth(Depth):
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
 
-    Example:
+    Examples:
         The first step of a sequence without positions adds the sines and cosines of 1:
 
         >>> depth = SharedDepth(num_steps=2, d_model=4)

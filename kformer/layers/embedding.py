@@ -47,7 +47,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         tie_weights: Whether the reverse projection shares the matrix.
         train_embeddings: Whether training changes the matrix of the embeddings.
 
-    Example:
+    Examples:
         >>> embedding = TokenEmbedding(input_dim=100, output_dim=8)
         >>> vectors = embedding(np.array([[3, 5]]))
         >>> tuple(vectors.shape), tuple(embedding(vectors, reverse=True).shape), len(embedding.weights)
@@ -119,7 +119,7 @@ class ProjectedTokenEmbedding(TokenEmbedding):
         reversible: Whether the layer is called in reverse, too. If not, it has no weights for that.
         tie_weights, train_embeddings: As in `TokenEmbedding`.
 
-    Example:
+    Examples:
         >>> embedding = ProjectedTokenEmbedding(input_dim=100, output_dim=3, d_model=8)
         >>> vectors = embedding(np.array([[3, 5]]))
         >>> tuple(vectors.shape), tuple(embedding(vectors, reverse=True).shape)

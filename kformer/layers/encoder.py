@@ -22,7 +22,7 @@ class EncoderLayer(TransformerLayer):
 
     With a causal mask it is the layer of a decoder-only model. Arguments: see `TransformerLayer`.
 
-    Example:
+    Examples:
         If all inputs are equal, each query attends equally to all keys that the mask allows:
 
         >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16)
@@ -139,7 +139,7 @@ class Encoder(Stack):
 
     Arguments: see `Stack`.
 
-    Example:
+    Examples:
         >>> encoder = Encoder([EncoderLayer(d_model=8, num_heads=2, d_ff=16) for _ in range(2)], PositionalEncoding(8))
         >>> encoder.build((1, 5, 8))
         >>> outputs, weights = encoder.call_with_scores(np.zeros((1, 5, 8)))

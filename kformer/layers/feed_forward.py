@@ -18,7 +18,7 @@ class FeedForward(keras.layers.Layer):
         activation: Name of a Keras activation, such as "relu" (the paper's), "gelu" or "silu".
         use_bias: Whether there are b1 and b2.
 
-    Example:
+    Examples:
         >>> feed_forward = FeedForward(d_model=8, d_ff=32)
         >>> tuple(feed_forward(np.zeros((1, 3, 8))).shape)
         (1, 3, 8)
@@ -85,7 +85,7 @@ class GatedFeedForward(FeedForward):
     Raises:
         ValueError: `activation` has another name.
 
-    Example:
+    Examples:
         >>> feed_forward = GatedFeedForward(d_model=8, d_ff=32, activation="swiglu", use_bias=False)
         >>> tuple(feed_forward(np.zeros((1, 3, 8))).shape)
         (1, 3, 8)

@@ -20,7 +20,7 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
     Returns:
         Booleans of shape (B, 1, 1, S).
 
-    Example:
+    Examples:
         >>> np.asarray(padding_mask(np.array([[7, 5, 0]]), pad_id=0)).tolist()
         [[[[True, True, False]]]]
     """
@@ -77,7 +77,7 @@ def causal_mask(length: int | Tensor) -> Tensor:
     Returns:
         Booleans of shape (1, 1, T, T).
 
-    Example:
+    Examples:
         >>> np.asarray(causal_mask(2))[0, 0].tolist()
         [[True, False], [True, True]]
     """
@@ -96,7 +96,7 @@ def window_mask(queries: Tensor, keys: Tensor, window: int, causal: bool = False
     Returns:
         Booleans of shape (1, 1, T, S).
 
-    Example:
+    Examples:
         >>> positions = np.arange(4)
         >>> np.asarray(window_mask(positions, positions, window=2, causal=True))[0, 0].astype(int).tolist()
         [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
@@ -117,7 +117,7 @@ def ancestry_mask(ancestors: Tensor, rows: int) -> Tensor:
     Returns:
         Booleans of shape (B, 1, R, T x R), for a cache with position t of row r at t x R + r.
 
-    Example:
+    Examples:
         Two of three positions are written. Row 0 wrote the first one for both rows, and each row its own second one:
 
         >>> mask = ancestry_mask(np.array([[0, 0, -1], [0, 1, -1]]), rows=2)

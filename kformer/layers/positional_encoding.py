@@ -28,7 +28,7 @@ class Positions(keras.layers.Layer, abc.ABC):
     To make a new class available in the configuration, add its name to
     `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`.
 
-    Example:
+    Examples:
         >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
         >>> rows = positions.table(length=3)
         >>> isinstance(positions, Positions), tuple(positions.add(np.zeros((1, 3, 8)), rows).shape)
@@ -135,7 +135,7 @@ class PositionalEncoding(AddedPositions):
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
 
-    Example:
+    Examples:
         >>> print(np.round(PositionalEncoding(d_model=4)(np.zeros((1, 2, 4))), 2))
         [[[0.   1.   0.   1.  ]
           [0.84 0.54 0.01 1.  ]]]
@@ -176,7 +176,7 @@ class LearnedPositionalEncoding(AddedPositions):
         ValueError: Inputs have another width; or their length exceeds `max_length` and is known when the graph is
             made. If the length is known only later, all positions beyond `max_length` use the last vector.
 
-    Example:
+    Examples:
         >>> positions = LearnedPositionalEncoding(max_length=16, d_model=8)
         >>> tuple(positions(np.zeros((1, 3, 8))).shape), tuple(positions.embeddings.shape)
         ((1, 3, 8), (16, 8))

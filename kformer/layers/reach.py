@@ -152,7 +152,7 @@ class Window(Reach):
 def make_reach(window: int | None, causal: bool) -> Reach:
     """The reach of a stack: all positions if `window` is None, else a window of this size.
 
-    Example:
+    Examples:
         >>> make_reach(None, causal=True).room(100), make_reach(8, causal=True).room(100)
         (100, 8)
     """

@@ -45,7 +45,7 @@ class RotaryPositions(Positions):
     Raises:
         ValueError: `head_dim` is odd.
 
-    Example:
+    Examples:
         Position 1 rotates the first pair by 1 radian:
 
         >>> positions = RotaryPositions(head_dim=2)
@@ -92,7 +92,7 @@ class LinearBias(_Distances):
     Args:
         num_heads: H.
 
-    Example:
+    Examples:
         >>> positions = LinearBias(num_heads=2)
         >>> rows = positions.table(3)
         >>> np.asarray(positions.score_bias(rows, rows))[0].tolist()
@@ -133,7 +133,7 @@ class BucketedBias(_Distances):
     Raises:
         ValueError: `num_buckets` is no multiple of 4, or `max_distance` is not above a quarter of it.
 
-    Example:
+    Examples:
         >>> positions = BucketedBias(num_heads=2, num_buckets=8, max_distance=16)
         >>> np.asarray(positions.buckets(np.array([0, 1, 2, 3, 8, 100, -1, -100]))).tolist()
         [0, 5, 6, 6, 7, 7, 1, 3]
@@ -199,7 +199,7 @@ class RelativePositions(_Distances):
         head_dim: K.
         max_distance: k of the paper: there are 2 k + 1 vectors.
 
-    Example:
+    Examples:
         >>> positions = RelativePositions(head_dim=4, max_distance=2)
         >>> positions.build((1, 3, 8))
         >>> rows = positions.table(3)

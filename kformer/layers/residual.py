@@ -20,7 +20,7 @@ class ResidualConnection(keras.layers.Layer):
         layer_norm_epsilon: Added to the variance in the norm; the paper gives no value.
         normalization: "layer_norm", or "rms_norm" for RMS normalization.
 
-    Example:
+    Examples:
         The norm of (1, 3) is (-1, 1); the norm of (1, 3) + 10 * (1, 3) is the same:
 
         >>> inputs = np.array([[[1.0, 3.0]]])

@@ -67,7 +67,7 @@ def scaled_dot_product_attention(
     Raises:
         ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
 
-    Example:
+    Examples:
         All scores are equal here, so the result is the mean of the values that the mask allows:
 
         >>> query, key = np.zeros((1, 1, 1, 2)), np.ones((1, 1, 2, 2))

@@ -22,7 +22,7 @@ def segment_ids(ids: Tensor, end_id: int) -> Tensor:
     Returns:
         (B, S) int32.
 
-    Example:
+    Examples:
         >>> np.asarray(segment_ids(np.array([[1, 7, 2, 8, 9, 2]]), end_id=2)).tolist()
         [[0, 0, 0, 1, 1, 1]]
     """
@@ -41,7 +41,7 @@ class SegmentEmbedding(keras.layers.Layer):
     Raises:
         ValueError: The inputs have another width than `d_model`.
 
-    Example:
+    Examples:
         >>> segments = SegmentEmbedding(d_model=8)
         >>> tuple(segments(np.zeros((1, 3, 8)), ids=np.array([[1, 7, 2]])).shape)
         (1, 3, 8)

@@ -68,7 +68,7 @@ class Stack(keras.layers.Layer):
         ValueError: `attention_window` is below 1, or the depth needs another number of layers; or the stack is called
             in training with `AdaptiveDepth` under `tf.distribute` with several replicas.
 
-    Example:
+    Examples:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
         >>> [isinstance(stack, Stack) for stack in stacks], [stack.final_norm is not None for stack in stacks]
         ([True, True], [False, True])

@@ -40,7 +40,7 @@ class TransformerLayer(keras.layers.Layer):
         ValueError: `d_model` is not divisible by `num_heads`, `num_heads` not by `num_key_value_heads`, or inputs have
             another width than `d_model`.
 
-    Example:
+    Examples:
         >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16, activation="gelu")
         >>> isinstance(layer, TransformerLayer), layer.self_attention.head_dim, layer.feed_forward.activation
         (True, 4, 'gelu')

@@ -26,7 +26,7 @@ def build_model(task: str, config: TransformerConfig, dtype: Policy = None) -> k
         config: Sizes and options.
         dtype: As in `build_transformer`.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
         >>> build_model("language-model", config).name
         'language_model'

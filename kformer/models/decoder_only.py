@@ -29,7 +29,7 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
         A functional `keras.Model` with the input `{"target_in": (B, T) int32}`, the start id followed by the text, and
         logits (B, T, V) float32.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
         >>> tuple(build_language_model(config)({"target_in": np.array([[1, 5, 6]])}).shape)
         (1, 3, 9)
@@ -49,7 +49,7 @@ class StepwiseLanguageModel(StepwiseTransformer):
     The searches give the beginning of a text as the `prefix` of their constraints. The arguments are those of
     `StepwiseTransformer`. Of a `source`, only the number of rows is used.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
         >>> stepwise = StepwiseLanguageModel(build_language_model(config), max_length=4)
         >>> context, history = stepwise.start(source=np.zeros((3, 1), "int32"), room=4)

@@ -46,7 +46,7 @@ def build_classifier(config: TransformerConfig, dtype: Policy = None) -> keras.M
     Returns:
         A functional `keras.Model` with the input `{"source": (B, S) int32}` and logits (B, 1, V) float32.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 6, 1, 0, d_model=8, d_ff=16, num_heads=2, embedding_tying="none")
         >>> tuple(build_classifier(config)({"source": np.array([[1, 5, 6, 2]])}).shape)
         (1, 1, 6)
@@ -66,7 +66,7 @@ def build_tagger(config: TransformerConfig, dtype: Policy = None) -> keras.Model
     Returns:
         A functional `keras.Model` with the input `{"source": (B, S) int32}` and logits (B, S, V) float32.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 6, 1, 0, d_model=8, d_ff=16, num_heads=2, embedding_tying="none")
         >>> tuple(build_tagger(config)({"source": np.array([[1, 5, 6, 2]])}).shape)
         (1, 4, 6)
@@ -88,7 +88,7 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
     Returns:
         A functional `keras.Model` with the input `{"source": (B, S) int32}` and logits (B, S, V) float32.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 9, 1, 0, d_model=8, d_ff=16, num_heads=2)
         >>> tuple(build_masked_language_model(config)({"source": np.array([[1, 3, 6, 2]])}).shape)
         (1, 4, 9)

@@ -46,7 +46,7 @@ class StepwiseTransformer:
         cache: The class that keeps keys and values. An export uses its own class.
         more_room: Number of positions by which full caches grow.
 
-    Example:
+    Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
@@ -184,7 +184,7 @@ def start_decoding(
         ids of one position, at first the start ids; `logits` are (N, V) float32 for the next position. A search that
         reorders the rows of a sentence must reorder the state by `reorder_rows`.
 
-    Example:
+    Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
@@ -204,7 +204,7 @@ def reorder_rows(history: History, rows: Tensor) -> History:
     Only `ancestors` is reordered, the record of which row wrote each position. The caches are not copied, because that
     would cost more memory traffic than the rest of a step of beam search.
 
-    Example:
+    Examples:
         Each row wrote its first position itself. Then both rows continue row 1:
 
         >>> from kformer.models.stepwise import History

@@ -89,7 +89,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
     Raises:
         ValueError: The encoder or the decoder has no layer.
 
-    Example:
+    Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
@@ -132,7 +132,7 @@ def encode_source(model: keras.Model, source: Tensor, pad_id: int = 0) -> tuple[
 class AttentionScores(NamedTuple):
     """The attention weights of every layer, after the softmax; if layers are shared, those of every step.
 
-    Example:
+    Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
@@ -158,7 +158,7 @@ def attention_scores(model: keras.Model, source: Tensor, target_in: Tensor, pad_
     Returns:
         The weights, without dropout. Row t of the decoder's weights belongs to the position that predicts token t.
 
-    Example:
+    Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
 
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
@@ -179,7 +179,7 @@ def call_with_scores(
     Returns:
         (B, T, V) float32, and the weights.
 
-    Example:
+    Examples:
         >>> model = build_transformer(kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2))
         >>> logits, scores = call_with_scores(model, source=np.array([[5, 6, 2]]), target_in=np.array([[1, 7]]))
         >>> tuple(logits.shape), tuple(scores.cross[0].shape)
@@ -207,7 +207,7 @@ def ponder(model: keras.Model, source: Tensor, target_in: Tensor, pad_id: int = 
     Raises:
         ValueError: The positions of the model do not halt.
 
-    Example:
+    Examples:
         >>> config = kformer.TransformerConfig(9, 9, 6, 6, d_model=8, d_ff=16, num_heads=2, depth="adaptive")
         >>> of_encoder, _ = ponder(build_transformer(config), np.array([[5, 6, 2]]), np.array([[1, 7]]))
         >>> np.asarray(of_encoder.steps).tolist()

@@ -15,7 +15,7 @@ def preset_names(*tasks: str) -> list[str]:
         *tasks: Only the models that have learned one of these tasks, each one of `kformer.config.TASKS`. Without any,
             all models.
 
-    Example:
+    Examples:
         >>> preset_names()
         ['bible-books', 'bible-en-es', 'bible-english', 'cmudict']
         >>> preset_names("translate")
@@ -38,7 +38,7 @@ def find_preset(preset: str | pathlib.Path) -> RunFolder:
         ValueError: `preset` is neither.
         FileNotFoundError: The folder is no run folder, or has no weights yet.
 
-    Example:
+    Examples:
         >>> find_preset("cmudict").transformer_config().d_model
         256
     """

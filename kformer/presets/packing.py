@@ -25,7 +25,7 @@ class PackingReport:
         relative_error: The root mean square of the differences between the packed weights and the run's, divided by
             the root mean square of the run's weights.
 
-    Example:
+    Examples:
         >>> report = PackingReport(find_preset("cmudict"), size=5_500_000, parameters=5_500_000, relative_error=0.007)
         >>> report.size / report.parameters  # bytes for each weight
         1.0
@@ -66,7 +66,7 @@ def pack_run(
         FileExistsError: `output` exists.
         ValueError: `about` has an unknown name, a weight is not finite, or `steps` is not from 1 to 127.
 
-    Example:
+    Examples:
         >>> report = pack_run(find_preset("cmudict").path, "packed", steps=15)
         >>> report.parameters, round(report.relative_error, 2), report.size < report.parameters  # in bytes
         (5547520, 0.06, True)

@@ -57,7 +57,7 @@ class Client:
         ValueError: The URL has another form, or an argument is invalid.
         FileNotFoundError: There is no `ca_file`.
 
-    Example:
+    Examples:
         >>> with Client("http://localhost:8501/v1/models/translator/versions/3", timeout=5) as client:
         ...     client.translate([])  # an empty list needs no server
         []

@@ -10,7 +10,7 @@ class ServerError(OSError):
             be less exact: for a text that is too large, 400 over gRPC and 413 over REST. It is 503 for a server that
             cannot be reached, and 504 for one that takes too long.
 
-    Example:
+    Examples:
         >>> try:  # nothing answers at port 1
         ...     Client("http://localhost:1/v1/models/translator", tries=1).translate("A sentence.")
         ... except ServerError as error:

@@ -31,7 +31,7 @@ class Task(abc.ABC):
         command: The command that uses a trained model, such as `translate`; "" if there is none.
         translates: Whether translations of the validation sources can be scored, see `kformer.config.MONITORS`.
 
-    Example:
+    Examples:
         >>> task_of("classify").command
         'classify'
     """
@@ -85,7 +85,7 @@ class Task(abc.ABC):
 def task_of(name: str) -> Task:
     """The task of this name.
 
-    Example:
+    Examples:
         >>> task_of("language-model").name
         'language-model'
     """
@@ -96,7 +96,7 @@ def task_of(name: str) -> Task:
 def task_of_run(run: RunFolder) -> Task:
     """The task that the run's model learned.
 
-    Example:
+    Examples:
         >>> task_of_run(kformer.presets.find_preset("cmudict")).name
         'translate'
     """

@@ -25,7 +25,7 @@ from kformer.translation.translator import text_tensor
 class Classifier(LabelPredictor):
     """Finds the label of a text, or of a pair of texts with a tab between them.
 
-    Example:
+    Examples:
         >>> classifier = Classifier.from_preset("bible-books")
         >>> classifier("In the beginning, God created the heavens and the earth.")
         'law'

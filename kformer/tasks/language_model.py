@@ -59,7 +59,7 @@ class LanguageModel(tf.Module):
         samples: Some texts of the kind that the model is made for. An export is checked with them.
         origin: Where the weights come from, see `RunFolder.origin`.
 
-    Example:
+    Examples:
         >>> model = LanguageModel.from_preset("bible-english")
         >>> model("In the beginning")
         'In the beginning of the reign of Jehoiakim ...'

@@ -65,7 +65,7 @@ class MaskedLanguageModelTask(Task):
 def word_starts(tokenizer: Tokenizer) -> np.ndarray:
     """(V,) booleans, True for tokens that begin a word: their text after another token begins with a blank.
 
-    Example:
+    Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["in", "the"])  # symbols are whole words
         >>> word_starts(tokenizer).tolist()  # four special ids, and the symbols
         [False, False, False, False, True, True]

@@ -50,7 +50,7 @@ def encode_words(text: tf.Tensor, tokenizer: Tokenizer) -> Words:
 class Tagger(LabelPredictor):
     """Finds a label for each word of a text.
 
-    Example:
+    Examples:
         >>> tagger = Tagger.from_run("runs/punctuation")  # doctest: +SKIP
         >>> tagger("in the beginning god created the heavens")  # doctest: +SKIP
         'A a a, A a a a'

@@ -45,7 +45,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         vocab_size: the number of ids, the special ids included.
         pad_id, start_id, end_id: the special ids. `tokenize` never returns them.
 
-    Example:
+    Examples:
         >>> tokenizer: Tokenizer = SymbolTokenizer(["K", "AE", "T"])
         >>> tokenizer.detokenize([[1, 4, 5, 6, 2, 0]]).numpy().tolist()  # start, three symbols, end, padding
         [b'K AE T']

@@ -29,7 +29,7 @@ class KerasNLPTokenizer(Tokenizer):
     Raises:
         ValueError: The tokenizer returns strings, pads or cuts its output, or adds start or end tokens.
 
-    Example:
+    Examples:
         >>> import keras_nlp  # doctest: +SKIP
         >>> tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer())  # doctest: +SKIP
         >>> tokenizer.tokenize(["ab"]).to_list()  # the bytes are 97 and 98  # doctest: +SKIP

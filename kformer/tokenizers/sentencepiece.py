@@ -55,7 +55,7 @@ class SentencePieceTokenizer(Tokenizer):
     Raises:
         ValueError: The bytes are not such a model.
 
-    Example:
+    Examples:
         >>> tokenizer = SentencePieceTokenizer.train(["low lower lowest"], vocab_size=271)
         >>> tokenizer.tokenize(["low", "lower"]).row_lengths().numpy().tolist()  # low; low, e, r
         [1, 3]

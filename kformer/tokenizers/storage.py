@@ -37,7 +37,7 @@ def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
         FileNotFoundError: The directory or one of its files is missing.
         ValueError: tokenizer.json is damaged, or names an unknown kind of tokenizer.
 
-    Example:
+    Examples:
         >>> SymbolTokenizer(["K", "AE", "T"]).save("sounds")
         >>> load_tokenizer("sounds").symbols
         ('K', 'AE', 'T')
@@ -62,7 +62,7 @@ def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: To
     Raises:
         ValueError: The directory contains other files than those of tokenizers.
 
-    Example:
+    Examples:
         >>> import os
         >>> save_tokenizers("tokenizers", SymbolTokenizer(["c", "a", "t"]), SymbolTokenizer(["K", "AE", "T"]))
         >>> sorted(os.listdir("tokenizers"))
@@ -83,7 +83,7 @@ def load_tokenizers(directory: str | pathlib.Path) -> tuple[Tokenizer, Tokenizer
     Raises:
         FileNotFoundError: The directory does not contain a pair of tokenizers.
 
-    Example:
+    Examples:
         >>> shared = SymbolTokenizer(["one", "uno"])
         >>> save_tokenizers("tokenizers", shared, shared)
         >>> source, target = load_tokenizers("tokenizers")

@@ -33,7 +33,7 @@ class SymbolTokenizer(Tokenizer):
     Raises:
         ValueError: There is no symbol, or a symbol is empty, contains white space or occurs twice.
 
-    Example:
+    Examples:
         >>> tokenizer = SymbolTokenizer(["K", "AE", "T"])
         >>> tokenizer.tokenize(["K AE T", "T ZH"]).to_list()
         [[4, 5, 6], [6, 3]]

@@ -22,7 +22,7 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
     Raises:
         ValueError: All texts are blank, all are too long, or `vocab_size` is too small for their characters.
 
-    Example:
+    Examples:
         >>> config = kformer.TrainingConfig(tokenizer="symbols", shared_vocabulary=False)
         >>> source, target = train_tokenizers([("c a t", "K AE T")], config)
         >>> source.symbols, target.symbols

@@ -46,7 +46,7 @@ class WordTokenizer(SymbolTokenizer):
     Raises:
         ValueError: There is no word, or a word is empty, contains white space or occurs twice.
 
-    Example:
+    Examples:
         >>> tokenizer = WordTokenizer(["Hello", "world", ",", "!"])
         >>> tokenizer.tokenize(["Hello , world!", "Hello there!"]).to_list()
         [[4, 6, 5, 7], [4, 3, 7]]

@@ -132,7 +132,7 @@ def train(
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
 
-    Example:
+    Examples:
         >>> corpus = kformer.data.corpus_from_pairs("numbers", kformer.data.read_tsv("pairs.tsv"))
         >>> training = TrainingConfig.of_size("tiny", max_steps=2)
         >>> report = train(corpus, "runs/numbers", training=training)  # doctest: +SKIP

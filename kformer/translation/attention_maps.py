@@ -28,7 +28,7 @@ class AttentionMap:
         ValueError: The weights have fewer than two or more than four dimensions, or the numbers of tokens differ from
             those of rows and columns.
 
-    Example:
+    Examples:
         >>> attention = AttentionMap([[0.75, 0.25], [0.5, 0.5]], queries=["la", "casa"], keys=["the", "house"])
         >>> attention.weights.shape
         (1, 1, 2, 2)
@@ -87,7 +87,7 @@ class AttentionMap:
 class Attention(NamedTuple):
     """All attention weights of a model that reads a text and its translation.
 
-    Example:
+    Examples:
         >>> cross = translator.attention("c a t", translation="K AE T").cross
         >>> cross.weights.shape  # layers, heads, target tokens, source tokens
         (3, 4, 4, 4)
@@ -110,7 +110,7 @@ def read_detailed(found: Mapping[str, Any], number: int = 0) -> AttentionMap:
     Returns:
         One map (T, S) between the tokens of the translation and those of the text: the mean of a layer's heads.
 
-    Example:
+    Examples:
         >>> found = {"source_token": [["g", "o"]], "source_length": [2], "alignment_start": [[0, 0]]}
         >>> found |= {"target_token": [["G", "OW"]], "target_length": [2], "alignment": [[[0.75, 0.25], [0.5, 0.5]]]}
         >>> alignment = read_detailed(found)

@@ -72,7 +72,7 @@ class Translator(tf.Module):
     Raises:
         ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
 
-    Example:
+    Examples:
         >>> pronounce = Translator.from_preset("cmudict")  # from letters to sounds
         >>> pronounce(["c a t", "s h o e"])
         ['K AE T', 'SH UW']

@@ -30,7 +30,7 @@ def plot_attention(attention: AttentionMap, layer: int = -1, head: int | None = 
     Raises:
         ValueError: There is no such layer or head.
 
-    Example:
+    Examples:
         >>> attention = AttentionMap([[0.75, 0.25], [0.5, 0.5]], queries=["la", "casa"], keys=["the", "house"])
         >>> figure = plot_attention(attention)
         >>> figure.axes[0].images[0].get_array().tolist()
@@ -64,7 +64,7 @@ def plot_attention_heads(
     Raises:
         ValueError: There is no such layer or head, or there are more than 144 maps.
 
-    Example:
+    Examples:
         >>> weights = np.full((1, 2, 3, 3), 1 / 3)  # one layer, two heads
         >>> figure = plot_attention_heads(AttentionMap(weights, ["la", "casa", "roja"], ["the", "red", "house"]))
         >>> [axes.get_title() for axes in figure.axes[:2]]
@@ -113,7 +113,7 @@ def plot_attention_links(
     Raises:
         ValueError: There is no such layer, head or token.
 
-    Example:
+    Examples:
         >>> weights = np.full((1, 2, 3, 3), 1 / 3)  # one layer, two heads
         >>> attention = AttentionMap(weights, ["la", "casa", "roja"], ["the", "red", "house"])
         >>> [text.get_text() for text in plot_attention_links(attention, query="casa").axes[0].get_legend().get_texts()]
@@ -152,7 +152,7 @@ def plot_alignment(attention: AttentionMap, layer: int = -1, smallest: float = 0
     Raises:
         ValueError: There is no such layer.
 
-    Example:
+    Examples:
         >>> figure = plot_alignment(AttentionMap(np.eye(2), ["la", "casa"], ["the", "house"], name="Alignment"))
         >>> figure.axes[0].get_title(), len(figure.axes[0].get_lines())
         ('Alignment: strongest links', 2)

@@ -31,7 +31,7 @@ def plot_confusion(references: Sequence[str], hypotheses: Sequence[str], max_sym
     Raises:
         ValueError: The numbers of hypotheses and references differ, or there are none.
 
-    Example:
+    Examples:
         >>> figure = plot_confusion(["K AE T", "K AE T"], ["K AE T", "K AH T"])
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['AE  50%', 'AH  0%', '–']

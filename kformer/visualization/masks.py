@@ -25,7 +25,7 @@ def plot_masks(length: int = 8, padding: int = 2) -> Figure:
     Raises:
         ValueError: `padding` is negative or leaves no position.
 
-    Example:
+    Examples:
         >>> figure = plot_masks(length=3, padding=1)
         >>> [axes.get_title() for axes in figure.axes]
         ['Padding', 'Look-ahead', 'Both']

@@ -24,7 +24,7 @@ def plot_positions(table: Any = None, length: int = 64, d_model: int = 128) -> F
     Raises:
         ValueError: The table has another rank, or `d_model` is odd.
 
-    Example:
+    Examples:
         >>> axes = plot_positions(length=50, d_model=16).axes[0]
         >>> axes.get_title(), axes.images[0].get_array().shape
         ('Positional encoding', (50, 16))
@@ -54,7 +54,7 @@ def plot_position_products(table: Any = None, length: int = 64, d_model: int = 1
     Raises:
         ValueError: As in `plot_positions`.
 
-    Example:
+    Examples:
         >>> figure = plot_position_products([[1, 0], [1, 1]])
         >>> figure.axes[0].images[0].get_array().tolist()
         [[1.0, 1.0], [1.0, 2.0]]
@@ -91,7 +91,7 @@ def plot_wavelengths(d_model: int = 512) -> Figure:
     Raises:
         ValueError: `d_model` is odd.
 
-    Example:
+    Examples:
         >>> axes = plot_wavelengths(d_model=4).axes[0]  # sinusoids at the dimensions 0 and 2
         >>> axes.get_lines()[0].get_ydata().round().tolist()  # 2 pi, and 100 times as many
         [6.0, 628.0]

@@ -26,7 +26,7 @@ def plot_smoothed_labels(num_classes: int = 8, label: int = 2, epsilon: float = 
     Raises:
         ValueError: An argument is out of range.
 
-    Example:
+    Examples:
         >>> figure = plot_smoothed_labels(num_classes=4, label=2, epsilon=0.2)
         >>> figure.axes[0].containers[1].datavalues.round(2).tolist()  # over all classes
         [0.05, 0.05, 0.85, 0.05]
@@ -55,7 +55,7 @@ def plot_temperatures(
     Raises:
         ValueError: A temperature is not above 0.
 
-    Example:
+    Examples:
         >>> figure = plot_temperatures(logits=[2.0, 0.0], temperatures=[0.5, 2.0])
         >>> [bars.datavalues.round(2).tolist() for bars in figure.axes[0].containers]
         [[0.98, 0.02], [0.73, 0.27]]

@@ -46,7 +46,7 @@ def plot_runs(
         FileNotFoundError: A folder is no run folder, or has no log yet.
         ValueError: A log is damaged or empty, or no run has such a column.
 
-    Example:
+    Examples:
         >>> log = {"step": [100, 200], "loss": [4.0, 3.0], "val_loss": [4.5, 3.5]}
         >>> axes = plot_runs({"my run": log}).axes[0]
         >>> axes.get_title(), [line.get_label() for line in axes.get_lines()]

@@ -30,7 +30,7 @@ def plot_schedules(schedules: Mapping[str, Callable[[Any], Any]] | None = None, 
     Raises:
         ValueError: `steps` is not above 0, or there is no schedule.
 
-    Example:
+    Examples:
         >>> figure = plot_schedules({"short warm-up": kformer.schedules.WarmupInverseSqrt(512, 10)}, steps=40)
         >>> rates = figure.axes[0].get_lines()[0].get_ydata()
         >>> int(rates.argmax()) + 1, round(float(rates[39] / rates[9]), 2)  # highest at update 10, half of that at 40

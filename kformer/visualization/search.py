@@ -32,7 +32,7 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
     Raises:
         ValueError: `max_steps` is not above 0, or the tree is empty.
 
-    Example:
+    Examples:
         >>> axes = plot_beam(translator.beam_tree("g o", beam_size=2, length_penalty=0.6)).axes[0]
         >>> axes.get_title(), axes.get_xticks().tolist()  # a step each for G, OW and the end
         ('Beam search: 2 beams, length penalty 0.6', [1, 2, 3])
@@ -108,7 +108,7 @@ def plot_length_penalties(
     Raises:
         ValueError: The numbers of lengths and log probabilities differ, a length is below 1, or a penalty is negative.
 
-    Example:
+    Examples:
         >>> figure = plot_length_penalties(lengths=[1, 7], log_probs=[-1.0, -1.5], penalties=[0.0, 1.0])
         >>> [line.get_ydata().tolist() for line in figure.axes[0].get_lines()]  # the penalty favours the longer one
         [[-1.0, -1.5], [-1.0, -0.75]]

@@ -25,7 +25,7 @@ class AttentionView:
     Raises:
         ValueError: There is no map.
 
-    Example:
+    Examples:
         >>> view = AttentionView(AttentionMap(np.eye(2), ["la", "casa"], ["the", "house"], name="Alignment"))
         >>> view.save("attention.html")
         >>> all(word in view.html for word in ("Alignment", "casa", "house"))
