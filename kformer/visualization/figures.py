@@ -40,9 +40,12 @@ def show_in_notebooks() -> None:
 
 
 def draw_lines(axes: Axes, x: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], joined: bool = True) -> None:
-    """Draws a line for each named row over `x`, with different colours and dashes; not `joined`, only its points."""
+    """Draws a line for each named row over `x`, with different colours and dashes; not `joined`, only its points.
+
+    Where lines are equal, all of them can be seen: the first is solid, the next ones have gaps.
+    """
     for number, (name, values) in enumerate(rows):
-        dashes = ("-", "--", ":", "-.")[number // len(LINES) % 4]
+        dashes = ("-", "--", ":", "-.")[number % 4]
         axes.plot(x, values, dashes if joined else "o", color=LINES[number % len(LINES)], label=name)
     axes.grid(alpha=0.3)
     axes.legend()

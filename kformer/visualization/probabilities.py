@@ -1,6 +1,7 @@
 """What label smoothing and the temperature do to probabilities, as pictures. Letter: V classes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -37,7 +38,11 @@ def plot_smoothed_labels(num_classes: int = 8, label: int = 2, epsilon: float = 
     rows = {"without": is_label.astype(float)}
     for form in LABEL_SMOOTHING_FORMS:
         rows[f"epsilon {epsilon:g}, over {form}"] = np.where(is_label, *smoothed(num_classes, epsilon, form))
-    return _bars(rows, "Smoothed labels")
+    figure = _bars(rows, "Smoothed labels", "class", range(num_classes))
+    # With a linear axis, the small probabilities of the other classes could not be seen.
+    smallest = min(row[row > 0].min() for row in rows.values())
+    figure.axes[0].set(yscale="log", ylim=(smallest / 4, 1.5), ylabel="probability, logarithmic")
+    return figure
 
 
 def plot_temperatures(
@@ -67,17 +72,18 @@ def plot_temperatures(
         scaled = np.asarray(logits, "float64") / temperature
         weights = np.exp(scaled - scaled.max())
         rows[f"temperature {temperature:g}"] = weights / weights.sum()
-    return _bars(rows, "Softmax at several temperatures")
+    return _bars(rows, "Softmax at several temperatures", "logit of the class", [f"{logit:g}" for logit in logits])
 
 
-def _bars(rows: dict[str, np.ndarray], title: str) -> Figure:
-    """A group of bars for each class, a colour for each row."""
+def _bars(rows: dict[str, np.ndarray], title: str, meaning: str, classes: Sequence[Any]) -> Figure:
+    """A group of bars for each class, a colour for each row. `classes` stand below; `meaning` says what they are."""
     figure, (axes,) = new_figure(8, 4)
     width = 0.8 / len(rows)
     for number, (name, values) in enumerate(rows.items()):
         places = np.arange(len(values)) + (number - (len(rows) - 1) / 2) * width
         axes.bar(places, values, width, color=LINES[number % len(LINES)], label=name)
-    axes.set(title=title, xlabel="class", ylabel="probability", xticks=range(len(next(iter(rows.values())))))
+    axes.set(title=title, xlabel=meaning, ylabel="probability")
+    axes.set_xticks(range(len(classes)), classes)
     axes.grid(axis="y", alpha=0.3)
     axes.legend()
     return figure

@@ -110,6 +110,7 @@ def _leave_out_the_first(axes: Axes, ends: list[np.ndarray]) -> None:
     most = max(_AT_MOST * np.median(np.concatenate(ends)), *(1.05 * end.max() for end in ends))
     if most < axes.get_ylim()[1]:
         axes.set_ylim(0, most)
+        axes.set_ylabel(f"{axes.get_ylabel()} (larger values are cut off)")
 
 
 def _read(runs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> dict[str, Log]:

@@ -13,6 +13,7 @@ from kformer.visualization.fonts import families_for
 
 _COLORS = {"kept": LINES[0], "finished": LINES[5], "pruned": "#999999"}
 _MOST_STEPS = 16  # of a tree, by default
+_INCHES_PER_LETTER = 0.09
 _MEANING = {"kept": "goes on", "finished": "has ended", "pruned": "is dropped"}
 
 
@@ -20,7 +21,8 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
     """The hypotheses that a beam search looked at, as a tree that grows to the right: a column for each step.
 
     The best candidate of a step stands at the top. Below each token is the score of the hypothesis that ends with it.
-    The way to the best finished hypothesis is drawn bold.
+    The way to the best finished hypothesis is drawn bold. Hypotheses that go on after the last step that is drawn have
+    dots.
 
     Args:
         tree: From `Translator.beam_tree`.
@@ -51,23 +53,31 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
         ranks[length] += 1
     best = set() if tree.best is None else set(tree.path(tree.best))
     start = (0.0, 0.0)
-    figure, (axes,) = new_figure(1.5 + 0.95 * steps, 1.6 + 0.6 * max(ranks))
+    column = max(0.95, 0.3 + _INCHES_PER_LETTER * max(len(tree.tokens[number]) for number in shown))  # in inches
+
+    def half_width(text: str) -> float:
+        """Of a token with a margin, in columns: lines begin and end there, so that they cross no token."""
+        return max(0.2, (_INCHES_PER_LETTER * len(text) / 2 + 0.05) / column)
+
+    figure, (axes,) = new_figure(1.5 + column * steps, 1.6 + 0.6 * max(ranks))
     fonts = families_for(tree.tokens)
     for number in shown:
         extension, (x, y) = tree.extensions[number], places[number]
         parent_x, parent_y = places.get(extension.parent, start)
+        before = tree.tokens[extension.parent] if extension.parent in places else "<s>"
+        token = tree.tokens[number]
         is_best = number in best
         axes.plot(
-            (parent_x + 0.3, x - 0.32),
+            (parent_x + half_width(before), x - half_width(token)),
             (parent_y, y),
             color=_COLORS[extension.outcome],
             linewidth=2.5 if is_best else 0.8,
             alpha=1 if is_best or extension.outcome != "pruned" else 0.5,
         )
-        weight = "bold" if is_best else "normal"
+        goes_on = x == steps and extension.outcome == "kept"
         axes.text(
-            x, y, tree.tokens[number], ha="center", va="bottom", fontsize=11, fontfamily=fonts, fontweight=weight,
-            color=_COLORS[extension.outcome], clip_on=True,
+            x, y, f"{token} ..." if goes_on else token, ha="center", va="bottom", fontsize=11, fontfamily=fonts,
+            fontweight="bold" if is_best else "normal", color=_COLORS[extension.outcome], clip_on=True,
         )  # fmt: skip
         axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=8.5, clip_on=True)
     axes.text(*start, "<s>", ha="center", va="center", fontsize=11)
@@ -77,7 +87,7 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
     axes.set(
         title=f"Beam search: {tree.beam_size} beams, length penalty {tree.length_penalty:g}",
         xlabel="token of the translation",
-        ylabel="candidates, best first",
+        ylabel="candidates, best first; below each its score",
         xlim=(-0.4, steps + 0.6),
         ylim=(max(ranks) - 0.4, -0.7),
         xticks=range(1, steps + 1),
