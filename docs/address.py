@@ -31,7 +31,7 @@ def write_address(root: pathlib.Path, address: str) -> None:
         badge = f"{BADGE}(https://colab.research.google.com/github/{notebook})"
         text = re.sub(r"^(# %% \[markdown\]\n# # .*\n#\n)", rf"\1{badge}\n#\n", text, count=1, flags=re.MULTILINE)
         text = re.sub(
-            r'^# In Colab .*\n# %pip install --quiet "[^\[]*(\[[\w,]+\])[^"]*"',
+            r'^# Installs kformer from the clone .*\n# %pip install --quiet "[^\[]*(\[[\w,]+\])[^"]*"',
             rf'# This takes less than a minute in Colab.\n# %pip install --quiet "kformer\1 @ git+{repository}"',
             text,
             flags=re.MULTILINE,

@@ -19,10 +19,10 @@ from nbclient import NotebookClient
 pytestmark = pytest.mark.tensorflow_only
 NOTEBOOKS = pathlib.Path(__file__).parents[1] / "notebooks"
 SCRIPTS = sorted(NOTEBOOKS.glob("*.py"))
-BUDGETS = {"KFORMER_NOTEBOOK_MINUTES": "0.2", "KFORMER_NOTEBOOK_SENTENCES": "4", "KFORMER_NOTEBOOK_LENGTHS": "16,32"}
+BUDGETS = {"KFORMER_NOTEBOOK_MINUTES": "0.2", "KFORMER_NOTEBOOK_SENTENCES": "4", "KFORMER_NOTEBOOK_LENGTHS": "32,64"}
 # How many pictures and pages each notebook shows.
 SHOWN = {
-    "attention_from_scratch": (9, 1),
+    "attention_from_scratch": (10, 1),
     "decoding": (4, 0),
     "export_and_serve": (1, 0),
     "quickstart": (2, 0),
