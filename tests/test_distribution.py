@@ -268,6 +268,17 @@ def test_ctrl_c_in_one_process_saves_and_ends_all(tmp_path):
     assert processes.course(tmp_path / "run") == processes.course(tmp_path / "whole")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("receiver", [0, 1])
+def test_sigterm_in_one_process_saves_and_ends_all(tmp_path, receiver):
+    files = processes.write_files(tmp_path / "files", max_steps=10**6)
+    group = processes.start_group(files, tmp_path / "run", 2)
+    wait_for(tmp_path / "run" / "checkpoint.npz", group)
+    group[receiver].send_signal(signal.SIGTERM)
+    processes.finish(*group, code=None)
+    assert (group[receiver].returncode, group[1 - receiver].returncode) == (-signal.SIGTERM, 75)
+
+
 STOPS = """
     import sys
     import keras, processes, toy

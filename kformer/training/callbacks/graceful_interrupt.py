@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.checkpoints import TrainingState
+from kformer.training.distributed.initialization import wait_for_the_others
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -58,7 +59,7 @@ class GracefulInterrupt(EndsRun):
             self._former = {number: signal.signal(number, self._handle) for number in self._signals}
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
         for number, handler in self._former.items():
             signal.signal(number, handler)
         self._former = {}
@@ -66,6 +67,8 @@ class GracefulInterrupt(EndsRun):
             _say(f"the training ended at update {self.state.step}, and SIGTERM is raised again")
             if sys.stdout is not None:  # None if it was closed when the process began
                 sys.stdout.flush()
+            if error is None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                wait_for_the_others()  # this process ends here
             signal.raise_signal(signal.SIGTERM)
             # In the first process of a container, the system ignores SIGTERM.
             if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -84,6 +84,19 @@ def is_main() -> bool:
     return jax.process_index() == 0
 
 
+def wait_for_the_others() -> None:
+    """Waits until all processes of the group end, before this one ends in a way in which Python calls no exit functions.
+
+    Otherwise JAX would count this process as lost, and end the others. A process alone does not wait.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    import jax
+
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()
+
+
 def _leave_after_an_error() -> None:
     if getattr(sys, "last_value", None) is not None:  # Python has just printed its traceback.
         leave(1)
