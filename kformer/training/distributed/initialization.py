@@ -85,7 +85,7 @@ def is_main() -> bool:
 
 
 def wait_for_the_others() -> None:
-    """Waits until all processes of the group end, before this one ends in a way in which Python calls no exit functions.
+    """Waits until all processes of the group end, before this one ends without the exit functions of Python.
 
     Otherwise JAX would count this process as lost, and end the others. A process alone does not wait.
     """
