@@ -83,7 +83,7 @@ class LabelPredictor(tf.Module, abc.ABC):
 
         Args:
             run: The path of the run folder.
-            decoding: See the arguments of the class.
+            decoding: See the arguments of the class; by default as the folder says.
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
@@ -95,7 +95,9 @@ class LabelPredictor(tf.Module, abc.ABC):
         model = build_model(cls.task, config, "float32")
         load_weights(folder, model)
         source, labels = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, source, labels, decoding, folder.samples(), folder.origin())
+        return cls(
+            model, config, source, labels, decoding or folder.decoding_config(), folder.samples(), folder.origin()
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:

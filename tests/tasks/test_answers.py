@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -86,6 +87,14 @@ class TestTagger:
     def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
         one, two = tagger.function(tf.constant(["one", "one two"]))["score"].numpy()
         assert 0 > one > two
+
+
+@pytest.mark.parametrize(("kind", "task"), [(Classifier, "classify"), (Tagger, "tag")])
+def test_the_search_of_the_run_folder_says_how_much_of_a_text_is_read(kind, task, run_of, tmp_path):
+    run = shutil.copytree(run_of(task), tmp_path / "run")
+    DecodingConfig(max_source_length=4).save(RunFolder(run).decoding_file)
+    assert kind.from_run(run).longest == 4
+    assert kind.from_run(run, DecodingConfig(max_source_length=5)).longest == 5
 
 
 class TestLanguageModel:
