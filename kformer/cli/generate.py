@@ -18,7 +18,6 @@ from kformer.cli.options import (
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig
 from kformer.inference.find import check_search, check_task, find_model
-from kformer.runs.folder import RunFolder
 from kformer.serving import Client
 from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
 from kformer.translation.batches import TranslateBatch
@@ -86,16 +85,14 @@ def _load(path: Path, decoding: DecodingConfig | None, options: dict[str, float 
 
     if not _are_given(options):
         return load_model(path, decoding, task="language-model")
-    found = find_model(path)
-    own = found.decoding_config() if isinstance(found, RunFolder) else DecodingConfig()
-    return load_generator(path, decoding, {**options, "length_penalty": (decoding or own).length_penalty})
+    return load_generator(path, decoding, options)
 
 
 def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
     """The same of a model on a server."""
     if not _are_given(options):
         return answer_batch(client, task="language-model")
-    return generate_batch(client, {**options, "length_penalty": DecodingConfig().length_penalty})
+    return generate_batch(client, options)
 
 
 def _check_options(options: dict[str, float | int], length_penalty: float | None) -> None:

@@ -61,7 +61,8 @@ def load_generator(
 
     Args:
         path, decoding: See `load_model`.
-        options: All inputs of the signature `generate_with_options` but the texts.
+        options: All inputs of the signature `generate_with_options` but the texts and the length penalty, which is that
+            of the search.
 
     Raises:
         ValueError: As `load_model`; or the SavedModel was exported without that signature.
@@ -71,13 +72,23 @@ def load_generator(
     if name not in saved_model.signatures:
         raise ValueError(f"{path} takes no options of sampling. Export it again with --signature {name}.")
 
+    inputs = scalars({**options, "length_penalty": _length_penalty(path, decoding)})
+
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         array = np.empty(len(texts), object)
         array[:] = texts
-        found = saved_model.run(name, {"text": array, **scalars(options)})
+        found = saved_model.run(name, {"text": array, **inputs})
         return hypotheses(*(found[output] for output in OUTPUTS["language-model"]))
 
     return answer
+
+
+def _length_penalty(path: str | pathlib.Path, decoding: DecodingConfig | None) -> float:
+    """That of `decoding` or, by default, of the model's own search."""
+    model = find_model(path)
+    if isinstance(model, RunFolder):
+        return (decoding or model.decoding_config()).length_penalty
+    return description(model)["length_penalty"]
 
 
 def _load(

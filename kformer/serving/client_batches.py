@@ -42,7 +42,8 @@ def generate_batch(client: Client, options: Mapping[str, float | int]) -> Transl
 
     Args:
         client: Of the server.
-        options: All inputs of the signature `generate_with_options` but the texts.
+        options: Inputs of the signature `generate_with_options`. The server takes the model's own value for an option
+            that is left out.
 
     Raises:
         ValueError, ServerError: As for `answer_batch`.

@@ -14,7 +14,7 @@ from kformer.tasks import Classifier, LanguageModel, Tagger
 pytestmark = pytest.mark.tensorflow_only
 
 TEXTS = ["one two", "", "six five four three", "two"]
-SEARCH = DecodingConfig(beam_size=1, max_extra_length=9)
+SEARCH = DecodingConfig(beam_size=3, length_penalty=4.0, max_extra_length=9)
 
 
 @pytest.fixture(scope="module")
@@ -27,25 +27,36 @@ def predictors(run_of):
 
 
 @pytest.fixture(scope="module")
-def served(predictors, tmp_path_factory):
-    from kformer.serving.config_files import ModelSettings, read_batching
-    from kformer.serving.settings import ServerSettings
-
+def exported(predictors, tmp_path_factory):
+    """The folder with an export of each predictor."""
     folder = tmp_path_factory.mktemp("served")
     for name, predictor in predictors.items():
         signatures = ["generate_with_options"] if name == "generate" else []
         export_saved_model(predictor, folder / name, signatures=signatures)
-    models = [ModelSettings(name, folder / name) for name in predictors]
-    batching = read_batching(folder / "classify" / "batching.config")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(exported):
+    from kformer.serving.config_files import ModelSettings, read_batching
+    from kformer.serving.settings import ServerSettings
+
+    models = [ModelSettings(path.name, path) for path in exported.iterdir()]
+    batching = read_batching(exported / "classify" / "batching.config")
     with running(ServerSettings(models, rest_port=0, grpc_port=0, batching=batching)) as server:
         yield server
 
 
 def invoke(command, url, tmp_path, *options):
-    """What the command makes of the texts."""
+    """What the command makes of the texts, by a server's model."""
+    return invoke_with(command, ["--server", url], tmp_path, *options)
+
+
+def invoke_with(command, model, tmp_path, *options):
+    """What the command makes of the texts, by the model that these arguments name."""
     (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
     files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    answer = CliRunner().invoke(app, [command, "--server", url, *files, *options], catch_exceptions=False)
+    answer = CliRunner().invoke(app, [command, *model, *files, *options], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     return (tmp_path / "out").read_text().splitlines()
 
@@ -61,6 +72,25 @@ def test_a_server_draws_texts(served, predictors, tmp_path):
     options = ("--temperature", "1", "--seed", "7", "--max-length", "5")
     found = invoke("generate", f"{served.url}/v1/models/generate", tmp_path, *options)
     assert found == predictors["generate"].sample(TEXTS, seed=7, max_length=5)
+
+
+@pytest.fixture(scope="module")
+def expected(predictors, run_of):
+    """The texts of the search with the model's own length penalty, which are not those with the usual penalty."""
+    found = predictors["generate"](TEXTS)
+    usual = SEARCH.replace(length_penalty=DecodingConfig().length_penalty)
+    assert LanguageModel.from_run(run_of("language-model"), usual)(TEXTS) != found
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_with_a_largest_length_a_server_keeps_the_length_penalty_of_the_model(protocol, served, expected, tmp_path):
+    urls = {"rest": f"{served.url}/v1/models/generate", "grpc": f"grpc://{served.grpc_address}/generate"}
+    assert invoke("generate", urls[protocol], tmp_path, "--max-length", "9") == expected
+
+
+def test_with_a_largest_length_an_export_keeps_the_length_penalty_of_the_model(exported, expected, tmp_path):
+    assert invoke_with("generate", [str(exported / "generate")], tmp_path, "--max-length", "9") == expected
 
 
 def test_labels_come_with_their_probabilities(served, predictors, tmp_path):
