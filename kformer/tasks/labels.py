@@ -142,8 +142,7 @@ class LabelTask(Task):
         return transformer.replace(num_decoder_layers=0, embedding_tying="none")
 
     def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
-        texts = training.replace(shared_vocabulary=False)
-        source, _ = train_tokenizers([(text, text) for text, _ in pairs], texts.replace(shared_vocabulary=True))
+        source, _ = train_tokenizers([(text, text) for text, _ in pairs], training.replace(shared_vocabulary=True))
         return source, self._labels(pairs)
 
     def keep_tokenizers(
