@@ -6,7 +6,7 @@ from kformer.config import DecodingConfig
 from kformer.export.versions import description, find_saved_model
 from kformer.runs.folder import RunFolder
 
-# The command that uses a model of each task.
+# By task: the command that uses a trained model. Tasks without a command are not in it.
 COMMANDS = {"translate": "translate", "classify": "classify", "tag": "tag", "language-model": "generate"}
 
 

@@ -28,16 +28,14 @@ class Task(abc.ABC):
 
     Attributes:
         name: One of `kformer.config.TASKS`.
-        command: The command that uses a trained model, such as `translate`; "" if there is none.
         translates: Whether translations of the validation sources can be scored, see `kformer.config.MONITORS`.
 
     Examples:
-        >>> task_of("classify").command
-        'classify'
+        >>> task_of("translate").translates, task_of("classify").translates
+        (True, False)
     """
 
     name: ClassVar[str]
-    command: ClassVar[str]
     translates: ClassVar[bool] = False
 
     def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:

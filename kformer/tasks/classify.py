@@ -77,7 +77,6 @@ class ClassifyTask(LabelTask):
     """The task to give one label to a text, or to two texts with a tab between them."""
 
     name = "classify"
-    command = "classify"
 
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         source, labels = tokenizers

@@ -319,7 +319,6 @@ class LanguageModelTask(Task):
     """
 
     name = "language-model"
-    command = "generate"
 
     def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         return [(text, text) for text, _ in pairs]

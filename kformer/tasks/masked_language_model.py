@@ -27,7 +27,6 @@ class MaskedLanguageModelTask(Task):
     """
 
     name = "masked-language-model"
-    command = ""
 
     def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         return [(text, text) for text, _ in pairs]

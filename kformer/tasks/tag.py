@@ -98,7 +98,6 @@ class TagTask(LabelTask):
     """The task to give a label to each word of a text. The target has blanks between the labels."""
 
     name = "tag"
-    command = "tag"
 
     def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         source, labels = tokenizers
