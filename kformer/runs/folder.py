@@ -177,7 +177,7 @@ class RunFolder:
 
     def kept_weights(self) -> list[pathlib.Path]:
         """The weights of the last validations, oldest first."""
-        return sorted(self.weights_folder.glob("step-*.weights.h5"))
+        return kept_weights_files(self.weights_folder)
 
     def last_weights(self, last: int | None = None) -> list[pathlib.Path]:
         """The weights of the `last` validations, or of all that the run has kept, oldest first.
@@ -246,6 +246,16 @@ class RunFolder:
     def write_preset(self, description: dict[str, Any]) -> None:
         """Writes the facts about a packed model, see `kformer.presets.pack_run`."""
         write_json(self.preset_file, description)
+
+
+def kept_weights_file(weights_folder: pathlib.Path, step: int) -> pathlib.Path:
+    """The file of the weights after `step` updates, in the folder `weights/` of a run."""
+    return weights_folder / f"step-{step:09}.weights.h5"
+
+
+def kept_weights_files(weights_folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of `kept_weights_file` that are there, oldest first."""
+    return sorted(weights_folder.glob("step-*.weights.h5"))
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 
 from kformer.checksums import note_checksums
 from kformer.config import MONITORS, Monitor
+from kformer.runs.folder import RunFolder, kept_weights_file, kept_weights_files
 from kformer.runs.weights import save_weights
 from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.callbacks.graceful_interrupt import Interrupted
@@ -79,7 +80,7 @@ class KeepLast(keras.callbacks.Callback):
     """Writes the weights after every validation, and removes all but the last ones.
 
     Args:
-        directory: Gets files `step-<number of updates>.weights.h5`.
+        directory: Gets the files, see `kformer.runs.folder.kept_weights_file`.
         state: Shared with the other callbacks; `TrackState` must come before.
         number: How many are kept; 0: none.
     """
@@ -92,8 +93,8 @@ class KeepLast(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if self.number > 0:
-            save_weights(self.directory / f"step-{self.state.step:09}.weights.h5", self.model)
-        kept = sorted(self.directory.glob("step-*.weights.h5"))
+            save_weights(kept_weights_file(self.directory, self.state.step), self.model)
+        kept = kept_weights_files(self.directory)
         dropped = kept[: max(0, len(kept) - self.number)]
         for file in dropped:
             file.unlink()
@@ -102,7 +103,7 @@ class KeepLast(keras.callbacks.Callback):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes `directory/checkpoint.npz` at the end of every epoch (after every validation), and within epochs.
+    """Writes the `checkpoint_file` of a run folder at the end of every epoch (after every validation), and within epochs.
 
     Within an epoch it writes before a batch begins, if `minutes` have passed or a signal has come
     (`TrainingState.interrupted`). After a signal it also ends `fit` by the exception `Interrupted`. Before a validation
@@ -114,7 +115,7 @@ class Checkpoint(keras.callbacks.Callback):
     checkpoint of that end.
 
     Args:
-        directory: Made if missing. None: nothing is written, because another process writes.
+        directory: The run folder, made if missing. None: nothing is written, because another process writes.
         state: Shared with the other callbacks.
         minutes: Approximate time between two checkpoints.
         clock: Returns the time in seconds; tests replace it.
@@ -133,7 +134,7 @@ class Checkpoint(keras.callbacks.Callback):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.path = None if directory is None else pathlib.Path(directory) / "checkpoint.npz"
+        self.path = None if directory is None else RunFolder(directory).checkpoint_file
         self.state = state
         self.minutes = minutes
         self.clock = clock
