@@ -28,11 +28,12 @@ makes Keras wait for the metrics of every step. On TensorFlow, Keras reads the m
 """
 
 from kformer.training.callbacks.budget import StepBudget, TimeBudget
-from kformer.training.callbacks.checkpoint import CheckFolder, Checkpoint, KeepBest, KeepLast, SaveBeforeValidation
+from kformer.training.callbacks.checkpoint import CheckFolder, Checkpoint, KeepLast, SaveBeforeValidation
 from kformer.training.callbacks.csv_log import CSVLog
 from kformer.training.callbacks.ema import AverageWeights, UseEMA, UseTrained
 from kformer.training.callbacks.ends_run import EndsRun, NoticeStop
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt, Interrupted
+from kformer.training.callbacks.keep_best import KeepBest
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.callbacks.stop_together import CompareLast, StopTogether

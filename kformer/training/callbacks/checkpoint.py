@@ -1,7 +1,6 @@
-"""Callbacks that write the best weights, the last weights, and the state from which a run is resumed."""
+"""Callbacks that write the last weights, and the state from which a run is resumed."""
 
 import dataclasses
-import math
 import pathlib
 import time
 from collections.abc import Callable
@@ -10,70 +9,11 @@ import keras
 import numpy as np
 
 from kformer.checksums import note_checksums
-from kformer.config import MONITORS, Monitor
 from kformer.runs.folder import RunFolder, kept_weights_file, kept_weights_files
 from kformer.runs.weights import save_weights
-from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.callbacks.graceful_interrupt import Interrupted
 from kformer.training.checkpoints import TrainingState, save_checkpoint
 from kformer.training.optimizers import update_count
-from kformer.wording import count
-
-
-class KeepBest(EndsRun):
-    """Keeps the weights with the best monitored metric. Ends the run after `patience` validations without a better one.
-
-    The weights are written by `kformer.runs.weights.save_weights`. The best value and the counter are in `state`, so a
-    resumed run continues with them. Keras's `EarlyStopping` resets both when `fit` begins.
-
-    Args:
-        path: Ends in ".weights.h5". None: nothing is written, because another process writes.
-        state: Shared with the other callbacks.
-        patience: Validations without a better value before the run stops.
-        monitor: The metric, by default the validation loss.
-
-    Raises:
-        ValueError: `path` does not end in ".weights.h5", or the logs do not have the metric.
-    """
-
-    def __init__(
-        self,
-        path: str | pathlib.Path | None,
-        state: TrainingState,
-        patience: int = 10,
-        monitor: Monitor = MONITORS["loss"],
-    ) -> None:
-        super().__init__(state)
-        if path is not None and not str(path).endswith(".weights.h5"):
-            raise ValueError(f"The path of the best weights must end in .weights.h5. Received: {path}.")
-        self.path = path
-        self.patience = patience
-        self.monitor = monitor
-        self.reason = f"{count(patience, 'validation')} brought no better {monitor.label}"
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        logs = logs or {}
-        if self.monitor.log_key not in logs:
-            raise ValueError(
-                f"KeepBest found no {self.monitor.log_key!r} in the logs, which have: {', '.join(sorted(logs))}. "
-                "Give fit validation data and compile the metric, or choose another monitor."
-            )
-        value = float(logs[self.monitor.log_key])
-        if self._is_better(value):
-            if self.path is not None:
-                save_weights(self.path, self.model)
-            self.state.best = value
-            self.state.waited = 0
-            return
-        self.state.waited += 1
-        if self.state.waited >= self.patience:
-            self.request_stop()
-
-    def _is_better(self, value: float) -> bool:
-        best = self.state.best
-        if best is None or not math.isfinite(value):
-            return math.isfinite(value)
-        return value > best if self.monitor.mode == "max" else value < best
 
 
 class KeepLast(keras.callbacks.Callback):
