@@ -43,7 +43,7 @@ class KeepLast(keras.callbacks.Callback):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes the `checkpoint_file` of a run folder at the end of every epoch (after every validation), and within epochs.
+    """Writes `checkpoint.npz` of a run folder at the end of every epoch (after every validation), and within epochs.
 
     Within an epoch it writes before a batch begins, if `minutes` have passed or a signal has come
     (`TrainingState.interrupted`). After a signal it also ends `fit` by the exception `Interrupted`. Before a validation
