@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from kformer.files import DAMAGE, replacing
+from kformer.runs.arrays import open_arrays
 
 MOST_STEPS = 127  # the largest n for which n and -n are signed bytes
 _SCALE = "/scale"
@@ -99,9 +100,8 @@ def _unpack(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
-        # Opened here, because np.load would not close a file that it cannot read.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with open_arrays(path) as arrays:
+            return dict(arrays)
     except FileNotFoundError:
         raise
     except DAMAGE as error:

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from kformer.files import DAMAGE, replacing
+from kformer.runs.arrays import open_arrays
 
 _STATE = "state.json"
 _NOT_IN_JSON = ("metrics", "end_reason", "interrupted")  # fields of `TrainingState`
@@ -98,9 +99,8 @@ def load_checkpoint(path: str | pathlib.Path, model: keras.Model) -> TrainingSta
     """
     path = pathlib.Path(path)
     try:
-        # Opened here, because np.load would not close a file that it cannot read.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with open_arrays(path) as stored:
+            arrays = dict(stored)
         state = TrainingState(**json.loads(arrays.pop(_STATE).tobytes()))
         _check_names(arrays)
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def saved_state(path: str | pathlib.Path) -> TrainingState | None:
     """
     for file in (path, previous_checkpoint(path)):
         try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            with open_arrays(file) as arrays:
                 return TrainingState(**json.loads(arrays[_STATE].tobytes()))
         except DAMAGE:
             continue

@@ -14,6 +14,7 @@ from kformer.data import EncodedPairs
 from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 from kformer.layers.initializers import STANDARD_DEVIATION
 from kformer.models.transformer import SOURCE_EMBEDDING, TARGET_EMBEDDING, find_embedding
+from kformer.runs.arrays import open_arrays
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import Tokenizer
 
@@ -143,7 +144,7 @@ def assign_embeddings(run: RunFolder, model: keras.Model, training: TrainingConf
     if not embedding_files(training):
         return
     check_file(run.embeddings_file, "Restore it from a copy, or begin a new run.")
-    with run.embeddings_file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    with open_arrays(run.embeddings_file) as arrays:
         for name in EMBEDDING_FILES:
             if f"{name}/ids" in arrays:
                 matrix = find_embedding(model, name).embeddings
