@@ -15,7 +15,8 @@ from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
-from kformer.translation.texts import best, translate_texts
+from kformer.translation.codec import best
+from kformer.translation.texts import translate_texts
 from kformer.translation.translator import TEXT, Translator
 
 LENGTH_STEP = 16  # tokens

@@ -22,6 +22,7 @@ from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
 from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
 from kformer.translation.batches import OUTPUTS
+from kformer.translation.codec import longest_source
 from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
 
 NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8
@@ -107,7 +108,7 @@ class LabelPredictor(tf.Module, abc.ABC):
     @property
     def longest(self) -> int:
         """The largest number of tokens that the model reads."""
-        return min(filter(None, (self.decoding.max_source_length, self.config.longest_sequence)))
+        return longest_source(self.config, self.decoding)
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """The answer for one text, or for each text of a list.

@@ -84,8 +84,12 @@ class TextCodec:
 
     def decode_best(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
         """As `decode`, but only the best hypothesis of each sentence: `translation` (B,) and `score` (B,)."""
-        found = self.decode(result, limits)
-        return {"translation": found["translation"][:, 0], "score": found["score"][:, 0]}
+        return best(self.decode(result, limits))
+
+
+def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The best hypothesis of each text: (B, N) to (B,)."""
+    return {name: values[:, 0] for name, values in found.items()}
 
 
 def longest_source(config: TransformerConfig, decoding: DecodingConfig) -> int:

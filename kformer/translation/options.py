@@ -8,10 +8,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
-from kformer.translation.codec import TextCodec
+from kformer.translation.codec import TextCodec, best
 from kformer.translation.parts import differs_from_last, divide
 from kformer.translation.search import Searcher
-from kformer.translation.texts import best, translate_parts
+from kformer.translation.texts import translate_parts
 
 
 class Options(NamedTuple):

@@ -79,7 +79,7 @@ class Searcher:
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self._constraints(source, limits, prefix), penalty, n_best)
+        search = self._search(self.constraints(source, limits, prefix), penalty, n_best)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -140,7 +140,7 @@ class Searcher:
         return sample(
             stepwise.begin(context),
             history,
-            self._constraints(source, limits, prefix),
+            self.constraints(source, limits, prefix),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -151,7 +151,8 @@ class Searcher:
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, FIRST_ROOM)
 
-    def _constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None) -> SearchConstraints:
+    def constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchConstraints:
+        """What every hypothesis must fulfil; the arguments are those of `find`."""
         config = self.config
         return SearchConstraints(
             start_id=config.start_id,

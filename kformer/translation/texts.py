@@ -68,11 +68,6 @@ def translate_parts(
     return join(parts, texts, translation, score, tokens, score_penalty)
 
 
-def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The best hypothesis of each text: (B, N) to (B,)."""
-    return {name: values[:, 0] for name, values in found.items()}
-
-
 def in_batches(lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Processes P rows in batches of similar length, at most `BATCH_SIZE` rows each. The results keep the rows' order.
 

@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from kformer.decoding import SearchConstraints
 from kformer.decoding.beam_search import BeamSearch, check_beam_options
 from kformer.decoding.tracing import Extension, trace_beam_search
 from kformer.models import StepwiseTransformer, reorder_rows
@@ -13,6 +12,7 @@ from kformer.translation.attention import check_length
 from kformer.translation.attention_maps import END, NO_BYTES
 from kformer.translation.beam_tree import BeamTree
 from kformer.translation.codec import TextCodec
+from kformer.translation.search import Searcher
 
 
 def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, length_penalty: float) -> BeamTree:
@@ -23,17 +23,10 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
     ids = codec.source_tokenizer.tokenize(tf.constant([text]))
     check_length("text", int(ids.row_lengths()[0]), codec.longest_part)
     source, limits = codec.pad(ids)
-    config, longest = codec.config, int(limits[0])
-    constraints = SearchConstraints(
-        start_id=config.start_id,
-        end_id=config.end_id,
-        pad_id=config.pad_id,
-        max_lengths=limits,
-        buffer_length=longest,
-        min_length=codec.decoding.min_length,
-    )
-    stepwise = StepwiseTransformer(model, longest, config.pad_id, beam_size)
+    longest = int(limits[0])
+    stepwise = StepwiseTransformer(model, longest, codec.config.pad_id, beam_size)
     context, history = stepwise.start(source, longest)
+    constraints = Searcher(model, codec.config, codec.decoding).constraints(source, limits)
     search = BeamSearch(constraints, beam_size, length_penalty, 1, reorder_rows)
     extensions = trace_beam_search(search, stepwise.begin(context), history)
     return BeamTree(extensions, _texts(codec, extensions), beam_size, length_penalty)

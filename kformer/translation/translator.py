@@ -24,12 +24,12 @@ from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.translation.attention import read_attention
 from kformer.translation.attention_maps import Attention
 from kformer.translation.beam_tree import BeamTree
-from kformer.translation.codec import TextCodec
+from kformer.translation.codec import TextCodec, best
 from kformer.translation.detailed import translate_detailed
 from kformer.translation.options import Options, translate_with_options
 from kformer.translation.scoring import score_pairs, target_batch
 from kformer.translation.search import Searcher
-from kformer.translation.texts import best, translate_texts
+from kformer.translation.texts import translate_texts
 from kformer.translation.tracing import trace_text
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
