@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.inference.libtensorflow import Output, SavedModelError, call, tensorflow
 from kformer.inference.tensors import delete_tensor, new_tensor, to_array
 
 # Serialized protobuf messages. RunOptions.inter_op_thread_pool (field 3) is -1: the thread that calls.
 ON_CALLING_THREAD = b"\x18" + b"\xff" * 9 + b"\x01"
-DEFAULT_SIGNATURE = "serving_default"
 INVALID_ARGUMENT = 3  # the status code
 
 

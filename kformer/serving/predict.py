@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from starlette.requests import ClientDisconnect
 
-from kformer.inference.c_api import DEFAULT_SIGNATURE, SavedModelError
+from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.inference.c_api import SavedModelError
 from kformer.serving.batching import Answer, ClosedError
 from kformer.serving.errors import Code, ServingError
 from kformer.serving.metrics import Metrics

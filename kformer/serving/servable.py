@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from kformer.export.operations import read
+from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.export.warmup import WARMUP_FILE
 from kformer.inference.c_api import SavedModel, SavedModelError
 from kformer.inference.load import check_export
@@ -112,7 +113,7 @@ def _warmup_requests(path: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
             inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
-            requests.append((request.model_spec.signature_name or "serving_default", inputs))
+            requests.append((request.model_spec.signature_name or DEFAULT_SIGNATURE, inputs))
     except Exception as error:  # of TensorFlow or of protobuf, whose class depends on how it was built
         raise ValueError(f"{file} is damaged: {error}. Export the model again.") from error
     return requests
