@@ -21,6 +21,8 @@ from kformer.training.run_setup import RunSetup
 
 SAMPLES = 3  # translations to show if sources are scored but no samples are given
 
+CheckThere = Callable[[], None]
+
 
 @dataclasses.dataclass(frozen=True)
 class ActiveRun:
@@ -33,7 +35,7 @@ class ActiveRun:
         model: Compiled, with the weights of `state`.
         state: The progress of the run.
         console: Where to print.
-        check_there: Raises an error if the folder was moved or removed since the run began.
+        check_there: From `kformer.runs.ownership.owned`; None in processes that write nothing into the folder.
     """
 
     folder: RunFolder
@@ -42,7 +44,7 @@ class ActiveRun:
     model: keras.Model
     state: TrainingState
     console: rich.console.Console
-    check_there: Callable[[], None]
+    check_there: CheckThere | None
 
     @property
     def arrangement(self) -> Arrangement:
@@ -117,7 +119,7 @@ def list_callbacks(
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
     return [
         callbacks.TrackState(state),
-        callbacks.CheckFolder(run.check_there),
+        *([] if run.check_there is None else [callbacks.CheckFolder(run.check_there)]),
         *endings,
         callbacks.SaveBeforeValidation(checkpoint),
         *at_validations,

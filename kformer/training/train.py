@@ -32,7 +32,7 @@ from kformer.training.new_run import check_parts, start_run
 from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
 from kformer.training.resumed_run import check_resumable, environment_note, resume_run
-from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
+from kformer.training.run_callbacks import ActiveRun, CheckThere, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.translation.translator import require_tensorflow
 from kformer.wording import count
@@ -152,28 +152,24 @@ def train(
         console = Console(soft_wrap=True, markup=False, highlight=False, quiet=not group.is_main)
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
 
-    def check_there() -> None:
-        """Checks nothing. In the main process, which alone owns and writes the folder, `open_run` replaces it."""
-
-    def open_run(folder: RunFolder) -> RunSetup:
-        nonlocal check_there
+    def open_run(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
         if resume is True:
             folder.check_begun()  # before `owned`, which makes the folder
         check_there = ownership.enter_context(owned(folder.path, say))
         if resume is True or (resume == "auto" and folder.exists()):
             check_resumable(folder)
-            return resume_run(folder, corpus, transformer, training, initialize_from)
-        return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from)
+            return resume_run(folder, corpus, transformer, training, initialize_from), check_there
+        return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from), check_there
 
-    def open_copy(folder: RunFolder) -> RunSetup:
-        return resume_run(folder, corpus)
+    def open_copy(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
+        return resume_run(folder, corpus), None
 
     with (
         # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
         GracefulInterrupt(TrainingState(), stop_signals) as interrupt,
         contextlib.ExitStack() as ownership,
         lost_processes_explained(group, output_folder.path),
-        group.broadcast_run(output_folder, open_run, open_copy) as (folder, setup),
+        group.broadcast_run(output_folder, open_run, open_copy) as (folder, (setup, check_there)),
         group.scope(),
     ):
         _check_devices(setup.training, group)

@@ -34,7 +34,8 @@ def listed(folder, rank=0, world_size=1, max_steps=7, seconds=0.0, **training):
     setup = RunSetup(TransformerConfig(), training, None, None, None, resumed=False)
     group = ProcessGroup(rank, world_size, world_size, contextlib.nullcontext)
     console = rich.console.Console(file=io.StringIO())
-    run = ActiveRun(RunFolder(folder), setup, group, None, TrainingState(seconds=seconds), console, lambda: None)
+    state, check_there = TrainingState(seconds=seconds), None if rank else lambda: None
+    run = ActiveRun(RunFolder(folder), setup, group, None, state, console, check_there)
     validation = Validation([Scores()], [Shows()])
     return list_callbacks(run, max_steps, callbacks.GracefulInterrupt(run.state), validation, [OfUser()])
 
@@ -73,7 +74,7 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
         "CSVLog Checkpoint CompareLast"
     )
     assert names(other) == (
-        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
+        "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
         "SaveBeforeValidation Scores KeepBest Checkpoint CompareLast"
     )
     assert [callback.path for callback in other[-3:-1]] == [None, None]
