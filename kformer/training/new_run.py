@@ -35,7 +35,7 @@ from kformer.training.run_setup import (
     encode,
 )
 
-SAMPLES = 16  # validation sources that are kept, to try an export on them
+KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
 
 def check_parts(corpus: Corpus) -> None:
@@ -97,7 +97,7 @@ def start_run(
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
     run.write_corpus(description)
-    run.write_samples(sample_sources(corpus.valid, SAMPLES))
+    run.write_samples(sample_sources(corpus.valid, KEPT_SAMPLES))
     run.write_environment(describe_environment())
     run.note_files()
     # This file is written last, because a folder with this file counts as a run.

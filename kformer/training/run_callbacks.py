@@ -19,7 +19,7 @@ from kformer.training.distributed import ProcessGroup
 from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
 from kformer.training.run_setup import RunSetup
 
-SAMPLES = 3  # translations to show if sources are scored but no samples are given
+SHOWN_SAMPLES = 3  # translations to show if sources are scored but no samples are given
 
 CheckThere = Callable[[], None]
 
@@ -83,7 +83,7 @@ def translate_at_validations(
         if scored_sources:
             leave = interrupt.leave_validation
             scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, leave))
-        samples = samples or list(references(corpus.valid))[:SAMPLES]
+        samples = samples or list(references(corpus.valid))[:SHOWN_SAMPLES]
         shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
     if export_to is not None:
         shows.append(ExportBest(run.folder, export_to, run.state, run.console))
