@@ -116,11 +116,10 @@ def check_resumable(run: RunFolder) -> None:
     transformer, training = TransformerConfig.from_dict(saved.transformer), TrainingConfig.from_dict(saved.training)
     files = ((run.transformer_file, transformer, ()), (run.training_file, training, BUDGET))
     for file, config, except_fields in files:
-        changed = changed_fields(config, type(config).load(file), except_fields)
+        changed = changed_fields(config, type(config).load(file), except_fields, stored_in="the checkpoint")
         if changed:
             raise ValueError(
-                f"{file} was edited since the last checkpoint: {changed.replace('the run has', 'the checkpoint has')}. "
-                "Put the values back, or start a new run."
+                f"{file} was edited since the last checkpoint: {changed}. Put the values back, or start a new run."
             )
 
 

@@ -69,11 +69,14 @@ def decided_by_data(
 
 
 def changed_fields(
-    stored: TransformerConfig | TrainingConfig, given: TransformerConfig | TrainingConfig, except_fields: Sequence[str]
+    stored: TransformerConfig | TrainingConfig,
+    given: TransformerConfig | TrainingConfig,
+    except_fields: Sequence[str],
+    stored_in: str = "the run",
 ) -> str:
-    """Names and values of the fields in which `given` differs from a run, in words; "" if there are none."""
+    """Names and values of the fields in which `given` differs from `stored`, in words; "" if there are none."""
     return ", ".join(
-        f"{name}={value!r} (the run has {getattr(stored, name)!r})"
+        f"{name}={value!r} ({stored_in} has {getattr(stored, name)!r})"
         for name, value in given.to_dict().items()
         if name not in except_fields and value != getattr(stored, name)
     )
