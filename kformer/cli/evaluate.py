@@ -22,7 +22,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
-from kformer.config import TASKS, DecodingConfig
+from kformer.config import LEARN_FROM_PLAIN_TEXT, DecodingConfig
 from kformer.data import Corpus, Pair, read_texts
 from kformer.data.labels import check_targets
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
@@ -73,7 +73,7 @@ def evaluate(
 
     task = task_name(found)
     check_targets(task, pairs)
-    evaluate_task = _evaluate_texts if TASKS[task] else _evaluate_answers
+    evaluate_task = _evaluate_texts if task in LEARN_FROM_PLAIN_TEXT else _evaluate_answers
     scores = evaluate_task(found, decoding, pairs, symbols, limit)
     print(json.dumps(scores, ensure_ascii=False))
 
@@ -125,7 +125,7 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
     """The pairs of a file, and whether they are symbols, which only the model can tell."""
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
-    if TASKS[task_name(model)]:
+    if task_name(model) in LEARN_FROM_PLAIN_TEXT:
         if columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
         return read_texts(file), False

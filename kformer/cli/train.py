@@ -18,6 +18,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.startup import start_tensorflow
 from kformer.config import (
+    LEARN_FROM_PLAIN_TEXT,
     MONITORS,
     TASKS,
     TrainingConfig,
@@ -199,7 +200,7 @@ def train(
             (train_source, train_target),
             (valid_source, valid_target),
             columns,
-            plain_text=training is not None and TASKS[training.task],
+            plain_text=training is not None and training.task in LEARN_FROM_PLAIN_TEXT,
         )
         if training is not None:
             check_corpus(training.task, chosen)
@@ -262,7 +263,7 @@ def _check_model(transformer: TransformerConfig, training: TrainingConfig, initi
 
 def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:
     """Refuses options that say nothing to the task."""
-    if columns is not None and TASKS[task]:
+    if columns is not None and task in LEARN_FROM_PLAIN_TEXT:
         raise ValueError(
             f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
             "line. Leave out --columns."

@@ -9,13 +9,14 @@ from kformer.config.decoding import DecodingConfig
 from kformer.config.monitors import MONITORS, Monitor
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
-from kformer.config.tasks import TASKS, check_first_weights, check_layers
+from kformer.config.tasks import LEARN_FROM_PLAIN_TEXT, TASKS, check_first_weights, check_layers
 from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions
 from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
 
 __all__ = [
     "DEPTHS",
     "LABEL_SMOOTHING_FORMS",
+    "LEARN_FROM_PLAIN_TEXT",
     "MONITORS",
     "POSITIONAL_ENCODINGS",
     "SIZES",

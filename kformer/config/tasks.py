@@ -2,15 +2,10 @@
 
 from kformer.config.transformer import TransformerConfig
 
-# What a model learns to do (the classes are in `kformer.tasks`): whether it learns from plain text, a text on each
-# line, and not from pairs.
-TASKS = {
-    "translate": False,
-    "classify": False,
-    "tag": False,
-    "language-model": True,
-    "masked-language-model": True,
-}
+# What a model learns to do. The classes are in `kformer.tasks`.
+TASKS = ("translate", "classify", "tag", "language-model", "masked-language-model")
+# Tasks that learn from plain text, a text on each line. The others learn from pairs of texts.
+LEARN_FROM_PLAIN_TEXT = ("language-model", "masked-language-model")
 # By task: the numbers of layers that are not 0.
 _LAYERS = {
     "translate": ("num_encoder_layers", "num_decoder_layers"),

@@ -66,7 +66,7 @@ class TrainingConfig(Config):
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_choice("task", tuple(TASKS))
+        self._check_choice("task", TASKS)
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)

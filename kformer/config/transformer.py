@@ -7,16 +7,10 @@ from typing import Any, Self
 from kformer.config.base import Config
 from kformer.config.sizes import SIZES, values_of_size
 
-# Kind of positional encoding: whether sequences have at most the model's `max_length` positions. The classes are in
-# `kformer.models.transformer.POSITIONS`.
-POSITIONAL_ENCODINGS = {
-    "sinusoidal": False,
-    "learned": True,
-    "rotary": False,
-    "alibi": False,
-    "relative": False,
-    "relative_buckets": False,
-}
+# The classes are in `kformer.models.transformer.POSITIONS`.
+POSITIONAL_ENCODINGS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets")
+# With these, sequences have at most the model's `max_length` positions. With the others they have no limit.
+_LIMITED_POSITIONS = ("learned",)
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 # The classes are in `kformer.models.transformer.DEPTHS`.
@@ -82,7 +76,7 @@ class TransformerConfig(Config):
         self._check_positive("layer_norm_epsilon")
         self._check_choice("activation", ACTIVATIONS)
         self._check_choice("normalization", NORMALIZATIONS)
-        self._check_choice("positional_encoding", tuple(POSITIONAL_ENCODINGS))
+        self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
         self._check_choice("depth", DEPTHS)
         self._check_rate("halting_epsilon")
         self._check_choice("embedding_tying", EMBEDDING_TYINGS)
@@ -146,7 +140,7 @@ class TransformerConfig(Config):
     @property
     def longest_sequence(self) -> int | None:
         """The largest number of positions of a sequence; None if the positional encoding has no limit."""
-        return self.max_length if POSITIONAL_ENCODINGS[self.positional_encoding] else None
+        return self.max_length if self.positional_encoding in _LIMITED_POSITIONS else None
 
     @classmethod
     def of_size(cls, name: str, **changes: Any) -> Self:

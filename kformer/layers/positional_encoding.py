@@ -26,7 +26,8 @@ class Positions(keras.layers.Layer, abc.ABC):
     single step of a search passes one row.
 
     To make a new class available in the configuration, add its name to
-    `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`.
+    `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`. If it has no more rows than
+    `max_length`, add the name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
 
     Examples:
         >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
