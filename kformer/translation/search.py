@@ -24,12 +24,13 @@ from kformer.models.decoder_only import StepwiseLanguageModel
 from kformer.models.stepwise import Context, History
 from kformer.translation.codec import longest_translation
 
-FIRST_ROOM = 16  # number of positions for which the caches have room at first, where they can grow
+# Caches that can grow have room for so many positions at first, and for so many more each time they are full.
+ROOM_STEP = 16
 
 
-def first_room() -> int | None:
-    """See `Searcher.first_room`: its value for the current backend."""
-    return FIRST_ROOM if keras.backend.backend() == "tensorflow" else None
+def _usual_first_room() -> int | None:
+    """The value of `Searcher.first_room` that suits the current backend."""
+    return ROOM_STEP if keras.backend.backend() == "tensorflow" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Searcher:
     config: TransformerConfig
     decoding: DecodingConfig
     cache: type[Cache] = Cache
-    first_room: int | None = dataclasses.field(default_factory=first_room)
+    first_room: int | None = dataclasses.field(default_factory=_usual_first_room)
     stepwise: type[StepwiseTransformer] = StepwiseTransformer
 
     def find(
@@ -149,7 +150,7 @@ class Searcher:
         )
 
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
-        return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, FIRST_ROOM)
+        return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
 
     def constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchConstraints:
         """What every hypothesis must fulfil; the arguments are those of `find`."""

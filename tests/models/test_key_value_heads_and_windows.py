@@ -10,7 +10,7 @@ from test_start_decoding import all_at_once, stepwise
 from kformer.config import DecodingConfig
 from kformer.layers import Cache
 from kformer.models import reorder_rows, start_decoding
-from kformer.translation.search import FIRST_ROOM, Searcher, compiled_search
+from kformer.translation.search import ROOM_STEP, Searcher, compiled_search
 
 LENGTH = 8  # positions, more than twice a window
 FORMS = [
@@ -72,7 +72,7 @@ def cache_of_exports() -> type[Cache]:
     [
         (3, "alibi", 3, lambda: Cache),
         pytest.param(3, "rotary", 1, cache_of_exports, marks=pytest.mark.tensorflow_only),
-        pytest.param(FIRST_ROOM + 2, "relative", 3, cache_of_exports, marks=pytest.mark.tensorflow_only),
+        pytest.param(ROOM_STEP + 2, "relative", 3, cache_of_exports, marks=pytest.mark.tensorflow_only),
         pytest.param(None, "relative", 1, cache_of_exports, marks=pytest.mark.tensorflow_only),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_search_whose_caches_grow_scores_as_the_whole_pass(window, positions, 
     search = Searcher(small_transformer(**changes), small_config(**changes), decoding, cache=cache())
     found = compiled_search(search)(SOURCE, np.array([22, 19], "int32"))
     tokens, scores, lengths = (ops.convert_to_numpy(part)[:, 0] for part in found)
-    assert (lengths > FIRST_ROOM).all()
+    assert (lengths > ROOM_STEP).all()
     target_in = np.concatenate([np.full((B, 1), START, "int32"), tokens[:, :-1]], axis=1)
     log_probs = ops.convert_to_numpy(ops.log_softmax(logits_of(search.model, SOURCE, target_in)))
     for sentence, length in enumerate(lengths):

@@ -6,7 +6,7 @@ import pytest
 from small_models import PAD, SOURCE, START, V, logits_of, small_config, small_transformer
 
 from kformer.config import DecodingConfig
-from kformer.translation.search import FIRST_ROOM, Searcher, compiled_search
+from kformer.translation.search import ROOM_STEP, Searcher, compiled_search
 
 END = 2
 LIMITS = np.array([6, 4], "int32")
@@ -33,7 +33,7 @@ class TestWholePasses:
 
         The log probabilities are those of one pass over the whole sequences.
         """
-        assert self.LIMITS.min() > FIRST_ROOM
+        assert self.LIMITS.min() > ROOM_STEP
         decoding = DecodingConfig(
             beam_size=beam_size, length_penalty=1.3, max_extra_length=14, min_length=self.MIN_LENGTH
         )
