@@ -76,7 +76,7 @@ def locked_for(seconds, path):
 
 
 def test_a_process_that_only_looks_does_not_keep_others_out(tmp_path):
-    looking = locked_for(ownership.PATIENCE / 3, tmp_path / "lock")
+    looking = locked_for(ownership.LOCK_SECONDS / 3, tmp_path / "lock")
     with owned(tmp_path):
         assert json.loads((tmp_path / "lock").read_text())["process"] == os.getpid()
     looking.join()
@@ -86,8 +86,8 @@ def test_the_name_is_that_of_an_owner_that_writes_it_only_now(tmp_path):
     """An owner has the lock before it has written its name over that of the last one."""
     (tmp_path / "lock").write_text(json.dumps({"host": "h", "process": 1, "since": "long ago"}))
     new = json.dumps({"host": "h", "process": 2, "since": "now"})
-    owner = locked_for(8 * ownership.PATIENCE, tmp_path / "lock")
-    writing = threading.Timer(ownership.PATIENCE / 3, lambda: (tmp_path / "lock").write_text(new))
+    owner = locked_for(8 * ownership.LOCK_SECONDS, tmp_path / "lock")
+    writing = threading.Timer(ownership.LOCK_SECONDS / 3, lambda: (tmp_path / "lock").write_text(new))
     writing.start()
     with pytest.raises(RunInUseError, match="process 2 on h since now"), owned(tmp_path):
         pytest.fail("Two processes own the folder.")

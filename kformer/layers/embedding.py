@@ -13,7 +13,7 @@ from kformer.layers.initializers import small_normal, unit_variance
 from kformer.layers.tensors import Tensor
 
 
-def take_rows(matrix: Tensor, ids: Tensor) -> Tensor:
+def take_embeddings(matrix: Tensor, ids: Tensor) -> Tensor:
     """Rows (..., D) of a matrix (V, D) for integer ids (...), with a gradient that is a dense tensor.
 
     TensorFlow's own gradient is a list of slices, which Keras's gradient accumulation adds up incorrectly.
@@ -91,7 +91,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         if isinstance(self.dtype_policy, Arithmetic):
             return self.dtype_policy.embed(self, inputs)
         # Keras may return a TensorFlow variable, which allows no custom gradient. The copy is a tensor.
-        rows = take_rows(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
+        rows = take_embeddings(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         return ops.cast(rows, self.compute_dtype)
 
     def project(self, inputs: Tensor) -> Tensor:

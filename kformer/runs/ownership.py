@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from kformer.files import is_same_file
 
 LOCK_FILE = "lock"
-PATIENCE = 0.5  # seconds
+LOCK_SECONDS = 0.5  # how long a process tries to take the lock
 # The errors of file systems without locks, such as some that mount a storage bucket.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -115,14 +115,14 @@ def _take(descriptor: int) -> None:
     `check_not_owned` in another process holds the lock for an instant. And a process that has just become the owner
     needs an instant to write its host and process id.
     """
-    last_try = time.monotonic() + PATIENCE
+    last_try = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > last_try:
                 raise
-            time.sleep(PATIENCE / 10)
+            time.sleep(LOCK_SECONDS / 10)
 
 
 def _check_there(path: pathlib.Path, descriptor: int) -> None:

@@ -76,8 +76,8 @@ def translate_all(
     answers = map(answer, batches) if len(batches) == 1 else pool.map(answer, batches)
     try:
         for batch, found in zip(batches, answers, strict=True):
-            for index, hypotheses in zip(batch, found, strict=True):
-                results[index] = hypotheses
+            for index, of_text in zip(batch, found, strict=True):
+                results[index] = of_text
             on_batch(len(batch))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further batch begins

@@ -125,9 +125,9 @@ def join(
     joined = tf.strings.unsorted_segment_join(parts.gap[:, tf.newaxis] + translation, parts.text, texts)
     log_prob = tf.math.unsorted_segment_sum(score * length_norm(lengths, length_penalty), parts.text, texts)
     tokens = tf.math.unsorted_segment_sum(lengths, parts.text, texts)
-    numbers = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
+    num_parts = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
     own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # the score of a text's only part, not rounded again
-    whole = tf.where(numbers[:, tf.newaxis] > 1, log_prob / length_norm(tokens, length_penalty), own)
+    whole = tf.where(num_parts[:, tf.newaxis] > 1, log_prob / length_norm(tokens, length_penalty), own)
     return {"translation": joined, "score": whole}
 
 
