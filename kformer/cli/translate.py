@@ -37,7 +37,7 @@ def translate(
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
 
-    Only the search of a recipe is used.
+    A recipe says here only how to search: nothing else of it is used.
     """
     check_files(input, output)
     search = {"--recipe": recipe, "--beam-size": beam_size, "--length-penalty": length_penalty}

@@ -1,4 +1,7 @@
-"""Finds the range of the inputs of each matrix product of a model, which an int8 export must know beforehand."""
+"""Finds the range of the inputs of each matrix product of a model, which an int8 export must know beforehand.
+
+`kernels.Int8Matrix` decides in `_steps_range` which numbers the 256 bytes stand for in such a range.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +13,8 @@ from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 from kformer.tasks.predictor import Predictor
 
-# From the indices (in `model.variables`) of matrices that are multiplied as one, to the lowest and highest input.
+# By product: the lowest and the highest number of its inputs. The key has the index of the product's matrix in
+# `model.variables`; where several matrices are multiplied as one (queries, keys and values), the index of each.
 InputRanges = dict[tuple[int, ...], tuple[float, float]]
 
 

@@ -19,8 +19,9 @@ from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 class RowOrder(NamedTuple):
     """Indices that convert between two orders of the B x R x H head vectors at one position.
 
-    The projections give them by row and head, and caches are written in this order. Attention needs them by head and
-    row. Gathering whole vectors by an index that is computed once is faster than transposing. Caches hold G heads.
+    The first order is by row and head: the projections give the vectors in it, and caches are written in it. The second
+    order is by head and row: attention needs it. Gathering whole vectors by an index that is computed once is faster
+    than transposing. Caches hold G heads.
 
     Examples:
         >>> order = row_order(batch_size=1, num_heads=2, rows=3)
@@ -30,8 +31,8 @@ class RowOrder(NamedTuple):
 
     sentence_and_head: Tensor  # (N x G,) int32, in the first order: number of the sentence x G + number of the head
     row: Tensor  # (N x G,) int32, in the first order: number of the row in its sentence
-    by_head: Tensor  # (N x H,) int32: for each vector in the second order, its index in the first
-    by_row: Tensor  # (N x H,) int32: for each vector in the first order, its index in the second
+    by_head: Tensor  # (N x H,) int32: vectors[by_head] are in the second order, if vectors are in the first
+    by_row: Tensor  # (N x H,) int32: vectors[by_row] are in the first order, if vectors are in the second
     batch_size: int | Tensor  # B
     num_heads: int  # H
     rows: int  # R

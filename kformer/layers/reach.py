@@ -56,7 +56,7 @@ class Reach(abc.ABC):
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         """(room,) int32: which position each place of a cache keeps at this step.
 
-        A place that is still free has the first position that it will keep.
+        For a place that is still empty, this is the position that the place will keep first.
         """
 
     def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class Window(Reach):
 
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         slots = ops.arange(room, dtype="int32")
-        # For each slot, the newest position up to this one; for an empty slot, its first position.
+        # For each slot, the newest position up to this one; for an empty slot, the position that it will keep first.
         return slots + self.size * ops.maximum((position - slots) // self.size, 0)
 
 

@@ -116,7 +116,7 @@ class StepwiseTransformer:
     def _seen(self, history: History, slots: Tensor) -> tuple[Any, Tensor]:
         """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
         if self.rows_per_source == 1:
-            # With a window, too, a slot is empty until the position of its number is decoded, and never again.
+            # Slot n gets position n, and is never empty again. With a window, later positions take its place there.
             seen = ops.less_equal(slots, history.position)  # (positions in a cache,)
             return (), ops.reshape(seen, (1, 1, 1, -1))
         own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)

@@ -140,9 +140,9 @@ def _split(marked: tf.Tensor) -> Pieces:
     return Pieces(pieces.flat_values, owner, gaps.flat_values, differs_from_last(owner))
 
 
-def differs_from_last(numbers: tf.Tensor) -> tf.Tensor:
+def differs_from_last(values: tf.Tensor) -> tf.Tensor:
     """(P,) int32 to (P,) bool: True for a number that differs from the one before it, and for the first number."""
-    return tf.concat([tf.ones_like(numbers[:1], tf.bool), numbers[1:] != numbers[:-1]], axis=0)
+    return tf.concat([tf.ones_like(values[:1], tf.bool), values[1:] != values[:-1]], axis=0)
 
 
 def _between(gap: bytes) -> bytes:
