@@ -8,7 +8,7 @@ TensorFlow nor tensorflow-text. If kformer is imported before them, their start-
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kformer.quiet import quiet_tensorflow
+from kformer.quiet import quiet_retracing, quiet_tensorflow
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kformer.translation.translator import Translator
 
 quiet_tensorflow()
+quiet_retracing()
 
 _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),

@@ -1,4 +1,4 @@
-"""Keeps the start-up messages of TensorFlow's C++ code out of scripts and notebooks.
+"""Keeps messages of TensorFlow that help nobody out of scripts and notebooks, above all those of its start.
 
 TensorFlow writes some ten lines about the machine to standard error (file descriptor 2), where Python cannot catch
 them. The environment variable TF_CPP_MIN_LOG_LEVEL stops such messages, but TensorFlow reads it too late for the first
@@ -8,13 +8,18 @@ process crashes.
 
 import contextlib
 import importlib.machinery
+import logging
 import os
+import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ALL_BUT_FATAL = "3"
+_RETRACING = re.compile(
+    r"calls to <(function|bound method) (Translator|LanguageModel|Classifier|Tagger|LabelPredictor)\..*retracing"
+)
 _LETTERS = "IWE"  # first letters of the messages that levels 1, 2 and 3 drop: information, warnings, errors
 
 
@@ -66,6 +71,19 @@ class _QuietFinder:
 
             spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
         return spec
+
+
+def quiet_retracing() -> None:
+    """Drops TensorFlow's warning that kformer's functions are traced too often.
+
+    Each translator traces its own functions once. TensorFlow counts those of all translators as one, and from the fifth
+    on it gives advice that does not apply. Warnings about other functions appear as always.
+    """
+    logging.getLogger("tensorflow").addFilter(_is_no_retracing)
+
+
+def _is_no_retracing(record: logging.LogRecord) -> bool:
+    return not _RETRACING.search(record.getMessage())
 
 
 @contextlib.contextmanager

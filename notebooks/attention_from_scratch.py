@@ -88,7 +88,7 @@ np.testing.assert_allclose(array(scaled_dot_product_attention(*as_tensors))[0, 0
 #
 # The product of two vectors of $d_k$ independent numbers with mean 0 and variance 1 has the variance $d_k$. So with
 # large vectors the scores are far apart, and the softmax gives nearly everything to one key. Its derivative for a
-# weight p is p (1 - p), which is then close to 0, and the model learns nothing. Here are 4,000 queries with 10 keys
+# weight p is p (1 - p), which is then close to 0, so the model hardly learns. Here are 4,000 queries with 10 keys
 # each; the last columns are the largest weight, and the mean derivative of all weights, without and with the division.
 
 # %%
@@ -114,9 +114,9 @@ visualization.plot_temperatures()
 # ## 3. Masks (section 3.2.3)
 #
 # The sentences of a batch have different lengths, so shorter ones are filled up with the id 0, the *padding*. No query
-# may attend to it. And a decoder, which learns to predict the next token, must not see it: a position may attend only
-# to itself and to what stands before it (the look-ahead mask, also called causal). Both masks are booleans, True where
-# a query may attend. Used together, they are joined by a logical "and".
+# may attend to it. And a decoder learns to predict the next token, so it must not see that token: a position may attend
+# only to itself and to what stands before it (the look-ahead mask, also called causal). Both masks are booleans, True
+# where a query may attend. Used together, they are joined by a logical "and".
 
 # %%
 visualization.plot_masks(length=8, padding=2)

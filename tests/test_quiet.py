@@ -3,6 +3,7 @@
 Most tests import a module that only plays TensorFlow: what the real one writes depends on version and machine.
 """
 
+import logging
 import os
 import pathlib
 import signal
@@ -151,3 +152,34 @@ def test_a_script_with_the_real_tensorflow_writes_nothing_to_standard_error(tmp_
     command = [sys.executable, str(tmp_path / "script.py")]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+class Translator:
+    """Named as kformer's class, whose many functions TensorFlow counts as one."""
+
+    def answer(self, text):
+        return text
+
+
+class Mine:
+    """Any other class."""
+
+    def answer(self, text):
+        return text
+
+
+@pytest.mark.tensorflow_only
+@pytest.mark.parametrize(("kind", "warnings"), [(Translator, 0), (Mine, 2)])
+def test_tensorflow_warns_of_functions_that_are_traced_too_often_but_not_of_those_of_translators(kind, warnings):
+    import tensorflow as tf
+
+    told = []
+    handler = logging.Handler()
+    handler.emit = told.append
+    tf.get_logger().addHandler(handler)
+    try:
+        for _ in range(6):
+            tf.function(kind().answer)(tf.constant("one"))
+    finally:
+        tf.get_logger().removeHandler(handler)
+    assert len(told) == warnings
