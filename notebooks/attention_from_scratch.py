@@ -17,7 +17,7 @@
 # number, its *id*. The model works with a vector of $d_{model}$ numbers for each token. *softmax* makes numbers into
 # shares that sum to 1: $\mathrm{softmax}(z)_i = e^{z_i} / \sum_j e^{z_j}$.
 #
-# It takes about a minute on a CPU, and as long on a Colab GPU.
+# It takes about a minute on a CPU. On a Colab GPU, where it was not measured, it should take as long.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.

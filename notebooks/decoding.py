@@ -13,7 +13,7 @@
 # A model gives a probability to every token that may come next. A search decides which ones to take: always the most
 # probable one (greedy search), several in parallel (beam search), or one at random (sampling).
 #
-# It takes about a minute on a CPU, and as long on a Colab GPU.
+# It takes about a minute on a CPU. On a Colab GPU, where it was not measured, it should take as long.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.

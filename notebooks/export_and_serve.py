@@ -13,7 +13,7 @@
 # An export is one SavedModel that takes strings and gives strings. This notebook makes one, looks at its signatures and
 # precisions, and serves it: with `kformer serve` over REST and gRPC here, and with TensorFlow Serving elsewhere.
 #
-# It takes about 2 minutes on a CPU, and as long on a Colab GPU.
+# It takes about 2 minutes on a CPU. On a Colab GPU, where it was not measured, it should take as long.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.

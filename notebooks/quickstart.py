@@ -13,8 +13,8 @@
 # kformer is the Transformer of *Attention Is All You Need* in Keras 3. This notebook translates with the models that
 # come with it, trains a small one, exports it, and asks the export.
 #
-# It takes about 4 minutes, of which 3 are the budget of training, on a CPU and on a Colab GPU. Nothing is downloaded
-# but packages.
+# It takes about 4 minutes on a CPU, of which 3 are the budget of training. On a Colab GPU, where it was not measured, it
+# should take as long. Nothing is downloaded but packages.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.

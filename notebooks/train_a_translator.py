@@ -13,8 +13,8 @@
 # From pairs of sentences to a translator: corpora, training with TensorBoard, going on after a lost runtime, BLEU, the
 # mean of several weights, and fine-tuning on text of your own.
 #
-# It takes about 21 minutes on a CPU: 15 + 3 + at most 3 are budgets of training below, so a Colab GPU takes about as
-# long and learns more in that time. In Colab choose *Runtime > Change runtime type > GPU* first.
+# It takes about 21 minutes on a CPU: 15, 3 and at most 3 minutes are budgets of training below. A Colab GPU, where it was
+# not measured, should take as long and learn more in that time: choose *Runtime > Change runtime type > GPU* first.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.
