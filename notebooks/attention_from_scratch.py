@@ -447,9 +447,11 @@ for length in LENGTHS:
 
 figure = Figure(figsize=(8, 4.5), layout="constrained")
 axes = figure.subplots()
-for name, milliseconds in times.items():
-    axes.plot(LENGTHS, milliseconds, "o-", label=name)
+for (name, milliseconds), marker in zip(times.items(), "os^v", strict=True):
+    axes.plot(LENGTHS, milliseconds, marker=marker, label=name)
 axes.set(title="One layer, one sequence", xlabel="length n", ylabel="time in ms", xscale="log", yscale="log")
+axes.set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS], minor=False)
+axes.set_xticks([], minor=True)
 axes.grid(alpha=0.3)
 axes.legend()
 for name, milliseconds in times.items():
