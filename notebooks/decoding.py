@@ -60,7 +60,7 @@ print(greedy(TEXT))
 table(*tokens(greedy))
 
 # %% [markdown]
-# The probability of the whole translation is the product of these numbers. The third token is a bad surprise: after
+# The probability of the whole translation is the product of these numbers. The third token has a low one: after
 # `Estas`, no continuation is probable.
 #
 # ## 2. Beam search

@@ -13,8 +13,8 @@
 # From pairs of sentences to a translator: corpora, training with TensorBoard, going on after a lost runtime, BLEU, the
 # mean of several weights, and fine-tuning on text of your own.
 #
-# It takes about 21 minutes on a CPU: 15, 3 and at most 3 minutes are budgets of training below. A Colab GPU, where it was
-# not measured, should take as long and learn more in that time: choose *Runtime > Change runtime type > GPU* first.
+# It takes about 21 minutes on a CPU: 15, 3 and at most 3 minutes are budgets of training below. A Colab GPU, where it
+# was not measured, should take as long and learn more in that time: choose *Runtime > Change runtime type > GPU* first.
 
 # %% tags=["install"]
 # Installs kformer from the clone in which this notebook lies. In Colab it takes less than a minute: TensorFlow is there.
@@ -169,8 +169,9 @@ scores(translator, test)
 # ## 5. The mean of several weights
 #
 # The paper translates with the mean of the weights of the last checkpoints (section 6.1); a run keeps those of its last
-# validations. It helps at the end of a long training. Here it makes the translations worse: the model still learns
-# fast, so the older weights are much worse than the last ones, and the best weights are a moving average already.
+# validations. It helps at the end of a long training. After a short one, as here, it makes the translations worse: the
+# model still learns fast, so the older weights are much worse than the last ones, and the best weights are a moving
+# average already.
 
 # %%
 import shutil
