@@ -156,8 +156,10 @@ def with_formulas(text: str) -> str:
     """LaTeX between dollar signs as MathML, which browsers show without a script."""
 
     def converted(match: re.Match[str]) -> str:
-        block = match[1] is not None
-        return latex2mathml.converter.convert(match[1] or match[2], display="block" if block else "inline")
+        if match[1] is not None:
+            return latex2mathml.converter.convert(match[1], display="block")
+        # The span keeps a formula that begins a line within its paragraph.
+        return f"<span>{latex2mathml.converter.convert(match[2], display='inline')}</span>"
 
     return re.sub(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", converted, text, flags=re.DOTALL)
 
