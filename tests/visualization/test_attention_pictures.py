@@ -63,6 +63,12 @@ def test_lines_of_one_token_have_a_colour_for_each_head(attention):
     assert {*lines(axes)} >= {"head 0", "head 1"}
 
 
+def test_links_of_small_weights_are_left_out():
+    weights = np.array([[[[0.04, 0.05, 0.91]]]])
+    axes = visualization.plot_attention_links(AttentionMap(weights, ["a"], ["x", "y", "z"])).axes[0]
+    assert [line.get_ydata()[1] for line in axes.lines if len(line.get_xdata())] == [1, 2]
+
+
 def test_an_alignment_has_the_strongest_link_of_each_token(attention):
     axes = visualization.plot_alignment(attention, smallest=0.5).axes[0]
     ends = [tuple(line.get_ydata()) for line in axes.lines]

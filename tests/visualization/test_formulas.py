@@ -88,8 +88,16 @@ def test_schedules_are_numbered_from_the_first_update():
     assert curves["b"][1][9] == pytest.approx(16**-0.5 * 10 * 20**-1.5)
 
 
+def test_equal_lines_can_be_told_apart():
+    schedules = {"a": WarmupInverseSqrt(16, 10), "b": WarmupInverseSqrt(16, 10)}
+    first, second = visualization.plot_schedules(schedules, steps=20).axes[0].lines
+    assert first.get_linestyle() != second.get_linestyle()
+
+
 def test_labels_smoothed_in_both_forms():
-    shown = bars(visualization.plot_smoothed_labels(num_classes=5, label=3, epsilon=0.2))
+    figure = visualization.plot_smoothed_labels(num_classes=5, label=3, epsilon=0.2)
+    assert figure.axes[0].get_yscale() == "log"  # or the small probabilities would be invisible
+    shown = bars(figure)
     assert shown["without"] == [0, 0, 0, 1, 0]
     assert shown["epsilon 0.2, over all"] == pytest.approx([0.04, 0.04, 0.04, 0.84, 0.04])
     assert shown["epsilon 0.2, over others"] == pytest.approx([0.05, 0.05, 0.05, 0.8, 0.05])

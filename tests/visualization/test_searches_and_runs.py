@@ -47,6 +47,36 @@ def test_a_beam_is_drawn_with_tokens_scores_and_a_bold_best_path():
         assert len([line for line in shown.lines if len(line.get_xdata())]) == extensions
 
 
+def test_only_hypotheses_that_go_on_after_the_last_drawn_step_have_dots():
+    def drawn(steps):
+        return {text.get_text() for text in visualization.plot_beam(TREE, max_steps=steps).axes[0].texts}
+
+    assert {"la ...", "una ...", "el"} <= drawn(1)
+    assert {"la", "una", "casa ...", "</s>"} <= drawn(2)
+    assert not any("..." in text for text in drawn(3))
+
+
+def test_lines_to_a_long_token_end_before_it():
+    long = TREE._replace(tokens=["la", "una", "el", "</s>", "indistinguible", "</s>"])
+    ends = [
+        line.get_xdata()[1]
+        for tree in (TREE, long)
+        for line in visualization.plot_beam(tree, max_steps=3).axes[0].lines
+        if len(line.get_xdata()) and 1 < line.get_xdata()[1] < 2
+    ]
+    short_end, end_before_casa, long_end, end_before_indistinguible = ends
+    assert end_before_indistinguible < 1.6 < end_before_casa <= short_end
+    assert long_end > 1.6
+
+
+def test_curves_that_begin_high_are_cut_off_and_say_so():
+    log = {"step": [1, 2, 3, 4], "perplexity": [9000.0, 5.0, 4.0, 3.0], "loss": [4.0, 3.0, 2.0, 1.0]}
+    loss, perplexity = visualization.plot_runs({"run": log}).axes
+    assert perplexity.get_ylim()[1] < 100
+    assert perplexity.get_ylabel() == "perplexity (larger values are cut off)"
+    assert loss.get_ylabel() == "loss a token"
+
+
 def test_a_length_penalty_divides_the_log_probability():
     (axes,) = visualization.plot_length_penalties([7, 1], [-4.0, -3.0], penalties=[0.0, 1.0]).axes
     shown = lines(axes)
