@@ -104,7 +104,9 @@ def test_labels_smoothed_in_both_forms():
 
 
 def test_temperatures_sharpen_and_flatten():
-    shown = bars(visualization.plot_temperatures([np.log(4), 0.0], [0.5, 1.0, 2.0]))
+    figure = visualization.plot_temperatures([np.log(4), 0.0], [0.5, 1.0, 2.0])
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1.38629", "0"]
+    shown = bars(figure)
     assert shown["temperature 0.5"] == pytest.approx([16 / 17, 1 / 17])
     assert shown["temperature 1"] == pytest.approx([4 / 5, 1 / 5])
     assert shown["temperature 2"] == pytest.approx([2 / 3, 1 / 3])
