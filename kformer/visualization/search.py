@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kformer.decoding.beam_search import length_norm
@@ -14,6 +15,7 @@ from kformer.visualization.fonts import families_for
 _COLORS = {"kept": LINES[0], "finished": LINES[5], "pruned": "#999999"}
 _MOST_STEPS = 16  # of a tree, by default
 _INCHES_PER_LETTER = 0.09
+_START, _START_TOKEN = (0.0, 0.0), "<s>"
 _MEANING = {"kept": "goes on", "finished": "has ended", "pruned": "is dropped"}
 
 
@@ -44,43 +46,13 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
     if max_steps < 1 or not tree.extensions:
         raise ValueError(f"Expected max_steps of at least 1 and a tree. Received: max_steps={max_steps}, {tree}.")
     shown = [number for number, one in enumerate(tree.extensions) if one.length <= max_steps]
-    steps = tree.extensions[shown[-1]].length
-    places: dict[int, tuple[float, float]] = {}
-    ranks = [0] * (steps + 1)
-    for number in shown:
-        length = tree.extensions[number].length
-        places[number] = (length, ranks[length])
-        ranks[length] += 1
-    best = set() if tree.best is None else set(tree.path(tree.best))
-    start = (0.0, 0.0)
+    places = _places(tree, shown)
+    steps = int(max(x for x, _ in places.values()))
+    rows = max(y for _, y in places.values()) + 1
     column = max(0.95, 0.3 + _INCHES_PER_LETTER * max(len(tree.tokens[number]) for number in shown))  # in inches
-
-    def half_width(text: str) -> float:
-        """Of a token with a margin, in columns: lines begin and end there, so that they cross no token."""
-        return max(0.2, (_INCHES_PER_LETTER * len(text) / 2 + 0.05) / column)
-
-    figure, (axes,) = new_figure(1.5 + column * steps, 1.6 + 0.6 * max(ranks))
-    fonts = families_for(tree.tokens)
-    for number in shown:
-        extension, (x, y) = tree.extensions[number], places[number]
-        parent_x, parent_y = places.get(extension.parent, start)
-        before = tree.tokens[extension.parent] if extension.parent in places else "<s>"
-        token = tree.tokens[number]
-        is_best = number in best
-        axes.plot(
-            (parent_x + half_width(before), x - half_width(token)),
-            (parent_y, y),
-            color=_COLORS[extension.outcome],
-            linewidth=2.5 if is_best else 0.8,
-            alpha=1 if is_best or extension.outcome != "pruned" else 0.5,
-        )
-        goes_on = x == steps and extension.outcome == "kept"
-        axes.text(
-            x, y, f"{token} ..." if goes_on else token, ha="center", va="bottom", fontsize=11, fontfamily=fonts,
-            fontweight="bold" if is_best else "normal", color=_COLORS[extension.outcome], clip_on=True,
-        )  # fmt: skip
-        axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=8.5, clip_on=True)
-    axes.text(*start, "<s>", ha="center", va="center", fontsize=11)
+    figure, (axes,) = new_figure(1.5 + column * steps, 1.6 + 0.6 * rows)
+    _draw_lines_of_tree(axes, tree, places, column)
+    _draw_tokens_of_tree(axes, tree, places, steps)
     for outcome, color in _COLORS.items():
         axes.plot([], [], color=color, label=_MEANING[outcome])
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
@@ -89,12 +61,63 @@ def plot_beam(tree: BeamTree, max_steps: int | None = None) -> Figure:
         xlabel="token of the translation",
         ylabel="candidates, best first; below each its score",
         xlim=(-0.4, steps + 0.6),
-        ylim=(max(ranks) - 0.4, -0.7),
+        ylim=(rows - 0.4, -0.7),
         xticks=range(1, steps + 1),
         yticks=[],
     )
     axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
+
+
+def _places(tree: BeamTree, shown: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """The place of each hypothesis: its step, and its rank among those of the step, from 0."""
+    ranks: dict[int, int] = {}
+    places = {}
+    for number in shown:
+        step = tree.extensions[number].length
+        places[number] = (float(step), float(ranks.get(step, 0)))
+        ranks[step] = ranks.get(step, 0) + 1
+    return places
+
+
+def _best_path(tree: BeamTree) -> set[int]:
+    return set() if tree.best is None else set(tree.path(tree.best))
+
+
+def _draw_lines_of_tree(axes: Axes, tree: BeamTree, places: dict[int, tuple[float, float]], column: float) -> None:
+    """A line from each hypothesis to the one that it continues. `column` is the width of a step in inches."""
+
+    def half_width(token: str) -> float:
+        """Of a token with a margin, in steps: lines begin and end there, so that they cross no token."""
+        return max(0.2, (_INCHES_PER_LETTER * len(token) / 2 + 0.05) / column)
+
+    best = _best_path(tree)
+    for number, (x, y) in places.items():
+        extension = tree.extensions[number]
+        parent_x, parent_y = places.get(extension.parent, _START)
+        before = tree.tokens[extension.parent] if extension.parent in places else _START_TOKEN
+        is_best = number in best
+        axes.plot(
+            (parent_x + half_width(before), x - half_width(tree.tokens[number])),
+            (parent_y, y),
+            color=_COLORS[extension.outcome],
+            linewidth=2.5 if is_best else 0.8,
+            alpha=1 if is_best or extension.outcome != "pruned" else 0.5,
+        )
+
+
+def _draw_tokens_of_tree(axes: Axes, tree: BeamTree, places: dict[int, tuple[float, float]], steps: int) -> None:
+    """The last token of each hypothesis, and its score. Those that go on after the last step have dots."""
+    best, fonts = _best_path(tree), families_for(tree.tokens)
+    for number, (x, y) in places.items():
+        extension, token = tree.extensions[number], tree.tokens[number]
+        goes_on = x == steps and extension.outcome == "kept"
+        axes.text(
+            x, y, f"{token} ..." if goes_on else token, ha="center", va="bottom", fontsize=11, fontfamily=fonts,
+            fontweight="bold" if number in best else "normal", color=_COLORS[extension.outcome], clip_on=True,
+        )  # fmt: skip
+        axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=8.5, clip_on=True)
+    axes.text(*_START, _START_TOKEN, ha="center", va="center", fontsize=11)
 
 
 def plot_length_penalties(
