@@ -5,7 +5,15 @@ import re
 
 import pytest
 
-from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, read_mapping, read_parts
+from kformer.config import (
+    SIZES,
+    DecodingConfig,
+    TrainingConfig,
+    TransformerConfig,
+    check_positions,
+    read_mapping,
+    read_parts,
+)
 
 
 class TestTransformerConfig:
@@ -408,3 +416,11 @@ def test_parts_are_mappings(tmp_path):
     file.write_text("training:\n  - max_steps: 7\n")
     with pytest.raises(ValueError, match=r"mapping of fields to values under training. Received: \[{'max_steps': 7}\]"):
         read_parts(file, ["training"])
+
+
+def test_texts_may_be_as_long_as_the_learned_positions_and_no_longer():
+    learned = TransformerConfig(positional_encoding="learned", max_length=64)
+    check_positions(learned, TrainingConfig(max_length=64))
+    with pytest.raises(ValueError, match="has 64 learned positions, and training takes pairs of up to 65 tokens"):
+        check_positions(learned, TrainingConfig(max_length=65))
+    check_positions(TransformerConfig(max_length=64), TrainingConfig(max_length=65))  # sinusoids have no end
