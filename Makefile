@@ -31,8 +31,10 @@ test: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest $(TWO_AT_ONCE)
 	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) $(EVERY_BACKEND)
 
+# The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
+SLOW_TESTS = tests
 test-slow: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/test_notebooks.py $(SLOW_TESTS)
 
 # The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them.
 test-oldest: $(OLDEST_VENV)/.kformer-test

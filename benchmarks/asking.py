@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 import tensorflow as tf
@@ -130,11 +130,16 @@ class RestClient:
 
 
 class GrpcClient:
-    """Asks over a channel."""
+    """Asks over a channel.
 
-    def __init__(self, server: Served) -> None:
+    Args:
+        server: The server.
+        options: Further options of the channel. Channels with the same options share a connection.
+    """
+
+    def __init__(self, server: Served, options: Sequence[tuple[str, int]] = ()) -> None:
         self._name = server.name
-        self._channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", GRPC_OPTIONS)
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", [*GRPC_OPTIONS, *options])
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
     def translate(self, texts: list[str]) -> list[str]:
@@ -144,6 +149,9 @@ class GrpcClient:
             if error.code() == grpc.StatusCode.UNAVAILABLE and "again later" not in error.details():
                 raise ConnectionError(error.details()) from error
             raise Refused(error.code().name) from error
+        return self.read(answer)
+
+    def read(self, answer: predict_pb2.PredictResponse) -> list[str]:
         return [text.decode() for text in tf.make_ndarray(answer.outputs["translation"])]
 
     def request(self, texts: list[str]) -> predict_pb2.PredictRequest:

@@ -73,6 +73,7 @@ def run_system(name: str, corpus: Corpus, folder: pathlib.Path, arguments: argpa
         vocab_size=arguments.vocab_size,
         shared_vocabulary=False,
         max_steps=arguments.steps,
+        fit_warmup=False,  # the warm-up of the size, whatever the number of steps
         validation_steps=arguments.steps,  # one validation, at the end: the last weights are used
         keep_weights=0,
         seed=arguments.seed,

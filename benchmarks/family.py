@@ -81,6 +81,7 @@ def trained(variant: str, arguments: argparse.Namespace) -> dict[str, Any]:
         tokens_per_batch=2048,
         ema_decay=0.995,
         max_steps=arguments.updates,
+        fit_warmup=False,  # the warm-up of the size, whatever the number of updates
         validation_steps=arguments.updates,  # one validation, at the end: the last weights are used
         keep_weights=0,
         seed=arguments.seed,

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-SECONDS_TO_START = 120.0
+SECONDS_TO_START = 300.0
 
 
 class Usage(NamedTuple):
@@ -46,9 +46,11 @@ class Served:
         """Starts the process, also once more after its end, and returns when it answers."""
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(self.command, stdout=output, stderr=output)
-        wait_until(lambda: self.process.poll() is not None or self.is_ready(), SECONDS_TO_START)
+        began = wait_until(lambda: self.process.poll() is not None or self.is_ready(), SECONDS_TO_START)
         if self.process.poll() is not None:
             raise RuntimeError(f"{' '.join(self.command)} ended with status {self.process.poll()}: see {self.output}.")
+        if not began:
+            raise RuntimeError(f"{' '.join(self.command)} is not ready after {SECONDS_TO_START:g} s.")
         self.at_first = self.usage()
         return self
 

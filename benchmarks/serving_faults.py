@@ -1,6 +1,7 @@
 """Breaks `kformer serve` in many ways while clients send requests, and tells what they saw.
 
     python benchmarks/serving_faults.py [EXPORT]
+    python benchmarks/serving_faults.py --minutes 60    # the faults of gRPC's clients alone, again and again
 
 EXPORT is the base folder of an export of the preset cmudict with the signature n_best; without it, one is made. The
 exit status is 1 if something happened that must not happen.
@@ -14,16 +15,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 NAME = "cmudict"
 TIMEOUT = 10.0  # seconds, of the server
+CONNECTIONS = 500  # of gRPC, which the server takes
 WORDS = 64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("export", nargs="?", type=pathlib.Path)
+    parser.add_argument("--minutes", type=float, help="how long the faults of gRPC's clients are repeated")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # thousands of connections
@@ -31,7 +36,11 @@ def main() -> None:
         place = pathlib.Path(folder)
         exported = arguments.export or make_export(place / "exported")
         shutil.copytree(exported, place / NAME)
-        faults = run(place / NAME, place / "log", right_answers(place / NAME))
+        answers = right_answers(place / NAME)
+        if arguments.minutes:
+            faults = repeat(place / NAME, place / "log", answers, arguments.minutes)
+        else:
+            faults = run(place / NAME, place / "log", answers)
     sys.exit(1 if any(fault.unmet for fault in faults) else 0)
 
 
@@ -54,22 +63,63 @@ def right_answers(folder: pathlib.Path) -> dict[str, str]:
     return {text: model([text.encode()])["translation"][0].decode() for text in texts}
 
 
+def teller(faults: list) -> Callable[[Any], None]:
+    """What keeps and prints each fault; it prints the headings at once."""
+    from faults import HEADINGS
+
+    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
+
+    def tell(fault: Any) -> None:
+        faults.append(fault)
+        print(f"| {' | '.join(fault.row())} |", flush=True)
+
+    return tell
+
+
+def of_grpc(server: Any, answers: Mapping[str, str]) -> Iterator[Any]:
+    """The faults of gRPC's clients."""
+    import faults_of_grpc
+
+    for connections in (1, 40):
+        yield faults_of_grpc.half_calls(server, answers, 10_000, connections)
+        yield faults_of_grpc.resets(server, answers, 60_000, connections)
+        yield faults_of_grpc.no_window(server, answers, 10_000, connections)
+    for number in (1500, 3000):
+        yield faults_of_grpc.burst(server, answers, number)
+    yield faults_of_grpc.too_many(server, answers, 1500, CONNECTIONS)
+
+
+def repeat(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str], minutes: float) -> list:
+    """The faults of gRPC's clients, until the time is over."""
+    from served import Served
+
+    faults: list[Any] = []
+    tell = teller(faults)
+    server = Served(folder, NAME, ["--timeout", str(TIMEOUT)], log)
+    try:
+        server.start()
+        end = time.monotonic() + 60 * minutes
+        while time.monotonic() < end:
+            for fault in of_grpc(server, answers):
+                tell(fault)
+                if time.monotonic() > end:
+                    break
+    finally:
+        server.close()
+    return faults
+
+
 def run(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str]) -> list:
     """One fault after the other, each printed at its end."""
     import faults_of_clients as of_clients
     import faults_of_processes as of_processes
     import faults_of_versions as of_versions
-    from faults import HEADINGS, Fault
+    from faults import Fault
     from served import Served
 
     faults: list[Fault] = []
-
-    def tell(fault: Fault) -> None:
-        faults.append(fault)
-        print(f"| {' | '.join(fault.row())} |", flush=True)
-
+    tell = teller(faults)
     options = ["--timeout", str(TIMEOUT)]
-    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
     server = Served(folder, NAME, options, log)
     try:
         server.start()
@@ -82,7 +132,9 @@ def run(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str]) -> 
             tell(fault)
         tell(of_clients.slow_readers(server, answers, 8))
         tell(of_clients.idle(server, answers, 1000, to_grpc=False))
-        tell(of_clients.idle(server, answers, 1000, to_grpc=True))
+        tell(of_clients.idle(server, answers, CONNECTIONS - 50, to_grpc=True))
+        for fault in of_grpc(server, answers):
+            tell(fault)
         tell(of_clients.gone(server, answers, 1000))
         tell(of_clients.queue_full(server, answers, 150, TIMEOUT))
         tell(of_processes.port_taken(server, answers))

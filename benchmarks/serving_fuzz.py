@@ -3,10 +3,12 @@
     pip install -e '.[benchmarks,serving]' hypothesis atheris
     python benchmarks/serving_fuzz.py                       # 100,000 requests, and a million inputs to the decoders
     python benchmarks/serving_fuzz.py --requests 2000 --inputs 10000
+    python benchmarks/serving_fuzz.py --minutes 60          # so many requests again and again, until the time is over
 
 Hypothesis makes the requests: texts of all kinds (not UTF-8, lone surrogates, control characters, right to left,
 combining and very long ones), values of wrong types and shapes, bodies that are cut or changed, deep JSON, huge
-numbers, serialized messages of gRPC with wrong shapes or of random bytes. Four clients send them over connections that
+numbers, serialized messages of gRPC with wrong shapes or of random bytes, connections to gRPC with calls that are half
+sent, cancelled, or whose answers are not taken. Four clients send them over connections that
 stay open. Every 50th request is a control question, whose answer is known. Atheris (libFuzzer) tries the decoders of
 both protocols on bytes, guided by the branches that it reaches. The exit status is 1 if something happened that must
 not happen.
@@ -15,6 +17,7 @@ not happen.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
@@ -26,6 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import http2
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from served import Served
@@ -107,6 +111,27 @@ def messages(draw: Any) -> bytes:
     return request.SerializeToString()
 
 
+@st.composite
+def connections(draw: Any) -> bytes:
+    """All that a client of gRPC sends over a connection, before it goes away."""
+    sent = http2.PREFACE + draw(st.sampled_from([http2.SETTINGS, http2.NO_WINDOW]))
+    for call in range(draw(st.integers(1, 80))):
+        number = 2 * call + 1
+        sent += draw(
+            st.sampled_from(
+                [
+                    http2.call(number),
+                    http2.call(number) + http2.reset(number),
+                    http2.call(number, "/grpc.health.v1.Health/Watch"),
+                    http2.status_call("cmudict", number),
+                    http2.status_call("cmudict", number)[:-3],
+                    http2.reset(number),
+                ]
+            )
+        )
+    return sent[: draw(st.integers(1, len(sent)))] if draw(st.booleans()) else sent
+
+
 class Client:
     """Sends what is generated, and asks control questions in between."""
 
@@ -140,6 +165,16 @@ class Client:
         self.codes[f"gRPC {code}"] += 1
         self._control()
 
+    def frames(self, sent: bytes) -> None:
+        """Sends the bytes of one connection."""
+        with self._server.connect(to_grpc=True) as connection, contextlib.suppress(ConnectionError):
+            connection.sendall(sent)
+            connection.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                connection.recv(65536)
+        self.codes["gRPC connections"] += 1
+        self._control()
+
     def _control(self) -> None:
         self._sent += 1
         if self._sent % CONTROL_EVERY:
@@ -163,11 +198,12 @@ class Client:
 
 
 def run_client(server: Served, number: int, requests: int, share: float) -> Client:
-    """A client's requests: a share over REST, the others over gRPC."""
+    """A client's requests: a share over REST, the others over gRPC, and a tenth as many whole connections to gRPC."""
     client = Client(server)
     for send, strategy, examples in (
         (client.rest, bodies(), round(requests * share)),
         (client.grpc, messages(), round(requests * (1 - share))),
+        (client.frames, connections(), round(requests * (1 - share) / 10)),
     ):
         _send_all(send, strategy, examples, number)
     return client
@@ -225,6 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="to the decoders")
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long to send so many requests again and again")
     parser.add_argument("--model", type=pathlib.Path, help="an export of cmudict with the signatures n_best and score")
     parser.add_argument("--decoders", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -240,21 +277,27 @@ def main() -> None:
             print(decoders.stdout[-2000:], decoders.stderr[-2000:])
         server = Served(model, "cmudict", ["--log-level", "error"], pathlib.Path(folder, "log")).start()
         try:
-            wrong = run(server, arguments.requests)
+            wrong = run(server, arguments.requests, 60 * arguments.minutes)
         finally:
             server.close()
             print(pathlib.Path(folder, "log").read_text()[-2000:])
     sys.exit(1 if wrong or decoders.returncode else 0)
 
 
-def run(server: Served, requests: int) -> bool:
-    """Sends all requests, and prints the results; True if something happened that must not happen."""
+def run(server: Served, requests: int, seconds: float) -> bool:
+    """Sends all requests, and prints the results; True if something happened that must not happen.
+
+    Args:
+        server: The server.
+        requests: How many are sent, by all clients together.
+        seconds: If they take less time, as many others follow.
+    """
     run_client(server, 0, 500, 0.5)  # the memory that a server takes in any case
-    before = server.usage()
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-        clients = list(
-            pool.map(lambda number: run_client(server, number, requests // CLIENTS, 0.7), range(1, CLIENTS + 1))
-        )
+    before, end, clients = server.usage(), time.monotonic() + seconds, []
+    while not clients or time.monotonic() < end:
+        numbers = range(len(clients) + 1, len(clients) + CLIENTS + 1)
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+            clients += pool.map(lambda number: run_client(server, number, requests // CLIENTS, 0.7), numbers)
     after = server.usage()
     codes = sum((client.codes for client in clients), collections.Counter[str]())
     wrong = [message for client in clients for message in client.wrong]

@@ -47,9 +47,9 @@ def measure(model: pathlib.Path, lines: Sequence[str], clients: Sequence[int], s
 
 
 @contextlib.contextmanager
-def serving(model: pathlib.Path, *options: str) -> Iterator[str]:
+def serving(model: pathlib.Path, *options: str, python: str = sys.executable) -> Iterator[str]:
     """`kformer serve` as a process; the URL of its model, once it is ready."""
-    command = [sys.executable, "-m", "kformer", "serve", str(model), "--rest-port", "0", "--grpc-port", "0", *options]
+    command = [python, "-m", "kformer", "serve", str(model), "--rest-port", "0", "--grpc-port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -58,7 +58,7 @@ def serving(model: pathlib.Path, *options: str) -> Iterator[str]:
         if found is None:
             raise RuntimeError(f"The server did not start: {process.stderr.read()}")
         for line in process.stderr:
-            if json.loads(line).get("state") == "AVAILABLE":
+            if line.startswith("{") and json.loads(line).get("state") == "AVAILABLE":
                 break
         yield found[1]
     finally:

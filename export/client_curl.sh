@@ -47,11 +47,11 @@ predict 'Bytes in base64, which need not be UTF-8' "{\"instances\": [{\"b64\": \
 predict 'A version by its number' "{\"instances\": [\"$TEXT\"]}" "$URL/versions/1"
 predict 'A signature by its name' "{\"signature_name\": \"serving_default\", \"instances\": [\"$TEXT\"]}"
 # For these two: kformer export --signature n_best --signature score ...
-SIGNATURES=$(curl -sS "$URL/metadata")
-if [[ $SIGNATURES == *'"n_best"'* ]]; then
+SIGNATURES=$(curl -sS "$URL/metadata" | tr -d ' \n') # outputs have such names, too, but no inputs
+if [[ $SIGNATURES == *'"n_best":{"inputs"'* ]]; then
   predict 'Outputs of several values' "{\"signature_name\": \"n_best\", \"instances\": [\"$TEXT\"]}"
 fi
-if [[ $SIGNATURES == *'"log_probability"'* ]]; then
+if [[ $SIGNATURES == *'"score":{"inputs"'* ]]; then
   PAIR="{\"text\": \"$TEXT\", \"translation\": \"$TRANSLATION\"}"
   predict 'Several inputs' "{\"signature_name\": \"score\", \"instances\": [$PAIR]}"
 fi

@@ -2,13 +2,14 @@
 
 Everything here loads when it is first used: `import kformer` costs a few milliseconds and needs neither
 TensorFlow nor tensorflow-text. If kformer is imported before them, their start-up messages are not shown (see
-`kformer/quiet.py`).
+`kformer/quiet.py`). Keras finds kformer's classes in saved models, whichever of the two is imported first.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from kformer.quiet import quiet_retracing, quiet_tensorflow
+from kformer.saved_objects import register_classes
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 quiet_tensorflow()
 quiet_retracing()
+register_classes()
 
 _MODULES = (
     *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),

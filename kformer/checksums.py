@@ -59,25 +59,38 @@ def check_file(path: pathlib.Path, remedy: str = "Restore it from a copy.") -> N
     _check(path.parent, path.name, remedy)
 
 
-def check_folder(folder: pathlib.Path, but: tuple[str, ...] = (), remedy: str = "Restore it from a copy.") -> None:
+def check_folder(
+    folder: pathlib.Path,
+    but: tuple[str, ...] = (),
+    remedy: str = "Restore it from a copy.",
+    within: pathlib.Path | None = None,
+) -> None:
     """Checks all files that a folder's `SHA256SUMS` lists.
 
     Args:
         folder: The folder.
         but: Suffixes of files that are not checked.
         remedy: The end of the message.
+        within: Where all the files must lie; None: anywhere.
 
     Raises:
-        DamagedFileError: A file is missing or has another checksum; or there is no `SHA256SUMS`.
+        DamagedFileError: A file is missing, has another checksum, or lies elsewhere; or there is no `SHA256SUMS`.
     """
     lines = _lines(folder)
     if not lines:
         raise DamagedFileError(f"{folder / SUMS_FILE} is missing or empty. {remedy}")
     for name in sorted({name for _, name in lines}):
         if not name.endswith(but):
+            if within is not None and not _is_within(folder / name, within):
+                raise DamagedFileError(f"{folder / SUMS_FILE} lists {name}, which is not in {within}. {remedy}")
             if not (folder / name).is_file():
                 raise DamagedFileError(f"{folder / name} is missing: {folder / SUMS_FILE} lists it. {remedy}")
             _check(folder, name, remedy)
+
+
+def _is_within(file: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Whether the path of a file lies in a folder; links are not followed."""
+    return pathlib.Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder))
 
 
 def checksum(path: pathlib.Path) -> str:

@@ -77,6 +77,23 @@ def check_folder_path(path: str | pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
+def temporary_folder() -> Iterator[pathlib.Path]:
+    """Gives an empty folder, which is removed with its content when the block ends.
+
+    Raises:
+        FileNotFoundError: No folder for temporary files can be written to.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="kformer-")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"There is no folder for temporary files: {error.strerror}. Set TMPDIR to a folder that can be written to."
+        ) from error
+    with folder as path:
+        yield pathlib.Path(path)
+
+
+@contextlib.contextmanager
 def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Gives a path to write to, in a hidden folder beside `path`. The file takes the name `path` when the block ends.
 

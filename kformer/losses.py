@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from kformer.config import LABEL_SMOOTHING_FORMS
+from kformer.labels import labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
@@ -28,7 +29,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     logits the kept tensor is float32: in float16, small probabilities become 0 before the loss scale is applied.)
 
     Args:
-        labels: (B, T) integers from 0 to V - 1.
+        labels: (B, T) integers from 0 to V - 1, see `labels_and_logits`.
         logits: (B, T, V), any float dtype; the computation is in float32.
         epsilon: The probability taken from the label, at least 0 and below 1. 0 gives the plain cross entropy.
         form: "all" or "others".
@@ -37,7 +38,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
         (B, T) float32.
 
     Raises:
-        ValueError: `epsilon` or `form` is out of range, or the shapes do not fit each other.
+        ValueError: `epsilon` or `form` is out of range, the shapes do not fit each other, or a label is no class.
 
     Examples:
         With smoothing, a certain prediction has a loss. The wrong one of two classes has half of `epsilon`: 0.05 * 20.
@@ -46,13 +47,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
         >>> [round(float(label_smoothed_cross_entropy(labels, logits, epsilon)[0, 0]), 3) for epsilon in (0.0, 0.1)]
         [0.0, 1.0]
     """
-    labels, logits = ops.cast(labels, "int32"), ops.convert_to_tensor(logits)
-    if len(logits.shape) != len(labels.shape) + 1:
-        raise ValueError(
-            "label_smoothed_cross_entropy expects integer labels (B, T) and logits (B, T, V). "
-            f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}. "
-            "Pass ids, not one-hot vectors."
-        )
+    labels, logits = labels_and_logits(labels, logits)
     q_label, q_wrong = smoothed(logits.shape[-1], epsilon, form)
 
     kept_dtype = "float32" if keras.backend.standardize_dtype(logits.dtype) == "float16" else logits.dtype
@@ -80,7 +75,7 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
 
         return loss, gradient
 
-    return cross_entropy(logits)
+    return nan_without_class(cross_entropy(logits), labels, logits)
 
 
 def smoothed(num_classes: int, epsilon: float = 0.1, form: str = "all") -> tuple[float, float]:
@@ -117,9 +112,12 @@ class LabelSmoothedCrossEntropy(keras.Loss):
     global.) With gradient accumulation Keras averages the means of the micro-batches with equal weights. So give each
     micro-batch its share of the tokens as sample weights, as `kformer.data.make_dataset` does.
 
+    Do not give `class_weight` to `fit` where T > 1: Keras takes such labels for one-hot vectors and weights each row by
+    the position of its largest id. Give `fit` a weight for each token instead: `sample_weight`, (B, T).
+
     Args:
         epsilon: See `label_smoothed_cross_entropy`.
-        pad_id: Label of the positions that do not count. A batch of padding alone gives 0.
+        pad_id: Label of the positions that do not count, any integer. A batch of padding alone gives 0.
         form: "all" or "others", see `label_smoothed_cross_entropy`.
         name: Name of the loss.
 
@@ -153,47 +151,26 @@ class LabelSmoothedCrossEntropy(keras.Loss):
         Args:
             y_true: (B, T) integer ids.
             y_pred: (B, T, V) logits, any float dtype.
-            sample_weight: (B,) floats, factors of the losses of each row; the number of tokens does not change.
+            sample_weight: Factors of the losses; the number of tokens does not change. A scalar, (B,) or (B, 1) floats
+                for the rows, or (B, T) for the tokens.
+
+        Raises:
+            ValueError: A shape does not fit, or a label is no class, see `labels_and_logits`.
         """
         tokens = _sum_over_replicas(ops.sum(token_mask(y_true, self.pad_id)))
         losses = self.call(y_true, y_pred)  # (B, T)
         if sample_weight is not None:
-            losses = losses * ops.expand_dims(ops.cast(sample_weight, "float32"), -1)
+            losses = losses * token_weights(sample_weight, losses)
         return ops.sum(losses) / ops.maximum(tokens, 1.0)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """(B, T) float32: the loss of every token, 0 where `y_true` is padding."""
-        losses = label_smoothed_cross_entropy(y_true, y_pred, self.epsilon, self.form)
+        labels = without_padding(y_true, self.pad_id)
+        losses = label_smoothed_cross_entropy(labels, y_pred, self.epsilon, self.form)
         return ops.where(token_mask(y_true, self.pad_id) > 0, losses, 0.0)
 
     def get_config(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon, "pad_id": self.pad_id, "form": self.form, "name": self.name}
-
-
-def token_mask(labels: Any, pad_id: int) -> Any:
-    """(B, T) float32: 1 where `labels` holds a token, 0 where it holds `pad_id`.
-
-    Examples:
-        >>> np.asarray(token_mask(np.array([[7, 5, 0]]), pad_id=0)).tolist()
-        [[1.0, 1.0, 0.0]]
-    """
-    return ops.cast(ops.not_equal(ops.cast(labels, "int32"), pad_id), "float32")
-
-
-def refuse_sample_weight(name: str, sample_weight: Any) -> None:
-    """Raises a ValueError unless `sample_weight`, which Keras always passes, is None.
-
-    Examples:
-        >>> refuse_sample_weight("accuracy", sample_weight=None)
-        >>> refuse_sample_weight("accuracy", sample_weight=0.5)
-        Traceback (most recent call last):
-        ValueError: accuracy takes no sample_weight: padding is excluded by pad_id. ...
-    """
-    if sample_weight is not None:
-        raise ValueError(
-            f"{name} takes no sample_weight: padding is excluded by pad_id. "
-            f"Received: sample_weight={sample_weight}. Leave it out."
-        )
 
 
 def _check_smoothing(epsilon: float, form: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.losses import label_smoothed_cross_entropy, refuse_sample_weight, token_mask
+from kformer.labels import labels_and_logits, nan_without_class, refuse_sample_weight, token_mask, without_padding
+from kformer.losses import label_smoothed_cross_entropy
 
 
 class _TokenMean(keras.Metric, abc.ABC):
@@ -27,17 +28,18 @@ class _TokenMean(keras.Metric, abc.ABC):
 
     @abc.abstractmethod
     def token_values(self, y_true: Any, y_pred: Any) -> Any:
-        """The values to average, (B, T) float32."""
+        """The values to average, (B, T) float32. `y_true` has the label 0 where it was padding."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch: `y_true` (B, T) integer ids, `y_pred` (B, T, V) logits of any float dtype.
 
         Raises:
-            ValueError: There is a `sample_weight`.
+            ValueError: There is a `sample_weight`, the shapes do not fit each other, or a label is no class, see
+                `kformer.labels.labels_and_logits`.
         """
         refuse_sample_weight(self.name, sample_weight)
         mask = token_mask(y_true, self.pad_id)
-        values = ops.where(mask > 0, self.token_values(y_true, y_pred), 0.0)
+        values = ops.where(mask > 0, self.token_values(without_padding(y_true, self.pad_id), y_pred), 0.0)
         self.total.assign_add(ops.sum(values))
         self.tokens.assign_add(ops.cast(ops.sum(mask), self.tokens.dtype))
 
@@ -133,10 +135,11 @@ class TokenAccuracy(_TokenMean):
         super().__init__(pad_id, name)
 
     def token_values(self, y_true: Any, y_pred: Any) -> Any:
-        values = ops.cast(y_pred, "float32")  # (B, T, V)
-        labels = ops.expand_dims(ops.cast(y_true, "int32"), -1)  # (B, T, 1)
-        label_logits = ops.squeeze(ops.take_along_axis(values, labels, axis=-1), -1)  # (B, T)
-        return ops.cast(label_logits >= ops.max(values, axis=-1), "float32")
+        labels, logits = labels_and_logits(y_true, y_pred)
+        values = ops.cast(logits, "float32")  # (B, T, V)
+        label_logits = ops.squeeze(ops.take_along_axis(values, ops.expand_dims(labels, -1), axis=-1), -1)  # (B, T)
+        hits = ops.cast(label_logits >= ops.max(values, axis=-1), "float32")
+        return nan_without_class(hits, labels, logits)
 
 
 @keras.saving.register_keras_serializable(package="kformer")

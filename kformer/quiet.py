@@ -7,13 +7,13 @@ process crashes.
 """
 
 import contextlib
-import importlib.machinery
 import logging
 import os
 import re
 import sys
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+from kformer.import_hooks import ImportHook
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ALL_BUT_FATAL = "3"
@@ -32,7 +32,7 @@ def quiet_tensorflow() -> None:
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault(_LEVEL, _ALL_BUT_FATAL)
-    sys.meta_path.insert(0, _QuietFinder())
+    ImportHook("tensorflow", quiet_libraries).install()
 
 
 @contextlib.contextmanager
@@ -50,27 +50,6 @@ def quiet_libraries() -> Iterator[None]:
     )
     with _without_lines(noise):
         yield
-
-
-class _QuietFinder:
-    """Finds TensorFlow where the other finders do, and filters standard error while its module is executed."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "tensorflow":
-            return None
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, found), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_quietly(module: types.ModuleType) -> None:
-                with quiet_libraries():
-                    execute(module)
-
-            spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
-        return spec
 
 
 def quiet_retracing() -> None:

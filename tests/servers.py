@@ -1,6 +1,7 @@
 """Servers in this process, for tests."""
 
 import contextlib
+import gzip
 import http.client
 import json
 import socket
@@ -42,8 +43,10 @@ class Running:
             connection.request(method, path, data, headers or {})
             answer = connection.getresponse()
             content = answer.read()
+            if answer.headers.get("content-encoding") == "gzip":
+                content = gzip.decompress(content)
             is_json = answer.headers.get("content-type", "").startswith("application/json")
-            return Answer(answer.status, json.loads(content) if is_json else content, dict(answer.headers))
+            return Answer(answer.status, json.loads(content) if is_json and content else content, dict(answer.headers))
         finally:
             connection.close()
 

@@ -50,7 +50,9 @@ def test_the_best_way_through_a_beam_tree_is_the_translation(numbers_translator)
 @pytest.mark.parametrize("method", ["attention", "beam_tree"])
 @pytest.mark.parametrize(("text", "tokens"), [("  ", 0), ("one " * 300, "300|[0-9]{3,}")])
 def test_a_text_that_cannot_be_read_at_once_is_refused(numbers_translator, method, text, tokens):
-    with pytest.raises(ValueError, match=f"from 1 to 255 tokens.* Received: ({tokens}) tokens. Pass a single sentence"):
+    with pytest.raises(
+        ValueError, match=f"from 1 to [0-9]+ tokens.* Received: ({tokens}) tokens. Pass a single sentence"
+    ):
         getattr(numbers_translator, method)(text)
 
 

@@ -63,8 +63,10 @@ def test_all_that_were_kept_by_default(run, tmp_path):
 def test_more_than_were_kept_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match=r"has kept the weights of 3 validations. Received: last=4. .* keep_weights"):
         average_weights(run.path, tmp_path / "mean", last=4)
-    with pytest.raises(ValueError, match="Received: last=0."):
-        average_weights(run.path, tmp_path / "mean", last=0)
+    for last in (0, -1):
+        wrong = rf"at least 1. Received: last={last}. Leave it out for all that .* has kept: 3\."
+        with pytest.raises(ValueError, match=wrong):
+            average_weights(run.path, tmp_path / "mean", last=last)
     with pytest.raises(FileExistsError, match="exists already"):
         average_weights(run.path, tmp_path, last=2)
     with pytest.raises(FileNotFoundError, match="is not a run folder"):

@@ -151,6 +151,7 @@ def test_the_page_shows_what_the_script_prints():
         assert table in page
 
 
+@pytest.mark.slow
 def test_training_gpu_runs_without_tensorflow(tmp_path):
     """On a CPU, with a small model: that it runs, and that its figures fit each other."""
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was imported')\n")
@@ -223,6 +224,7 @@ def test_caches_of_few_heads_are_small():
     assert heads.cache_bytes(config, 5) == (2 * 5 * 3 * 2 * 4 * 4,) * 2
 
 
+@pytest.mark.slow
 def test_the_peaks_of_every_precision_are_measured():
     """`limits.py` calls the products of an export, whose form has changed before without it."""
     import limits

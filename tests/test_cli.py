@@ -2,12 +2,14 @@
 
 import contextlib
 import errno
+import gzip
 import io
 import json
 import lzma
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -93,7 +95,10 @@ def test_translate_is_a_unix_filter(numbers_run):
     lines = answer.stdout.decode("utf-8").split("\n")
     assert lines[:3] == ["tres dos uno", "", "uno seis"]
     assert len(lines) == 5  # four lines, each ended, the last of which had no line feed
-    assert answer.stderr == b""
+    message = (
+        "kformer: warning: standard input: 1 line with bytes that are not text in UTF-8; .* is line 4: byte 0xff at"
+    )
+    assert re.fullmatch(message + ".*\n", answer.stderr.decode())
 
 
 def test_translate_takes_files_a_beam_and_n_best(numbers_run, tmp_path):
@@ -108,6 +113,45 @@ def test_translate_takes_files_a_beam_and_n_best(numbers_run, tmp_path):
     assert [lines[0][1], lines[2][1]] == ["tres dos uno", "uno seis"]
     assert float(lines[0][2]) >= float(lines[1][2])
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [gzip.compress("\ufeffone two three\nsix one\n".encode()), "one two three\r\nsix one".encode("utf-16")],
+    ids=["gzip", "UTF-16"],
+)
+def test_translate_reads_the_files_that_training_reads(packed, numbers_run, tmp_path):
+    (tmp_path / "in").write_bytes(packed)
+    answer = invoke("translate", numbers_run, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert (tmp_path / "out").read_text("utf-8") == "tres dos uno\nuno seis\n"
+    assert answer.output == ""
+
+
+def test_a_caller_that_writes_one_line_and_waits_is_answered(numbers_run):
+    command = [sys.executable, "-m", "kformer", "translate", str(numbers_run)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        for line, answer in ((b"one two\n", b"dos uno\n"), (b"six one\n", b"uno seis\n")):
+            process.stdin.write(line)
+            assert select.select([process.stdout], [], [], 120)[0], "no answer"
+            assert process.stdout.readline() == answer
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+def test_an_output_that_would_replace_the_input_is_refused(numbers_run, tmp_path):
+    (tmp_path / "in").write_bytes(b"one two\n")
+    with pytest.raises(ValueError, match="in is the same file as .*in, which the answers would replace. Name another"):
+        invoke("translate", numbers_run, "--input", tmp_path / "in", "--output", tmp_path / "in")
+    assert (tmp_path / "in").read_bytes() == b"one two\n"
+
+
+def test_train_tells_what_excel_and_pandas_write(pairs_file, tmp_path, monkeypatch):
+    (tmp_path / "a.tsv").write_text("source\ttarget\n" + pairs_file.read_text("utf-8"), encoding="utf-8")
+    trained_with(monkeypatch)
+    told = invoke("train", "--train", tmp_path / "a.tsv", "--output", tmp_path / "run", "--size", "tiny").stderr
+    assert "kformer: warning: " in told
+    assert "a.tsv, line 1: 'source', 'target' look like names of the columns" in told
 
 
 def test_a_saved_model_translates_the_same(numbers_run, exported):
@@ -236,6 +280,15 @@ MISTAKES = {
         "evaluate --preset bible-books --corpus bible-books --beam-size 3",
         "has learned the task classify, which needs no search. Leave out --beam-size and --length-penalty.",
     ),
+    "evaluate, unknown tokenizer of BLEU": (
+        "evaluate {run} --test {corpus} --bleu-tokenizer chars",
+        "The tokenizer of BLEU must be one of 13a, intl, zh, ja-mecab, ko-mecab, char, flores101, flores200, none. "
+        "Received: 'chars'. Did you mean 'char'?",
+    ),
+    "evaluate, tokenizer of BLEU for labels": (
+        "evaluate --preset bible-books --corpus bible-books --bleu-tokenizer char",
+        "--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.",
+    ),
     "evaluate, columns of plain text": (
         "evaluate --preset bible-english --test {corpus} --columns source,target",
         "A language model reads plain text, a text on each line. Leave out --columns.",
@@ -345,13 +398,13 @@ MISTAKES = {
         "pack {run} new --about {about}",
         "Received: license. Rename or remove the unknown ones. Did you",
     ),
-    "pack, missing samples": ("pack {run} new --samples no.txt", "There is no file no.txt. Name a text file"),
+    "pack, missing samples": ("pack {run} new --samples no.txt", "no.txt does not exist. Pass the name of a file"),
     "demo, unknown corpus": (
         "demo --corpus bible",
         "There is no demo for 'bible'. Choose one of bible-en-es, cmudict.",
     ),
     "demo into a full folder": ("demo --output {run}", "run is not empty. Remove it, or name another folder with"),
-    "demo into a file": ("demo --output {corpus}", "{corpus} cannot be a folder: it is a file. Name another folder."),
+    "demo into a file": ("demo --output {corpus}", "{corpus} is a file. Name another folder."),
     "demo, no time": ("demo --minutes 0", "max_minutes must be greater than 0 and finite. Received: max_minutes=0"),
 }
 
@@ -628,6 +681,26 @@ def test_a_few_pairs_are_told_to_be_too_few(pairs_file, tmp_path, monkeypatch):
     assert "kformer: warning: 2 pairs are too few to learn a translation from." in few.stderr
     enough = invoke("train", "--train", pairs_file, "--valid", pairs_file, "--output", tmp_path / "other")
     assert "too few" not in enough.stderr  # there are 100
+    assert "validation" not in few.stderr + enough.stderr
+
+
+def test_a_few_validation_pairs_are_told_to_decide_by_chance(pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    (tmp_path / "valid.tsv").write_text("one\tuno\n" * 19)
+    few = invoke("train", "--train", pairs_file, "--valid", tmp_path / "valid.tsv", "--output", tmp_path / "run")
+    assert "kformer: warning: with 19 validation pairs, chance decides which weights are the best." in few.stderr
+    held_out = invoke("train", "--train", pairs_file, "--output", tmp_path / "run")
+    assert "kformer: warning: with 10 validation pairs," in held_out.stderr
+    assert [len(call["corpus"].valid) for call in calls] == [19, 10]  # one in 10 of 100
+
+
+def test_validation_pairs_are_called_by_their_own_file(pairs_file, tmp_path, monkeypatch):
+    calls = trained_with(monkeypatch)
+    (tmp_path / "dev.tsv").write_text("one\tuno\n" * 20)
+    invoke("train", "--train", pairs_file, "--valid", tmp_path / "dev.tsv", "--output", tmp_path / "run")
+    invoke("train", "--train", pairs_file, "--output", tmp_path / "run")
+    names = [[call["corpus"].name_of(part) for part in ("train", "valid")] for call in calls]
+    assert names == [[str(pairs_file), str(tmp_path / "dev.tsv")], [str(pairs_file)] * 2]
 
 
 def test_columns_choose_what_is_read(tmp_path, monkeypatch):
@@ -646,12 +719,16 @@ def loaded(monkeypatch):
     """Puts a translator that answers with the source in the place of a model; gives how models were loaded."""
     calls = []
 
-    def load_model(path, decoding=None, n_best=1, threads_per_operation=None, task="translate"):
+    def load_model(
+        path, decoding=None, n_best=1, threads_per_operation=None, task="translate", on_unknown=None, trust=False
+    ):
         call = {"path": path, "decoding": decoding, "n_best": n_best, "texts": []}
         calls.append({**call, "threads_per_operation": threads_per_operation})
 
         def translate(texts):
             calls[-1]["texts"] += texts
+            for text in filter(str.isupper, map(bytes.decode, texts if on_unknown else [])):
+                on_unknown(text.encode())
             return [[Hypothesis(text.decode(), 0.0)] * n_best for text in texts]
 
         return translate
@@ -685,6 +762,19 @@ def test_evaluate_reads_the_columns_of_a_file(loaded, places, tmp_path):
     assert loaded[0]["texts"] == [b"one"]
 
 
+def test_evaluate_tells_how_bleu_splits_chinese_and_takes_another_tokenizer(loaded, places, tmp_path):
+    file = tmp_path / "test.tsv"
+    file.write_text("他去了城市的市场。\t他去了城市的市场。\n", encoding="utf-8")
+    run = invoke("evaluate", places["run"], "--test", file)
+    assert "BLEU splits texts into words by sacreBLEU's tokenizer zh, because the script of the ref" in run.stderr
+    scores = json.loads(run.stdout)
+    assert "tok:zh" in scores["bleu_signature"]
+    assert scores["bleu"] == pytest.approx(100)
+    run = invoke("evaluate", places["run"], "--test", file, "--bleu-tokenizer", "char")
+    assert "tok:char" in json.loads(run.stdout)["bleu_signature"]
+    assert "BLEU splits" not in run.stderr
+
+
 @pytest.mark.parametrize(("tokenizer", "symbols"), [("bpe", True), ("symbols", False)])
 def test_a_corpus_of_another_kind_than_the_model_is_told(tokenizer, symbols, loaded, places, tmp_path, monkeypatch):
     shutil.copytree(places["run"], tmp_path / "run")
@@ -710,6 +800,7 @@ def test_an_export_tells_what_it_reads(tmp_path):
         ([], None),
         (["--beam-size", 2], DecodingConfig(beam_size=2)),
         (["--length-penalty", 1.1], DecodingConfig(length_penalty=1.1)),
+        (["--max-source-length", 40], DecodingConfig(max_source_length=40)),
         (["--recipe", "bible-en-es"], DecodingConfig(length_penalty=1.4)),
         (["--recipe", "bible-en-es", "--beam-size", 1], DecodingConfig(beam_size=1, length_penalty=1.4)),
     ],
@@ -735,6 +826,55 @@ def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_p
     invoke("translate", places["run"], "--input", places["corpus"], "--output", tmp_path / "out", "--n-best", 3)
     assert loaded[0]["n_best"] == 3
     assert len((tmp_path / "out").read_text().splitlines()) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (1.0, []),
+        (
+            2.0,
+            [
+                "kformer: warning: 2 translations are much too short for the line, so that something may be missing. "
+                "The first is that of line 2. Shorter lines help, or a smaller --max-source-length."
+            ],
+        ),
+    ],
+)
+def test_translate_counts_translations_that_are_much_too_short(ratio, told, loaded, places, tmp_path):
+    """The translation is the line itself. Lines without a character are never too short."""
+    run = RunFolder(shutil.copytree(places["run"], tmp_path / "run"))
+    DecodingConfig(short_ratio=ratio).save(run.decoding_file)
+    run.note_files()
+    (tmp_path / "in").write_text("\none two\n \nthree\n")
+    result = invoke("translate", run.path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert result.stderr.splitlines() == told
+    assert (tmp_path / "out").read_text() == "\none two\n \nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("one\n\ntwo\n", None),
+        ("one\nONE\n", "1 line is mostly text that is not in the model's vocabulary, so that its answer means little."),
+        ("TWO\nONE\nONE\n", "3 lines are mostly text that is not in the model's vocabulary, so that their answers"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["bpe", "symbols"])
+def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, loaded, places, tmp_path):
+    """The model that is not there knows no capital letters."""
+    run = RunFolder(shutil.copytree(places["run"], tmp_path / "run"))
+    run.write_config(run.training_file, toy.TRAINING.replace(tokenizer=kind))
+    (tmp_path / "in").write_text(lines)
+    result = invoke("translate", run.path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    if told is None:
+        assert result.stderr == ""
+        return
+    remedy = {"bpe": "the language and the script", "symbols": '"c a t" in place of "cat"'}[kind]
+    first = 1 if lines[0].isupper() else 2
+    assert result.stderr.startswith(f"kformer: warning: {told}")
+    assert f"The first is line {first}. " in result.stderr
+    assert remedy in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -829,17 +969,24 @@ def test_more_hypotheses_than_beams_are_refused(numbers_run):
 
 
 def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
-    (tmp_path / "in").write_bytes(b"a\nb\n")
-    with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as target:
-        translate_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], source, target)
+    with (tmp_path / "out").open("wb") as target:
+        translate_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], [b"a", b"b"], target)
     assert (tmp_path / "out").read_bytes() == b"x y \nx y \n"
+
+
+def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
+    texts = ["one ||| two", "|||"]
+    with (tmp_path / "out").open("wb") as target:
+        translate_lines(lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, 2)
+    for line, text in zip((tmp_path / "out").read_text().splitlines(), texts, strict=True):
+        number, rest = line.split(" ||| ", 1)
+        assert (number, *rest.rsplit(" ||| ", 1)) == ("0", text, "-1.500000")
 
 
 def test_many_lines_come_back_in_order(tmp_path):
     lines = [b"x" * (index * 7 % 31) + str(index).encode() for index in range(2500)]
-    (tmp_path / "in").write_bytes(b"\n".join(lines))
-    with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as target:
-        translate_lines(lambda texts: [[Hypothesis(text.decode(), 0.0)] for text in texts], source, target)
+    with (tmp_path / "out").open("wb") as target:
+        translate_lines(lambda texts: [[Hypothesis(text.decode(), 0.0)] for text in texts], lines, target)
     assert (tmp_path / "out").read_bytes().splitlines() == lines
 
 

@@ -216,6 +216,7 @@ class TestTrainingConfig:
         [
             ("tokenizer", "bpe, unigram, words, symbols"),
             ("label_smoothing_form", "all, others"),
+            ("bleu_tokenizer", "13a, intl, zh, ja-mecab, ko-mecab, char, flores101, flores200, none"),
             ("precision", "auto, float32, mixed_bfloat16, mixed_float16"),
         ],
     )
@@ -248,6 +249,17 @@ class TestTrainingConfig:
         with pytest.raises(ValueError, match=r"There is no size 'huge'. Choose one of tiny, small, base, big"):
             TrainingConfig.of_size("huge")
 
+    @pytest.mark.parametrize("name", SIZES)
+    def test_the_warmup_of_a_size_may_be_fitted_but_a_chosen_one_may_not(self, name):
+        size = TrainingConfig.of_size(name, max_steps=100)
+        assert size.fit_warmup
+        assert size.replace(max_steps=7).fit_warmup
+        for chosen in ({"warmup_steps": 50}, {"learning_rate_scale": 0.5}, {"fit_warmup": False}):
+            assert not TrainingConfig.of_size(name, **chosen).fit_warmup
+            assert not size.replace(**chosen).fit_warmup
+        assert size.replace(warmup_steps=50, fit_warmup=True).fit_warmup
+        assert not TrainingConfig().fit_warmup
+
     @pytest.mark.parametrize(("task", "smoothing"), [("translate", 0.1), ("language-model", 0.0), ("classify", 0.1)])
     def test_language_models_are_trained_without_label_smoothing(self, task, smoothing):
         assert TrainingConfig.of_size("tiny", task=task).label_smoothing == smoothing
@@ -264,18 +276,47 @@ class TestDecodingConfig:
         config = DecodingConfig()
         assert (config.beam_size, config.length_penalty, config.max_extra_length) == (4, 0.6, 50)
 
-    @pytest.mark.parametrize("name", ["beam_size", "max_extra_length", "max_source_length"])
+    @pytest.mark.parametrize("name", ["beam_size", "max_extra_length", "max_source_length", "max_sentence_length"])
     def test_sizes_are_positive(self, name):
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             DecodingConfig(**{name: 0})
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("length_penalty", -0.5), ("length_penalty", float("nan")), ("min_length", -1)]
+        ("name", "value"),
+        [
+            ("length_penalty", -0.5),
+            ("length_penalty", float("nan")),
+            ("min_length", -1),
+            ("short_ratio", -0.1),
+            ("short_ratio", float("inf")),
+        ],
     )
     def test_amounts_are_not_negative(self, name, value):
         with pytest.raises(ValueError, match=f"{name} must be at least 0 and finite. Received: {name}={value}. Pass 0"):
             DecodingConfig(**{name: value})
         assert getattr(DecodingConfig(**{name: 0}), name) == 0
+
+    def test_lengths_of_texts_come_from_the_run_where_the_search_says_nothing(self):
+        run = DecodingConfig(beam_size=8, max_source_length=60, max_sentence_length=110, short_ratio=0.6)
+        assert DecodingConfig().completed(run) == run.replace(beam_size=4)
+        assert DecodingConfig(max_source_length=200, short_ratio=0).completed(run) == run.replace(
+            beam_size=4, max_source_length=200, short_ratio=0.0
+        )
+
+    @pytest.mark.parametrize(
+        ("lengths", "line", "source"),
+        [
+            ({}, 64, 256),
+            ({"max_sentence_length": 20}, 20, 20),
+            ({"max_sentence_length": 200}, 64, 200),
+            ({"max_source_length": 9}, 9, 9),
+            ({"max_source_length": 9, "max_sentence_length": 20}, 9, 20),
+            ({"max_source_length": 30, "max_sentence_length": 20}, 30, 30),
+        ],
+    )
+    def test_a_sentence_may_have_at_least_as_many_tokens_as_a_line(self, lengths, line, source):
+        config = DecodingConfig(**lengths)
+        assert (config.longest_line, config.longest_source) == (line, source)
 
 
 both_classes = pytest.mark.parametrize("config_class", [TransformerConfig, TrainingConfig])

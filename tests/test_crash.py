@@ -45,9 +45,11 @@ def files(tmp_path_factory):
     return folder
 
 
-def start(files: pathlib.Path, run: pathlib.Path, *options: str, **process) -> subprocess.Popen:
+def start(
+    files: pathlib.Path, run: pathlib.Path, *options: str, config: pathlib.Path | None = None, **process
+) -> subprocess.Popen:
     command = [sys.executable, "-m", "kformer", "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
-    command += ["--config", files / "config.json", "--output", run, *options]
+    command += ["--config", config or files / "config.json", "--output", run, *options]
     return subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **process
     )
@@ -220,8 +222,9 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(files, tmp_path):
 
 def test_a_run_that_diverges_names_the_step_and_keeps_the_last_good_checkpoint(files, tmp_path):
     training = {**TRAINING, "learning_rate_scale": 1e30, "warmup_steps": 1, "validation_steps": 4}
-    (files / "diverges.json").write_text(json.dumps({"training": training, "transformer": TRANSFORMER}))
-    process = start(files, tmp_path / "run", "--config", str(files / "diverges.json"))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"training": training, "transformer": TRANSFORMER}))
+    process = start(files, tmp_path / "run", config=config)
     output = process.communicate(timeout=600)[0].decode()
     assert process.returncode == 3
     assert re.search(r"kformer: .*(not finite after update \d|The loss is \w+ after batch \d)", output), output

@@ -1,10 +1,14 @@
+import importlib
 import json
 import math
+import urllib.error
 
 import pytest
+import sacrebleu
 
+from kformer.config import BLEU_TOKENIZERS
 from kformer.evaluation.evaluate import score, sentences
-from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
 from kformer.translation.batches import Hypothesis
 
 # PROJECT and READ have two pronunciations each, LEAD one.
@@ -46,6 +50,87 @@ def test_signatures_name_the_settings():
     assert {"nrefs:1", "case:mixed", "eff:yes", "nc:6", "nw:0", "space:no"} < set(chrf)
     assert bleu[-1].startswith("version:")
     assert json.loads(json.dumps(scores)) == scores
+
+
+def test_bleu_of_chinese_counts_characters():
+    scores = bleu_and_chrf(["他去了城里的市场。"], [["他去了城市的市场。"]])
+    assert "tok:zh" in scores["bleu_signature"].split("|")
+    # 8 of 9 characters, 6 of 8 pairs, 4 of 7 triples and 2 of 6 fours are right.
+    assert scores["bleu"] == pytest.approx(100 * (8 / 9 * 6 / 8 * 4 / 7 * 2 / 6) ** 0.25)
+    assert scores["bleu"] == pytest.approx(59.69, abs=0.005)
+
+
+THIRTEEN = {  # characters, without a blank
+    "zh": "人人生而自由在尊严权利平等",
+    "char": "すべての人間は自由で平等だ",
+}
+
+
+@pytest.mark.parametrize("tokenizer", THIRTEEN)
+def test_a_perfect_translation_without_blanks_has_all_of_bleu(tokenizer):
+    characters = THIRTEEN[tokenizer]
+    assert len(characters) == 13
+    texts = [characters[place:] + characters[:place] for place in range(13)] * 16  # 208 sentences
+    scores = bleu_and_chrf(texts, [[text] for text in texts])
+    assert scores["bleu"] == pytest.approx(100.0)
+    assert f"tok:{tokenizer}" in scores["bleu_signature"].split("|")
+    assert bleu_and_chrf(texts, [[text] for text in texts], "13a")["bleu"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [
+        ("他在2024年用 Python 写了这本书。", "zh"),
+        ("香港の市場へ行きました。", "char"),
+        ("コンピューター", "char"),
+        ("日本国憲法の前文", "char"),  # 7 of 8 are Chinese characters
+        ("มนุษย์ทั้งหลายเกิดมามีอิสระ", "char"),
+        ("ມະນຸດທຸກຄົນເກີດມາ", "char"),
+        ("មនុស្សទាំងអស់កើតមក", "char"),
+        ("လူတိုင်းသည်တူညီလွတ်လပ်သော", "char"),
+        ("འགྲོ་བ་མིའི་རིགས་རྒྱུད", "char"),
+        ("모든 인간은 태어날 때부터 자유롭다.", "13a"),
+        ("Все люди рождаются свободными.", "13a"),
+        ("सभी मनुष्यों को गौरव", "13a"),
+        ("He said 你好 and left for the market.", "13a"),
+        ("1, 2, 3!", "13a"),
+    ],
+)
+def test_the_script_of_the_references_decides_how_bleu_finds_words(text, tokenizer):
+    # The hypotheses do not matter.
+    assert f"tok:{tokenizer}" in bleu_and_chrf(["a b c"], [[text, text]])["bleu_signature"].split("|")
+
+
+def test_a_tokenizer_of_bleu_can_be_named():
+    assert set(BLEU_TOKENIZERS) <= set(sacrebleu.BLEU.TOKENIZERS)
+    pair = ["the cat sat on a mat"], [["the cat sat on the mat"]]
+    for name in ("13a", "intl", "zh", "char", "none"):
+        scores = bleu_and_chrf(*pair, name)
+        assert scores["bleu"] == pytest.approx(sacrebleu.BLEU(tokenize=name).corpus_score(pair[0], [pair[1][0]]).score)
+        assert f"tok:{name}" in scores["bleu_signature"].split("|")
+
+
+def test_an_unknown_tokenizer_of_bleu_is_refused():
+    with pytest.raises(ValueError, match="must be one of 13a, .*, none. Received: '13b'. Did you mean '13a'?"):
+        bleu_and_chrf(["a"], [["a"]], "13b")
+
+
+@pytest.mark.parametrize(("name", "language"), [("ja-mecab", "ja"), ("ko-mecab", "ko")])
+def test_a_tokenizer_of_bleu_without_its_packages_names_them(name, language, monkeypatch):
+    module = importlib.import_module(f"sacrebleu.tokenizers.tokenizer_{name.replace('-', '_')}")
+    monkeypatch.setattr(module, "MeCab", None)  # as sacreBLEU leaves it where the packages are missing
+    with pytest.raises(ValueError, match=rf'{name} cannot be used here. .* pip install "sacrebleu\[{language}\]"'):
+        bleu_and_chrf(["a"], [["a"]], name)
+
+
+def test_a_tokenizer_of_bleu_that_cannot_be_downloaded_is_refused(tmp_path, monkeypatch):
+    def offline(url):
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr("urllib.request.urlopen", offline)
+    with pytest.raises(ValueError, match="flores200 cannot be used here. sacreBLEU downloads it .*Name or service not"):
+        bleu_and_chrf(["a"], [["a"]], "flores200")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +175,13 @@ def test_the_nearest_reference_gives_the_length():
 def test_edit_distance(first, second, distance):
     assert edit_distance(first, second) == distance
     assert edit_distance(list(second), list(first)) == distance
+
+
+def test_a_label_that_only_the_model_chose_counts_in_the_macro_f1():
+    # F1 of a: 1; of b: 2 * 1 / (2 * 1 + 1 missed); of c: 0. The default of scikit-learn's f1_score gives the same.
+    scores = label_scores(["a", "b", "c"], ["a", "b", "b"])
+    assert scores == {"accuracy": 2 / 3, "macro_f1": pytest.approx((1 + 2 / 3 + 0) / 3), "labels": 3}
+    assert label_scores(["a", "b", "b"], ["a", "b", "c"])["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
 @pytest.mark.parametrize("score", [bleu_and_chrf, word_error_rate, phoneme_error_rate])

@@ -10,8 +10,15 @@ import pytest
 pytestmark = pytest.mark.tensorflow_only
 # What a user imports from; each has an __all__, or its public names are those that it defines.
 PACKAGES = [
-    *("kformer", "kformer.layers", "kformer.models", "kformer.losses", "kformer.metrics", "kformer.schedules"),
-    *("kformer.decoding", "kformer.data", "kformer.tokenizers", "kformer.presets", "kformer.evaluation"),
+    *("kformer", "kformer.layers", "kformer.models", "kformer.labels", "kformer.losses", "kformer.metrics"),
+    *(
+        "kformer.schedules",
+        "kformer.decoding",
+        "kformer.data",
+        "kformer.tokenizers",
+        "kformer.presets",
+        "kformer.evaluation",
+    ),
     *("kformer.serving", "kformer.tasks", "kformer.visualization"),
 ]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -138,6 +138,7 @@ def test_a_smaller_precision_translates_as_the_translator_does_and_is_a_smaller_
     assert sizes[1] - sizes[0] == pytest.approx((4 - bytes_each) * weights, rel=0.05)
 
 
+@pytest.mark.slow
 def test_xla_translates_as_the_translator_does(numbers_translator, tmp_path, monkeypatch):
     monkeypatch.setitem(BATCH_SIZES, "xla", (1,))
     translator = Translator(  # XLA compiles every shape: a short search, and few texts

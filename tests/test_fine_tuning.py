@@ -137,6 +137,7 @@ def test_vocabulary_and_transformer_are_kept_and_the_training_is_new(numbers_run
         shared = [run.tokenizer_folder / "shared" / name for run in (old, tuned)]
         assert shared[0].read_bytes() == shared[1].read_bytes()
     assert tuned.training_config() == SHORT
+    assert tuned.decoding_config().longest_source >= old.decoding_config().longest_source
     assert tuned.corpus()["train"] == len(dialect().train)
     assert tuned.corpus()["initialize_from"] == str(numbers_run)
     assert tuned.initial.corpus() == old.corpus()

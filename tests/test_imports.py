@@ -18,29 +18,43 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "checksums": {"files"},
+    "console": set(),
+    "forks": set(),
     "hardware": set(),
-    "quiet": set(),
+    "import_hooks": set(),
+    "quiet": {"import_hooks"},
+    "saved_objects": {"import_hooks"},
     "indexing": set(),
     "layers": {"indexing"},
     "decoding": {"indexing"},
     "config": {"files", "wording"},
     "recipes": {"config", "wording"},
     "runs": {"checksums", "config", "files"},
-    "tokenizers": {"config", "files"},
-    "data": {"config", "tokenizers", "wording"},
-    "losses": {"config"},
-    "metrics": {"losses"},
+    "tokenizers": {"config", "files", "scripts"},
+    "text_files": {"wording"},
+    "data": {"config", "text_files", "tokenizers", "wording"},
+    "labels": set(),
+    "losses": {"config", "labels"},
+    "metrics": {"labels", "losses"},
     "schedules": set(),
+    "scripts": set(),
     "wording": set(),
     "models": {"config", "indexing", "layers"},
     "presets": {"config", "models", "runs", "wording"},
-    "translation": {"config", "decoding", "layers", "models", "presets", "runs", "tokenizers"},
-    "evaluation": {"data", "translation", "wording"},
-    "tasks": {"config", "data", "decoding", "layers", "models", "presets", "runs", "tokenizers", "translation"},
+    "translation": {
+        *("config", "decoding", "forks", "layers", "models", "presets", "runs", "text_files", "tokenizers", "wording"),
+    },
+    "evaluation": {"config", "data", "scripts", "translation", "wording"},
+    "tasks": {
+        *("config", "data", "decoding", "forks", "layers", "models", "presets", "runs", "tokenizers", "translation"),
+    },
     "export": {"checksums", "decoding", "files", "layers", "runs", "tasks", "tokenizers", "translation", "wording"},
-    "inference": {"checksums", "config", "export", "files", "hardware", "quiet", "runs", "tasks", "translation"},
+    "inference": {
+        *("checksums", "config", "export", "files", "forks", "hardware", "quiet", "runs", "tasks", "translation"),
+        "wording",
+    },
 }
-MAY_IMPORT["serving"] = {"export", "inference", "translation"}
+MAY_IMPORT["serving"] = {"export", "inference", "text_files", "translation"}
 MAY_IMPORT["visualization"] = {
     *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "translation", "wording"),
 }
@@ -137,7 +151,7 @@ def heavy_imports(source: str) -> set[str]:
     return {name.split(".")[0] for name in imported_modules(text, "kformer")} & (HEAVY | {"kformer"})
 
 
-@pytest.mark.parametrize("row", ["__init__", "config", "files", "quiet"])
+@pytest.mark.parametrize("row", ["__init__", "config", "files", "import_hooks", "quiet", "saved_objects"])
 def test_light_modules_import_nothing_heavy(row):
     files = [path for path in FILES if row_of(path.relative_to(PACKAGE)) == row]
     assert files

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_it_is_made_once(cache, run, made):
     first, again = kept(run), kept(run)
     assert first == again
     assert first.parent == cache
-    assert made == [(GREEDY, 1)]
+    assert made == [(run.decoding_config(GREEDY), 1)]
 
 
 def test_another_search_or_number_of_hypotheses_makes_another_one(cache, run, made):
@@ -99,6 +100,52 @@ def test_where_nothing_can_be_kept_it_is_made_for_this_time(tmp_path, run, made,
     assert "kformer: the SavedModel cannot be stored in the cache: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("home", [None, "", "relative"])
+def test_where_there_is_no_home_it_is_made_for_this_time(tmp_path, run, made, monkeypatch, capsys, home):
+    for name in ("KFORMER_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # a user without an entry
+    monkeypatch.chdir(tmp_path)
+    assert not kept(run).exists()
+    said = capsys.readouterr().err
+    assert "cannot be stored in the cache: there is no home folder: HOME is not set to an absolute path. " in said
+    assert "KFORMER_CACHE" in said
+    assert len(said.splitlines()) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("fails", ["os.utime", "pathlib.Path.iterdir"])
+def test_a_cache_that_can_only_be_read_is_used(cache, run, made, monkeypatch, capsys, fails):
+    """As that of another user, or on a disk that is mounted for reading."""
+
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    first = kept(run)
+    monkeypatch.setattr(fails, refuse)
+    assert kept(run) == first
+    assert len(made) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_folder_for_temporary_files_the_remedy_is_named(tmp_path, run, made, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KFORMER_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "file")])
+    with pytest.raises(FileNotFoundError, match="no folder for temporary files.* Set TMPDIR to a folder that can be"):
+        kept(run)
+
+
+def test_a_kept_one_that_cannot_be_loaded_is_named(cache, run, made):
+    """Its checksums are right, but it is no SavedModel."""
+    path = kept(run, run.decoding_config(GREEDY))
+    with pytest.raises(ValueError, match=f"{path} cannot be loaded: .* Remove that folder: it is made again."):
+        load_model(run.path, GREEDY)
+
+
 def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, made, monkeypatch):
     monkeypatch.setattr(kept_exports, "MOST_KEPT", 2)
     paths = [kept(run, GREEDY.replace(min_length=number)) for number in range(4)]
@@ -135,6 +182,11 @@ def test_many_texts_have_one_thread_each_and_few_have_all():
 
 def test_the_number_of_threads_reaches_the_saved_model(cache, run, made, monkeypatch):
     asked = []
-    monkeypatch.setattr("kformer.inference.load.SavedModel", lambda path, threads: asked.append((path.name, threads)))
+
+    def saved_model(path, threads, trust):
+        asked.append((path.name, threads))
+        return types.SimpleNamespace(text_input="text")
+
+    monkeypatch.setattr("kformer.inference.load.SavedModel", saved_model)
     load_model(run.path, GREEDY, threads_per_operation=1)
-    assert asked == [(pathlib.Path(kept(run)).name, 1)]
+    assert asked == [(pathlib.Path(kept(run, run.decoding_config(GREEDY))).name, 1)]

@@ -12,11 +12,21 @@ import tensorflow_text
 import toy
 
 from kformer.export.operations import read
+from kformer.export.saved_model import save_for_this_machine
+from kformer.models import build_transformer
+from kformer.tokenizers import SymbolTokenizer, WordTokenizer
+from kformer.translation.translator import Translator
 
 SOURCE = pathlib.Path(__file__).parent / "serving" / "load_and_run.c"
 TENSORFLOW = pathlib.Path(tf.__file__).parent
 OPERATIONS = sorted(map(str, (pathlib.Path(tensorflow_text.__file__).parent / "python").glob("*/*.so")))
 THREADS, REQUESTS = 4, 1000
+# By tokenizer, the libraries of tensorflow-text that docs/exporting.md names.
+LIBRARIES = {
+    "sentencepiece": ["_sentencepiece_tokenizer.so", "_normalize_ops.so"],
+    "words": ["_normalize_ops.so", "_regex_split_ops.so"],
+    "symbols": [],
+}
 GROWTH_KIB = 12 * 1024  # the allocator keeps some memory for each thread; a leak of 16 KiB a request would be 12 MiB
 OPTIONS = {
     "target_prefix": tf.constant(["dos"]),
@@ -86,18 +96,22 @@ def write_cases(
 
 
 def run(program, saved_model, cases, requests=REQUESTS):
-    command = [program, saved_model, cases, THREADS, requests, *OPERATIONS]
-    answer = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    answer = start(program, saved_model, cases, requests, OPERATIONS)
     assert answer.returncode == 0, answer.stderr[-2000:]
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+def start(program, saved_model, cases, requests, libraries):
+    command = [program, saved_model, cases, THREADS, requests, *libraries]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
 def test_every_signature_answers_thousands_of_requests_from_several_threads(program, exported, tmp_path):
     sources = [source.encode() for source, _ in toy.corpus().test]
     batches = [[], sources[:1], sources[1:4], sources[4:11], hostile.BY_HAND[:6], [b"one two\n\nthree"]]
     write_cases(tmp_path / "cases", exported, batches)
     found = run(program, exported, tmp_path / "cases")
-    print("GROWTH", found)
     assert (found["requests"], found["wrong"]) == (REQUESTS, 0)
     assert found["end_kib"] - found["quarter_kib"] < GROWTH_KIB
 
@@ -109,3 +123,38 @@ def test_the_program_tells_a_wrong_answer(program, exported, tmp_path):
     (tmp_path / "cases").write_text(cases.replace(b"dos uno".hex(), b"dos dos".hex(), 1))
     found = run(program, exported, tmp_path / "cases", requests=30)
     assert 0 < found["wrong"] < 30
+
+
+@pytest.fixture(scope="module")
+def exported_with(exported, tmp_path_factory):
+    """An export for each kind of tokenizer."""
+
+    def made(kind):
+        if kind == "sentencepiece":
+            return exported
+        tokenizer = {"words": WordTokenizer, "symbols": SymbolTokenizer}[kind](["one", "two"])
+        config = toy.TRANSFORMER.replace(source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size)
+        folder = tmp_path_factory.mktemp(kind)
+        save_for_this_machine(Translator(build_transformer(config), config, tokenizer, tokenizer), folder, n_best=1)
+        return folder
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["sentencepiece", *(pytest.param(kind, marks=pytest.mark.slow) for kind in LIBRARIES if kind != "sentencepiece")],
+)
+def test_an_export_needs_the_libraries_of_its_tokenizer_and_no_others(program, exported_with, tmp_path, kind):
+    saved_model = exported_with(kind)
+    write_cases(tmp_path / "cases", saved_model, [[b"one two"]])
+    needed = [library for library in OPERATIONS if pathlib.Path(library).name in LIBRARIES[kind]]
+    assert len(needed) == len(LIBRARIES[kind])
+    answer = start(program, saved_model, tmp_path / "cases", 8, needed)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert json.loads(answer.stdout.splitlines()[-1])["wrong"] == 0
+    for left_out in needed:
+        others = [library for library in needed if library != left_out]
+        answer = start(program, saved_model, tmp_path / "cases", 8, others)
+        assert answer.returncode == 1
+        assert "Op type not registered" in answer.stderr

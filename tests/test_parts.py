@@ -21,9 +21,9 @@ WORDS = [*"abcdefgh", "A", "B", "so", "so.", "it!", "end.", "Mr.", "He", "说。
 TOKENIZER = SymbolTokenizer(WORDS)  # a token a word
 
 
-def divided(text: str, longest: int) -> list[tuple[str, str]]:
+def divided(text: str, longest_line: int, longest: int | None = None) -> list[tuple[str, str]]:
     """The parts of one text: what stands before each, and its tokens, shown as words."""
-    parts = divide(tf.constant([text]), TOKENIZER, longest)
+    parts = divide(tf.constant([text]), TOKENIZER, longest_line, longest or longest_line)
     assert parts.text.numpy().tolist() == [0] * len(parts.gap)
     texts = TOKENIZER.detokenize(parts.ids).numpy()
     return [(gap.decode(), part.decode()) for gap, part in zip(parts.gap.numpy(), texts, strict=True)]
@@ -32,6 +32,7 @@ def divided(text: str, longest: int) -> list[tuple[str, str]]:
 def test_a_short_text_is_one_part_however_many_sentences_it_has():
     assert divided("a so. He b it! A c", 9) == [("", "a so. He b it! A c")]
     assert divided("  a b \t ", 9) == [("", "a b")]
+    assert divided("\ufeffa b\ufeff", 9) == [("", "a b")]
     assert divided("", 9) == [("", "")]
     assert divided(" \n ", 9) == [("", "")]
 
@@ -53,6 +54,12 @@ def test_a_line_that_is_too_long_is_divided_into_sentences(text, expected):
     assert divided(text, 4) == expected
 
 
+def test_a_sentence_may_be_longer_than_a_line_that_is_not_divided():
+    assert divided("a b c d so. He b", 4, 5) == [("", "a b c d so."), (" ", "He b")]
+    assert divided("a b c d e", 4, 5) == [("", "a b c d e")]
+    assert divided("a b c d e so. He b", 4, 5) == [("", "a b"), (" ", "c d"), (" ", "e so."), (" ", "He b")]
+
+
 def test_a_sentence_does_not_end_with_an_abbreviation_or_an_initial_or_before_a_small_letter():
     # Neither is a sentence, so the line falls into groups of words, of half the longest length.
     for line in ("Mr. B a b c d", "He A. B a b c", "a it! b c d e"):
@@ -62,7 +69,7 @@ def test_a_sentence_does_not_end_with_an_abbreviation_or_an_initial_or_before_a_
 
 def test_chinese_sentences_need_no_blank_between_them():
     letters = SymbolTokenizer(["说。", "好。"])
-    parts = divide(tf.constant(["说。好。"]), _Characters(["说", "好", "。"]), 2)
+    parts = divide(tf.constant(["说。好。"]), _Characters(["说", "好", "。"]), 2, 2)
     assert letters.vocab_size == 6
     assert parts.gap.numpy().tolist() == [b"", b""]
     assert parts.ids.to_list() == [[4, 6], [5, 6]]
@@ -76,13 +83,13 @@ class _Characters(SymbolTokenizer):
 
 
 def test_a_word_that_is_too_long_is_divided_anywhere_into_equal_parts():
-    parts = divide(tf.constant(["a abcdefg b"]), _Characters([*"abcdefg"]), 4)
+    parts = divide(tf.constant(["a abcdefg b"]), _Characters([*"abcdefg"]), 4, 4)
     shown = ["".join("abcdefg"[i - 4] for i in row) for row in parts.ids.to_list()]
     assert shown == ["a", "abcd", "efg", "b"]
 
 
 def test_only_the_lines_that_are_too_long_are_divided():
-    parts = divide(tf.constant(["a so. He b", "c", "a so. He b it! A c\nd"]), TOKENIZER, 4)
+    parts = divide(tf.constant(["a so. He b", "c", "a so. He b it! A c\nd"]), TOKENIZER, 4, 4)
     assert TOKENIZER.detokenize(parts.ids).numpy().tolist() == [
         b"a so. He b",
         b"c",
@@ -99,10 +106,12 @@ def test_only_the_lines_that_are_too_long_are_divided():
 @given(
     st.lists(st.lists(st.sampled_from([*WORDS, "\n", "  ", "\x00", "é", "\xff"]), max_size=30), min_size=1, max_size=4),
     st.integers(1, 7),
+    st.integers(0, 3),
 )
-def test_no_token_is_lost_and_no_part_is_too_long(texts, longest):
+def test_no_token_is_lost_and_no_part_is_too_long(texts, longest_line, more):
     lines = [" ".join(words) for words in texts]
-    parts = divide(tf.constant(lines), TOKENIZER, longest)
+    longest = longest_line + more
+    parts = divide(tf.constant(lines), TOKENIZER, longest_line, longest)
     expected = TOKENIZER.tokenize(tf.constant(lines)).to_list()
     found = [[] for _ in lines]
     for owner, ids in zip(parts.text.numpy(), parts.ids.to_list(), strict=True):

@@ -165,7 +165,7 @@ def test_training_says_how_many_tokens_an_update_sees(trained):
 def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, monkeypatch):
     searches = []
 
-    def load_model(path, decoding, threads_per_operation, task):
+    def load_model(path, decoding, threads_per_operation, task, trust):
         searches.append(decoding)
         return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 

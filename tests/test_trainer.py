@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 
 import keras
@@ -30,9 +29,12 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import FolderLostError, RunInUseError, owned
 from kformer.runs.weights import load_weights_file
 from kformer.tokenizers import load_tokenizers
+from kformer.training.callbacks import AverageWeights
 from kformer.training.compile import compile_model
 from kformer.training.plan import plan_batches
+from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import train
+from kformer.training.user_callbacks import check_callbacks
 from kformer.translation.parts import divide
 from kformer.translation.translator import Translator
 
@@ -166,6 +168,56 @@ def test_resuming_with_another_training_is_refused(numbers_run, changes, told):
         train(toy.corpus(), numbers_run, training=training, resume=True)
 
 
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A run of 8 updates whose configuration asks for 32 of warm-up at 0.4 of the paper's rate, and what it said."""
+    folder, console = tmp_path_factory.mktemp("fitted") / "run", quiet()
+    training = WORDS.replace(warmup_steps=32, learning_rate_scale=0.4, fit_warmup=True, max_steps=8)
+    train(three_words(), folder, toy.TRANSFORMER, training, console=console)
+    return folder, training, console.file.getvalue()
+
+
+def test_a_warmup_is_fitted_to_a_budget_of_steps(fitted):
+    folder, training, said = fitted
+    # A quarter of 8 is 2. At the update w the rate is scale * (64 * w)**-0.5: 0.1 * 128**-0.5 = 0.4 * 2048**-0.5.
+    kept = RunFolder(folder).training_config()
+    assert kept == training.replace(warmup_steps=2, learning_rate_scale=0.1, fit_warmup=True, scored_sources=0)
+    # The last row has the rate of the next update, the ninth: 0.1 * (64 * 9)**-0.5.
+    assert float(rows_of(RunFolder(folder))[-1]["learning_rate"]) == pytest.approx(0.1 / 24, rel=1e-5)
+    assert "The warm-up is fitted to the budget: 2 updates instead of 32, with the same peak of the" in said
+    assert "The budget is 8 updates; the warm-up takes 2 of them (25%)." in said
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_resumed_run_keeps_its_fitted_warmup(fitted, given, tmp_path):
+    folder, training, _ = fitted
+    run = RunFolder(shutil.copytree(folder, tmp_path / "run"))
+    longer = (training if given else run.training_config()).replace(max_steps=12)
+    train(three_words(), run.path, training=longer, resume=True, console=quiet())
+    kept = run.training_config()
+    assert (kept.warmup_steps, kept.learning_rate_scale, kept.max_steps) == (2, 0.1, 12)
+    assert float(rows_of(run)[-1]["learning_rate"]) == pytest.approx(0.1 * (64 * 13) ** -0.5, rel=1e-5)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    budget = WORDS.replace(max_steps=1)  # does not matter
+    seconds = measure_seconds_per_update(three_words(), toy.TRANSFORMER, budget, seconds=0.1)
+    assert 0 < seconds < 60
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_chosen_warmup_stays_and_is_told_to_be_too_long(tmp_path):
+    console, training = quiet(), WORDS.replace(warmup_steps=20, learning_rate_scale=0.4, max_steps=8, fit_warmup=False)
+    report = train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
+    assert report.run.training_config().warmup_steps == 20
+    said = console.file.getvalue()
+    assert "The budget is 8 updates; the warm-up takes 20, so the learning rate only reaches 40% of its peak." in said
+    # 0.4 * (2 / 20)**0.5 = 0.126
+    assert "warmup_steps 2 and learning_rate_scale 0.126 keep the peak" in said
+
+
 def test_resuming_with_another_transformer_is_refused(numbers_run):
     with pytest.raises(ValueError, match=r"d_ff=256 \(the run has 128\)"):
         train(toy.corpus(), numbers_run, toy.TRANSFORMER.replace(d_ff=256), resume=True)
@@ -210,6 +262,16 @@ def test_the_budget_of_steps_counts_updates_not_micro_batches(whole):
 def test_vocabulary_sizes_and_special_ids_come_from_the_tokenizers(whole):
     transformer = whole[0].run.transformer_config()
     assert (transformer.source_vocab_size, transformer.end_id) == (320, 2)
+
+
+def test_the_lengths_of_the_training_texts_are_kept_and_told(whole):
+    """A word is a token here. Five of six texts have four words, the longest, and an end."""
+    report, output, _ = whole
+    search = report.run.decoding_config()
+    assert (search.beam_size, search.max_source_length, search.max_sentence_length) == (4, 5, 5)
+    ratios = sorted(len(target) / len(source) for source, target in toy.corpus().train)
+    assert ratios[0] <= search.short_ratio <= ratios[len(ratios) // 100]
+    assert "divides lines of more than 5 source tokens into sentences" in output
 
 
 def test_samples_are_shown_after_each_validation(whole):
@@ -347,12 +409,15 @@ def test_a_description_of_the_corpus_without_its_fingerprint_is_refused(whole, t
         train(toy.corpus(), run.path, resume=True, console=quiet())
 
 
-def test_lost_checkpoints_are_told_and_the_weights_stay(whole, tmp_path):
+@pytest.mark.parametrize(
+    "spoil", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")], ids=["removed", "damaged"]
+)
+def test_lost_checkpoints_are_told_and_the_weights_stay(spoil, whole, tmp_path):
     run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
     before = run.best_weights_file.read_bytes()
     for file in run.path.glob("*checkpoint.npz"):
-        file.unlink()
-    with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed"):
+        spoil(file)
+    with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
         train(toy.corpus(), run.path, resume="auto", console=quiet())
     assert run.best_weights_file.read_bytes() == before
 
@@ -400,24 +465,13 @@ def test_a_name_may_hold_brackets(tmp_path):
     assert "a[/b] train: " in console.file.getvalue()
 
 
-PRINTS = """
-import pathlib, sys
-from kformer.training.console import Console
-console = Console()
-for number in range(10000):
-    console.print(number)
-pathlib.Path(sys.argv[1]).touch()
-"""
-
-
-def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path):
-    """As behind `| head -1`."""
-    command = [sys.executable, "-c", PRINTS, tmp_path / "trained"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "0\n"
-        process.stdout.close()
-        assert process.wait() == 0, process.stderr.read()
-    assert (tmp_path / "trained").exists()
+@pytest.mark.usefixtures("untraced")
+def test_the_validation_pairs_are_called_by_the_name_of_their_file(tmp_path):
+    corpus, console = dataclasses.replace(three_words(), name="pairs.tsv", valid_name="dev.tsv"), quiet()
+    train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=1), console=console)
+    said = console.file.getvalue()
+    assert "pairs.tsv train: " in said
+    assert "dev.tsv valid: " in said
 
 
 @pytest.mark.usefixtures("untraced")
@@ -503,6 +557,7 @@ class Signals(keras.callbacks.Callback):
 MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_a_run_that_was_stopped_again_and_again_takes_the_course_of_one_that_was_not(tmp_path):
     undisturbed = train_words(tmp_path / "undisturbed", STOPPED)
@@ -620,6 +675,53 @@ def test_patience_ends_a_run_of_which_each_better_model_was_exported(tmp_path):
     assert f"exported {exported / '1'}" in console.file.getvalue()
 
 
+def chinese_numbers():
+    """The toy's corpus with Chinese numerals as targets, without blanks: "one two three" is 三二一."""
+    numerals = dict(zip(toy.WORDS.values(), "一二三四五六", strict=True))
+    corpus = toy.corpus()
+    parts = {
+        part: [(source, "".join(numerals[word] for word in target.split())) for source, target in getattr(corpus, part)]
+        for part in ("train", "valid")
+    }
+    return Corpus(name="Chinese numbers", test=[], **parts)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_as_long_as_bleu_is_zero_the_loss_decides_and_patience_does_not_end_the_run(tmp_path):
+    console, corpus = quiet(), chinese_numbers()
+    training = SHORT.replace(max_steps=6, monitor="bleu", scored_sources=5, patience=1, bleu_tokenizer="13a")
+    report = train(corpus, tmp_path / "run", toy.TRANSFORMER, training, console=console)
+    assert (report.steps, report.reason, report.best) == (6, "the budget of 6 steps is spent", 0.0)
+    assert [float(row["val_bleu"]) for row in rows_of(report.run)] == [0.0] * 3  # each target is one word
+    losses = [float(row["val_token_loss"]) for row in rows_of(report.run)]
+    assert min(losses) < losses[0]
+    kept = label_smoothed_loss(report.run, report.run.best_weights_file, corpus.valid)
+    assert kept == pytest.approx(min(losses), rel=1e-4)
+    assert "BLEU is 0.0 for every translation of the validation sources" in console.file.getvalue()
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_tokenizer_that_this_machine_lacks_is_told_before_a_run_goes_on(tmp_path, monkeypatch):
+    training = SHORT.replace(max_steps=1, monitor="chrf", scored_sources=5)
+    run = train(chinese_numbers(), tmp_path / "run", toy.TRANSFORMER, training).run
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    training = training.replace(max_steps=2, bleu_tokenizer="ja-mecab")
+    batches = []
+    counter = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
+    with pytest.raises(ValueError, match="ja-mecab"):
+        train(chinese_numbers(), run.path, training=training, resume=True, callbacks=[counter])
+    assert batches == []
+
+
+@pytest.mark.usefixtures("untraced")
+def test_bleu_counts_the_characters_of_chinese_targets(tmp_path):
+    console = quiet()
+    training = SHORT.replace(max_steps=1, monitor="bleu", scored_sources=5)
+    train(chinese_numbers(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
+    assert "BLEU splits texts into words by sacreBLEU's tokenizer zh." in console.file.getvalue()
+    assert "BLEU is 0.0" not in console.file.getvalue()
+
+
 def test_a_budget_of_steps_ends_a_run_though_float16_has_skipped_some(tmp_path, monkeypatch):
     # So large a scale overflows: Keras halves it, and leaves the weights as they are.
     scaled = functools.partial(keras.optimizers.LossScaleOptimizer, initial_scale=2.0**30)
@@ -643,7 +745,7 @@ def losses_of(report):
     return [float(row["val_token_loss"]) for row in rows_of(report.run)]
 
 
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_low_precision_learns_as_float32_does_and_translates_in_float32(tmp_path, precision, learned_in_float32):
     training = WORDS.replace(max_steps=60, validation_steps=30, precision=precision)
     report = train_words(tmp_path / "run", training)
@@ -690,10 +792,10 @@ def test_learned_positions_translate_a_long_text_in_parts_that_they_reach(tmp_pa
     training = SHORT.replace(max_length=19, max_steps=1, shared_vocabulary=False)
     run = train(toy.corpus(), tmp_path / "run", transformer, training, samples=["one " * 50], console=quiet()).run
     assert run.transformer_config().embedding_tying == "target"  # of two vocabularies
-    translator = Translator.from_run(run.path)
+    translator = Translator.from_run(run.path, DecodingConfig(max_source_length=99))  # more than there are positions
     text = "one two " * 50
     assert len(translator.source_tokenizer.tokenize([text])[0]) > 19
-    parts = divide([text], translator.source_tokenizer, 18)  # and the end
+    parts = divide([text], translator.source_tokenizer, 18, 18)  # and the end
     texts = [part.decode() for part in translator.source_tokenizer.detokenize(parts.ids).numpy()]
     assert " ".join(texts) == text.strip()
     assert translator(text) == " ".join(translator(texts))
@@ -743,9 +845,51 @@ def test_an_argument_of_another_class_is_refused_before_anything_is_written(argu
     assert not (tmp_path / "run").exists()
 
 
+class OwnBackup(keras.callbacks.BackupAndRestore):
+    """A user's own kind of it."""
+
+
+SCHEDULED = "the learning rate follows a schedule and cannot be set.*choose warmup_steps and learning_rate_scale"
+ASSIGNS = (
+    "it assigns weights in the middle of a run, so that a resumed run would give other results than one "
+    "without a stop.*"
+)
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (keras.callbacks.LearningRateScheduler(lambda epoch: 0.1), f"LearningRateScheduler: {SCHEDULED}"),
+        (keras.callbacks.ReduceLROnPlateau(), f"ReduceLROnPlateau: {SCHEDULED}"),
+        (OwnBackup("backup"), f"OwnBackup: {ASSIGNS}the run saves its own checkpoints"),
+        (keras.callbacks.SwapEMAWeights(), f"SwapEMAWeights: {ASSIGNS}set ema_decay in training"),
+        (AverageWeights(), f"AverageWeights: {ASSIGNS}set ema_decay in training"),
+        (
+            keras.callbacks.EarlyStopping(restore_best_weights=True),
+            f"EarlyStopping with restore_best_weights=True: {ASSIGNS}set patience in training",
+        ),
+        (
+            keras.callbacks.ModelCheckpoint("best.keras", save_best_only=True),
+            "ModelCheckpoint with save_best_only=True: .* replace its file by worse weights. Leave it out: the run",
+        ),
+    ],
+)
+@pytest.mark.parametrize("resume", [False, "auto"])
+def test_a_callback_that_no_resumed_run_can_have_is_refused_before_the_first_step(callback, message, resume, tmp_path):
+    with pytest.raises(ValueError, match=f"A run cannot have the callback {message}"):
+        train(three_words(), tmp_path / "run", callbacks=[callback], resume=resume)
+    assert not (tmp_path / "run").exists()
+
+
+def test_callbacks_that_only_look_or_end_a_run_are_taken():
+    check_callbacks(
+        [keras.callbacks.EarlyStopping(), keras.callbacks.ModelCheckpoint("a.keras"), keras.callbacks.Callback()]
+    )
+
+
 def test_a_corpus_without_validation_is_refused(tmp_path):
     corpus = corpus_from_pairs("mine", toy.corpus().train, [])
-    with pytest.raises(ValueError, match="has no valid pairs"):
+    with pytest.raises(ValueError, match="The corpus 'mine' has no valid pairs"):
         train(corpus, tmp_path / "run", TransformerConfig.of_size("tiny"), TrainingConfig.of_size("tiny"))
 
 

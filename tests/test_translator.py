@@ -51,7 +51,7 @@ def test_an_empty_batch_gives_an_empty_batch(numbers_translator, greedy):
     assert greedy([]) == []
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u2003"])
+@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u2003", "\u200b", " \u200e\n\u2060 \xad"])
 def test_an_empty_text_gets_an_empty_translation_with_score_zero(numbers_translator, text):
     found = numbers_translator.translate(tf.constant([text, "one two"]))
     assert found["translation"].numpy().tolist() == [b"", b"dos uno"]
@@ -163,6 +163,58 @@ def test_what_is_no_string_is_refused(greedy):
     for translate in (greedy, functools.partial(greedy.sample, seed=1)):
         with pytest.raises(ValueError, match=message):
             translate(["one", 2])
+
+
+@pytest.mark.parametrize("text", [np.str_("one two"), b"one two", tf.constant("one two"), np.array("one two")])
+def test_one_text_of_any_kind_gives_a_text(text, greedy):
+    assert greedy(text) == "dos uno"
+    assert greedy.sample(text, seed=1, top_k=1) == "dos uno"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("one two", "six"),
+        [b"one two", np.str_("six")],
+        tf.constant(["one two", "six"]),
+        [tf.constant("one two"), np.array("six")],
+        np.array(["one two", "six"]),
+        tf.data.Dataset.from_tensor_slices(["one two", "six"]),
+    ],
+    ids=lambda texts: type(texts).__name__,
+)
+def test_texts_of_any_kind_give_a_list(texts, greedy):
+    assert greedy(texts) == ["dos uno", "seis"]
+
+
+def test_a_generator_of_texts_gives_a_list(greedy):
+    assert greedy(text for text in ("one two", "six")) == ["dos uno", "seis"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (5, "Texts must be strings. Received: 5 of type int"),
+        (None, "Texts must be strings. Received: None"),
+        (["one", None], "Received: None of type NoneType at index 1"),
+        ([["one"], ["two"]], r"Received: \['one'\] of type list at index 0"),
+        (np.array([["one"], ["two"]]), "of type ndarray at index 0"),
+        (tf.ragged.constant([["one"], []]), "of type RaggedTensor. Pass one string, or a list of strings"),
+        (tf.constant([1, 2]), "at index 0. Pass one string, or a list of strings"),
+        (np.array(["one", float("nan")], object), "Received: nan of type float at index 1"),
+    ],
+)
+def test_what_holds_no_texts_is_refused(texts, message, greedy):
+    with pytest.raises(ValueError, match=message):
+        greedy(texts)
+
+
+def test_within_a_graph_the_function_of_the_translator_is_named_and_works(greedy):
+    texts = tf.data.Dataset.from_tensor_slices(["one two", "six"]).batch(2)
+    with pytest.raises(ValueError, match="a tensor of a graph.*`translate` of a Translator"):
+        texts.map(greedy)
+    (found,) = texts.map(lambda text: greedy.translate(text)["translation"])
+    assert found.numpy().tolist() == [b"dos uno", b"seis"]
 
 
 def test_a_folder_without_a_run_is_said(tmp_path):

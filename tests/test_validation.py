@@ -3,18 +3,22 @@
 import numpy as np
 import toy
 
+from kformer.config import DecodingConfig
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.tokenizers import load_tokenizers
+from kformer.training import live_translation
 from kformer.training.live_translation import LiveTranslator, attention_picture
 
 
-def live(run):
+def live(run, **lengths):
     folder = RunFolder(run)
     model = build_transformer(folder.transformer_config(), dtype="float32")
     load_weights(folder.best_weights_file, model)
-    return model, LiveTranslator(model, folder.transformer_config(), load_tokenizers(folder.tokenizer_folder))
+    return model, LiveTranslator(
+        model, folder.transformer_config(), load_tokenizers(folder.tokenizer_folder), DecodingConfig(**lengths)
+    )
 
 
 def texts_of(translate, sources):
@@ -39,6 +43,26 @@ def test_texts_of_every_length_are_decoded_by_one_graph(numbers_run):
         sources = ["one " * words] * words
         assert texts_of(translate, sources) == [toy.translation(source) for source in sources]
     assert translate._decode.experimental_get_tracing_count() == 1
+
+
+def test_a_text_that_is_too_long_is_translated_in_parts(numbers_run):
+    _, translate = live(numbers_run, max_source_length=4)
+    assert texts_of(translate, ["six", "one two three\nfour five", "two"]) == [
+        "seis",
+        "tres dos uno\ncinco cuatro",
+        "dos",
+    ]
+    assert texts_of(translate, ["one two three four"]) == ["uno dos tres cuatro"]  # a word is a part here
+
+
+def test_many_parts_are_translated_in_several_batches(numbers_run, monkeypatch):
+    _, translate = live(numbers_run, max_source_length=4)
+    monkeypatch.setattr(live_translation, "BATCH_SIZE", 2)
+    sources = ["one two three\nfour five\nsix\none two\ntwo one", "six", "two three"]
+    searched, find = [], translate._find
+    monkeypatch.setattr(translate, "_find", lambda source, limits: searched.append(len(source)) or find(source, limits))
+    assert texts_of(translate, sources) == ["tres dos uno\ncinco cuatro\nseis\ndos uno\nuno dos", "seis", "tres dos"]
+    assert max(searched) == 2
 
 
 def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers_run):

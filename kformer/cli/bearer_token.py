@@ -7,17 +7,20 @@ from kformer.cli.options import Path
 TOKEN_VARIABLE = "KFORMER_TOKEN"
 
 
-def read_token(file: Path | None) -> str | None:
-    """The token in the file or, without a file, in `$KFORMER_TOKEN`; None if there is no token.
+RELOAD_TOKEN_VARIABLE = "KFORMER_RELOAD_TOKEN"
+
+
+def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """The token in the file or, without a file, in a variable; None if there is no token.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: The token is empty, or is not printable ASCII without blanks.
     """
     if file is None:
-        given, place = os.environ.get(TOKEN_VARIABLE), f"The variable {TOKEN_VARIABLE}"
+        given, place = os.environ.get(variable), f"The variable {variable}"
     elif file.is_file():
-        given, place = file.read_text(encoding="utf-8", errors="replace"), str(file)
+        given, place = file.read_text(encoding="utf-8-sig", errors="replace"), str(file)
     else:
         raise FileNotFoundError(f"{file} is no file. Name the file that holds the token.")
     if not given and file is None:
@@ -25,6 +28,10 @@ def read_token(file: Path | None) -> str | None:
     token = (given or "").strip()
     if not token:
         raise ValueError(f"{place} is empty. Write the token into it.")
-    if not token.isprintable() or not token.isascii() or " " in token:
-        raise ValueError(f"{place} must hold one token: printable ASCII characters without blanks, in one line.")
+    wrong = next((character for character in token if not "!" <= character <= "~"), None)
+    if wrong is not None:  # nothing else is shown of a secret
+        raise ValueError(
+            f"{place} must hold one token: printable ASCII characters without blanks, in one line. Received: "
+            f"{wrong!a} within it. Write the token again, in UTF-8."
+        )
     return token

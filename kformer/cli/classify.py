@@ -7,7 +7,7 @@ import typer
 from kformer.cli.labels import answer_by_labels
 from kformer.cli.lines import InputFile, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
-from kformer.cli.options import ClassifierPreset, ModelArgument
+from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
 
 
 def classify(
@@ -20,6 +20,7 @@ def classify(
     scores: Annotated[
         bool, typer.Option("--scores", help="Write a tab and the label's probability after each label.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
-    """Find the label of each line. A tab divides a line of two texts."""
-    answer_by_labels("classify", model, preset, server, token_file, input, output, scores)
+    """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
+    answer_by_labels("classify", model, preset, server, token_file, input, output, scores, trust)

@@ -1,5 +1,6 @@
-"""The steps of `kformer demo`: train, evaluate, export, and use the export in a process without kformer."""
+"""The steps of `kformer demo`: measure the machine, train, evaluate, export, and use the export without kformer."""
 
+import functools
 import json
 import pathlib
 import subprocess
@@ -7,18 +8,21 @@ import sys
 import time
 from typing import Any
 
-import rich.console
-
-from kformer.cli.demo_settings import DemoSettings
+from kformer.cli.demo_settings import Demo, choose_minutes
 from kformer.cli.progress import progress_bar
+from kformer.config import TrainingConfig
+from kformer.console import Console
 from kformer.data import Corpus, load_corpus, references
 from kformer.data.corpus import sample_sources
 from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
+from kformer.training.plan import shorten_warmup
+from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import TrainingReport, train
 from kformer.translation.translator import Translator
+from kformer.wording import count
 
 # This program does what a server does: it uses TensorFlow and its text operations, but not kformer.
 FRESH_PROCESS = """
@@ -33,48 +37,60 @@ json.dump([text.decode("utf-8") for text in found["translation"].numpy()], sys.s
 """
 
 
-def run_demo(corpus_name: str, settings: DemoSettings, output: pathlib.Path) -> dict[str, Any]:
+def run_demo(corpus_name: str, demo: Demo, minutes: float | None, output: pathlib.Path) -> dict[str, Any]:
     """Runs the demo and prints what happens.
 
     Args:
         corpus_name: A name for `kformer.data.load_corpus`.
-        settings: What is trained and shown.
+        demo: What is trained and shown.
+        minutes: The budget of training; None: as the demo and the machine's speed decide.
         output: An empty folder, or a new one, for the run and the export.
 
     Returns:
         The scores on the test set.
     """
     began = time.monotonic()
-    console = rich.console.Console(soft_wrap=True, highlight=False)
+    console = Console(markup=True)
     corpus = load_corpus(corpus_name)
-    report = _train(settings, corpus, output / "run", console)
+    training = _choose_training(demo, minutes, corpus, console)
+    report = _train(demo, training, corpus, output / "run", console)
     scores = _evaluate(report.run, corpus, console)
     saved_model = _export(report.run, output / "export", console)
-    _use(saved_model, settings, corpus, console)
+    _use(saved_model, demo, corpus, console)
     console.print(f"\n[bold]Done[/] in {(time.monotonic() - began) / 60:.1f} minutes. What next:")
     console.print(_next_steps(corpus_name, report.run, output), markup=False)
+    console.print(_outlook(demo, report), markup=False)
     return scores
 
 
-def _train(settings: DemoSettings, corpus: Corpus, run: pathlib.Path, console: rich.console.Console) -> TrainingReport:
-    console.print(f"[bold]1. Training[/] a Transformer for {settings.training.max_minutes:g} minutes: {settings.task}")
-    samples = sample_sources(corpus.valid, settings.samples)
-    report = train(corpus, run, settings.transformer, settings.training, samples=samples, console=console)
+def _choose_training(demo: Demo, minutes: float | None, corpus: Corpus, console: Console) -> TrainingConfig:
+    """What the demo trains, with the budget for this machine, and a shorter warm-up if few updates fit in it."""
+    console.print("[bold]0. Measuring[/] how fast this machine trains")
+    seconds = measure_seconds_per_update(corpus, demo.transformer, demo.training)
+    budget, expected = choose_minutes(demo, minutes, seconds, functools.partial(console.print, markup=False))
+    training = demo.training.replace(max_minutes=budget)
+    return training if expected >= demo.updates else shorten_warmup(training, expected)
+
+
+def _train(demo: Demo, training: TrainingConfig, corpus: Corpus, run: pathlib.Path, console: Console) -> TrainingReport:
+    console.print(f"\n[bold]1. Training[/] {demo.model} for {count(training.max_minutes or 0, 'minute')}: {demo.task}")
+    samples = sample_sources(corpus.valid, demo.samples)
+    report = train(corpus, run, demo.transformer, training, samples=samples, console=console)
     console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {report.best:.3f}.")
     return report
 
 
-def _evaluate(run: RunFolder, corpus: Corpus, console: rich.console.Console) -> dict[str, Any]:
+def _evaluate(run: RunFolder, corpus: Corpus, console: Console) -> dict[str, Any]:
     total = len(sentences(corpus.test, corpus.symbols))
     console.print(f"\n[bold]2. Evaluating[/] on {total:,} test items that nobody trained on")
     translate = load_model(run.path)
     with progress_bar("translating", total, console) as advance:
         scores = score(translate, corpus.test, corpus.symbols, on_batch=advance)
-    console.print(json.dumps(scores, ensure_ascii=False), markup=False)
+    console.print(json.dumps(scores), markup=False)
     return scores
 
 
-def _export(run: RunFolder, directory: pathlib.Path, console: rich.console.Console) -> pathlib.Path:
+def _export(run: RunFolder, directory: pathlib.Path, console: Console) -> pathlib.Path:
     console.print("\n[bold]3. Exporting[/] tokenizer, model and beam search as one SavedModel")
     saved_model = export_saved_model(Translator.from_run(run.path), directory)
     size = sum(file.stat().st_size for file in saved_model.rglob("*") if file.is_file())
@@ -82,10 +98,10 @@ def _export(run: RunFolder, directory: pathlib.Path, console: rich.console.Conso
     return saved_model
 
 
-def _use(saved_model: pathlib.Path, settings: DemoSettings, corpus: Corpus, console: rich.console.Console) -> None:
+def _use(saved_model: pathlib.Path, demo: Demo, corpus: Corpus, console: Console) -> None:
     console.print("\n[bold]4. Using[/] the SavedModel in a fresh process without kformer")
     grouped = references(corpus.test)
-    sources = sample_sources(corpus.test, settings.shown)
+    sources = sample_sources(corpus.test, demo.shown)
     process = subprocess.run(
         [sys.executable, "-c", FRESH_PROCESS, str(saved_model)],
         input=json.dumps(sources),
@@ -110,3 +126,12 @@ def _next_steps(corpus_name: str, run: RunFolder, output: pathlib.Path) -> str:
         "  train on your own pairs:   kformer train --train pairs.tsv --output runs/mine\n"
         f"  serve {output / 'export'}: see export/README.md"
     )
+
+
+def _outlook(demo: Demo, report: TrainingReport) -> str:
+    """What this training was, and what a longer one or a faster machine gives."""
+    lines = [
+        f"This was {demo.model} after {count(report.steps, 'update')}. More minutes or a faster machine give more:",
+        *demo.reached,
+    ]
+    return "\n  ".join(lines)

@@ -10,10 +10,12 @@ from kformer.cli.options import (
     Columns,
     CorpusName,
     LengthPenalty,
+    MaxSourceLength,
     ModelArgument,
     Path,
     PresetName,
     RecipeName,
+    Trust,
     choose_decoding,
     choose_model,
     choose_part,
@@ -22,7 +24,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
-from kformer.config import LEARN_FROM_PLAIN_TEXT, DecodingConfig
+from kformer.config import BLEU_TOKENIZERS, LEARN_FROM_PLAIN_TEXT, DecodingConfig
 from kformer.data import Corpus, Pair, read_texts
 from kformer.data.labels import check_targets
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
@@ -44,7 +46,18 @@ def evaluate(
     recipe: RecipeName = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
+    max_source_length: MaxSourceLength = None,
+    bleu_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"How BLEU splits texts into words, by sacreBLEU: {', '.join(BLEU_TOKENIZERS)}. The default is 13a, "
+            "but zh for Chinese references and char for other scripts without blanks.",
+            autocompletion=lambda: list(BLEU_TOKENIZERS),
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to score, from the first one.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Print the scores on a test set as one JSON line.
 
@@ -60,7 +73,7 @@ def evaluate(
     found = find_model(path)
     check_answers(found)
     searching = chosen if isinstance(found, RunFolder) else None
-    decoding = choose_decoding(found, searching, beam_size, length_penalty)
+    decoding = choose_decoding(found, searching, beam_size, length_penalty, max_source_length)
     check_search(found, decoding)
     if corpus is not None and test is None:
         pairs, symbols = _read_part(found, corpus, columns, split)
@@ -73,13 +86,41 @@ def evaluate(
 
     task = task_name(found)
     check_targets(task, pairs)
-    evaluate_task = _evaluate_texts if task in LEARN_FROM_PLAIN_TEXT else _evaluate_answers
-    scores = evaluate_task(found, decoding, pairs, symbols, limit)
-    print(json.dumps(scores, ensure_ascii=False))
+    if task == "translate" and not symbols:
+        bleu_tokenizer = _usable_bleu_tokenizer(bleu_tokenizer, pairs)
+    elif bleu_tokenizer is not None:
+        raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
+    if task in LEARN_FROM_PLAIN_TEXT:
+        scores = _evaluate_texts(found, decoding, pairs, limit)
+    else:
+        scores = _evaluate_answers(found, decoding, pairs, symbols, limit, bleu_tokenizer, trust)
+    print(json.dumps(scores))  # in ASCII: escapes are JSON's own, whatever standard output can write
+
+
+def _usable_bleu_tokenizer(name: str | None, pairs: list[Pair]) -> str:
+    """The tokenizer of this name, or the one that suits the targets, which is printed where it is not the usual one."""
+    from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
+
+    if name is None:
+        name = suitable_bleu_tokenizer(target for _, target in pairs)
+        if name != "13a":
+            typer.echo(
+                f"kformer: BLEU splits texts into words by sacreBLEU's tokenizer {name}, because the script of the "
+                "references has no blanks between words. --bleu-tokenizer names another one.",
+                err=True,
+            )
+    bleu_metric(name)
+    return name
 
 
 def _evaluate_answers(
-    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], symbols: bool, limit: int | None
+    model: RunFolder | Path,
+    decoding: DecodingConfig | None,
+    pairs: list[Pair],
+    symbols: bool,
+    limit: int | None,
+    bleu_tokenizer: str | None,
+    trust: bool,
 ) -> dict[str, Any]:
     """Compares the model's translations or labels with the targets."""
     from kformer.evaluation.evaluate import score, score_labels, sentences
@@ -90,15 +131,15 @@ def _evaluate_answers(
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
     with status(f"loading {path}"):
-        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=task)
+        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=task, trust=trust)
     with progress_bar("translating" if task == "translate" else "reading", total) as advance:
         if task == "translate":
-            return score(answer, pairs, symbols, limit, advance)
+            return score(answer, pairs, symbols, limit, advance, bleu_tokenizer)
         return score_labels(answer, pairs, limit, advance)
 
 
 def _evaluate_texts(
-    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], symbols: bool, limit: int | None
+    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], limit: int | None
 ) -> dict[str, Any]:
     """How probable the sources are to a language model."""
     if not isinstance(model, RunFolder):

@@ -7,6 +7,7 @@ import typer
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
+    MaxSourceLength,
     Path,
     PresetName,
     RecipeName,
@@ -15,9 +16,9 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
+from kformer.export.paths import check_export_path
 from kformer.export.servers import check_server
 from kformer.export.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
-from kformer.files import check_folder_path
 from kformer.inference.find import check_answers
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -35,6 +36,7 @@ def export(
     recipe: RecipeName = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
+    max_source_length: MaxSourceLength = None,
     precision: Annotated[
         str,
         typer.Option(
@@ -72,12 +74,13 @@ def export(
     run, directory = _choose_folders(folders, preset)
     run.check()
     check_answers(run)
-    check_folder_path(directory)
+    check_export_path(directory)
     check_kind(precision, variant)
     check_signatures(signature or [], variant)
     if server_version is not None:
         check_server(server_version, precision)
-    decoding = choose_decoding(run, load_recipe(recipe) if recipe else None, beam_size, length_penalty)
+    chosen = load_recipe(recipe) if recipe is not None else None
+    decoding = choose_decoding(run, chosen, beam_size, length_penalty, max_source_length)
 
     start_tensorflow()
     from kformer.export.saved_model import export_saved_model

@@ -1,5 +1,6 @@
 """`kformer generate`."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -9,15 +10,17 @@ from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
 from kformer.cli.options import (
     BeamSize,
     LanguageModelPreset,
-    LengthPenalty,
+    MaxSourceLength,
     ModelArgument,
     Path,
+    Trust,
     choose_decoding,
     choose_model,
 )
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig
-from kformer.inference.find import check_search, check_task, find_model
+from kformer.inference.find import check_search, check_task, find_model, reads_symbols
+from kformer.inference.lines import UnknownLines
 from kformer.serving import Client
 from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
 from kformer.translation.batches import TranslateBatch
@@ -34,7 +37,15 @@ def generate(
     input: InputFile = None,
     output: OutputFile = None,
     beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Exponent of the length penalty, which counts the prompt's tokens, too; larger gives longer texts. By "
+            "default the model's own.",
+        ),
+    ] = None,
+    max_source_length: MaxSourceLength = None,
     temperature: Annotated[
         float,
         typer.Option(
@@ -47,14 +58,20 @@ def generate(
     top_p: Annotated[
         float, typer.Option(min=1e-6, max=1.0, help="Draw only from the tokens that together have this probability.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same tokens.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same texts for the same lines of a file.")] = 0,
     max_length: Annotated[
         int, typer.Option(min=0, max=_LARGEST, help="Largest number of new tokens; 0: the model's own limit.")
     ] = 0,
+    trust: Trust = False,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     check_files(input, output)
-    check_server(server, token_file, (model, preset), {"--beam-size": beam_size, "--length-penalty": length_penalty})
+    search = {
+        "--beam-size": beam_size,
+        "--length-penalty": length_penalty,
+        "--max-source-length": max_source_length,
+    }
+    check_server(server, token_file, (model, preset), search, trust)
     options = {
         "max_length": max_length,
         "temperature": temperature,
@@ -64,28 +81,37 @@ def generate(
     }
     _check_options(options, length_penalty)
     number = number_of_lines(input)
+    one_by_one = 1 if temperature else None  # batches in their order, because each has its own seed
     if server is not None:
         with connected(server, token_file) as client:
             function = _of_server(client, options)
-            answer_lines(function, input, output, 1, number, client.batch_size, REQUESTS_AT_ONCE, doing="generating")
+            at_once = one_by_one or REQUESTS_AT_ONCE
+            answer_lines(function, input, output, 1, number, client.batch_size, at_once, doing="generating")
         return
     path = choose_model(model, preset)
     found = find_model(path)
     check_task(found, "language-model")
-    decoding = choose_decoding(found, None, beam_size, length_penalty)
+    decoding = choose_decoding(found, None, beam_size, length_penalty, max_source_length)
     check_search(found, decoding)
+    unknown = UnknownLines(reads_symbols(found))
     with status(f"loading {path}"):
-        function = _load(path, decoding, options)
-    answer_lines(function, input, output, 1, number, doing="generating")
+        function = _load(path, decoding, options, unknown.note, trust)
+    answer_lines(function, input, output, 1, number, at_once=one_by_one, doing="generating", unknown=unknown)
 
 
-def _load(path: Path, decoding: DecodingConfig | None, options: dict[str, float | int]) -> TranslateBatch:
+def _load(
+    path: Path,
+    decoding: DecodingConfig | None,
+    options: dict[str, float | int],
+    on_unknown: Callable[[bytes], None],
+    trust: bool,
+) -> TranslateBatch:
     """The model's own search, or the same with options if one is given."""
     from kformer.inference.load import load_generator, load_model
 
     if not _are_given(options):
-        return load_model(path, decoding, task="language-model")
-    return load_generator(path, decoding, options)
+        return load_model(path, decoding, task="language-model", on_unknown=on_unknown, trust=trust)
+    return load_generator(path, decoding, options, on_unknown, trust)
 
 
 def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:

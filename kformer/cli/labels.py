@@ -4,7 +4,8 @@ from kformer.cli.lines import answer_lines, check_files, number_of_lines, with_s
 from kformer.cli.on_server import check_server, connected
 from kformer.cli.options import Path, choose_model
 from kformer.cli.progress import status
-from kformer.inference.find import check_task, find_model
+from kformer.inference.find import check_task, find_model, reads_symbols
+from kformer.inference.lines import UnknownLines
 from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch
 from kformer.translation.batches import TranslateBatch
 
@@ -18,25 +19,35 @@ def answer_by_labels(
     input: Path | None,
     output: Path | None,
     scores: bool,
+    trust: bool,
 ) -> None:
     """Writes the labels of each line; arguments as in the commands, `task` is "classify" or "tag"."""
 
-    def answer(function: TranslateBatch, batch_size: int | None = None, at_once: int | None = None) -> None:
+    def answer(
+        function: TranslateBatch,
+        batch_size: int | None = None,
+        at_once: int | None = None,
+        unknown: UnknownLines | None = None,
+    ) -> None:
         function = with_scores(function) if scores else function
-        answer_lines(function, input, output, 1, number, batch_size, at_once, doing="reading")
+        answer_lines(function, input, output, 1, number, batch_size, at_once, doing="reading", unknown=unknown)
 
     check_files(input, output)
-    check_server(server, token_file, (model, preset))
+    check_server(server, token_file, (model, preset), trust=trust)
     number = number_of_lines(input)
     if server is not None:
         with connected(server, token_file) as client:
             answer(answer_batch(client, task=task), client.batch_size, REQUESTS_AT_ONCE)
         return
     path = choose_model(model, preset)
-    check_task(find_model(path), task)
+    found = find_model(path)
+    check_task(found, task)
+    unknown = UnknownLines(reads_symbols(found))
 
     from kformer.inference.load import load_model, threads_for
 
     with status(f"loading {path}"):
-        function = load_model(path, threads_per_operation=threads_for(number), task=task)
-    answer(function)
+        function = load_model(
+            path, threads_per_operation=threads_for(number), task=task, on_unknown=unknown.note, trust=trust
+        )
+    answer(function, unknown=unknown)

@@ -4,6 +4,7 @@ Each command has a file of its own. A command first checks its options and paths
 a mistake within a second. Only then does it start TensorFlow and do its work.
 """
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from kformer import __version__
+from kformer.cli.app import App
 from kformer.cli.average import average
 from kformer.cli.classify import classify
 from kformer.cli.demo import demo
@@ -24,10 +26,11 @@ from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
+from kformer.console import ERRORS
 from kformer.runs.ownership import FolderLostError
 from kformer.runs.summary import exit_status
 
-app = typer.Typer(name="kformer", no_args_is_help=True, pretty_exceptions_enable=False)
+app = App("kformer")
 
 
 def _print_version(asked: bool) -> None:
@@ -45,8 +48,7 @@ def kformer(
     """The Transformer of "Attention Is All You Need": train a model, use it, export it."""
 
 
-for command in (train, translate, classify, tag, generate, evaluate, export, lint, serve, average, pack, demo):
-    app.command()(command)
+app.add_commands(train, translate, classify, tag, generate, evaluate, export, lint, serve, average, pack, demo)
 app.add_typer(plot, name="plot")
 
 
@@ -61,9 +63,16 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens the null device for standard streams that are closed (`>&-`); otherwise files would get their numbers."""
+    """Makes the standard streams take any text, and opens the null device for those that are closed (`>&-`).
+
+    Otherwise files would get the numbers of closed streams, and the print of a name with ñ would end a command whose
+    output is in ASCII.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while os.open(os.devnull, os.O_RDWR) < number:  # gets the lowest number that is free
                 pass
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 (open to the end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=ERRORS)

@@ -26,7 +26,11 @@ TokenFile = Annotated[
 
 
 def check_server(
-    server: str | None, token_file: Path | None, models: Sequence[object], search: Mapping[str, object] | None = None
+    server: str | None,
+    token_file: Path | None,
+    models: Sequence[object],
+    search: Mapping[str, object] | None = None,
+    trust: bool = False,
 ) -> None:
     """Refuses options that do not go together.
 
@@ -34,9 +38,10 @@ def check_server(
         server, token_file: The options of these names.
         models: The values of options that name a model.
         search: The values, by their names, of the options with which a run folder searches.
+        trust: Whether `--trust` is given.
 
     Raises:
-        ValueError: There is a server, and another model or a search; or a token and no server.
+        ValueError: There is a server, and another model, a search or trust; or a token and no server.
     """
     if server is None:
         if token_file is not None:
@@ -44,6 +49,8 @@ def check_server(
         return
     if any(model is not None for model in models):
         raise ValueError("Name one model: --server URL names the server's. Leave out MODEL and --preset.")
+    if trust:
+        raise ValueError("--trust is for a SavedModel on this machine: a server decides what it loads. Leave it out.")
     if any(option is not None for option in (search or {}).values()):
         raise ValueError(
             f"{server} searches as its model was exported. Leave out {', '.join(search or {})}, or name the run folder."

@@ -5,6 +5,7 @@ Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, wh
 
 import contextlib
 import pathlib
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -33,6 +34,14 @@ ModelArgument = Annotated[
     ),
 ]
 
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Load a SavedModel whatever operations it has, also those that reach files, processes or the network.",
+    ),
+]
+
 
 def _preset_option(*tasks: str) -> Any:
     """`--preset`, for a command whose models have learned one of these tasks; without any, for models of all tasks."""
@@ -57,6 +66,15 @@ LengthPenalty = Annotated[
     float | None,
     typer.Option(
         min=0.0, help="Exponent of the length penalty; larger gives longer translations. By default the model's own."
+    ),
+]
+MaxSourceLength = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        metavar="TOKENS",
+        help="A translator divides a longer line into its sentences; other models read no more at once. By default as "
+        "the texts were long that the model learned from.",
     ),
 ]
 RecipeName = Annotated[
@@ -105,13 +123,17 @@ def choose_model(model: Path | None, preset: str | None) -> Path:
 
 
 def choose_decoding(
-    model: RunFolder | Path, recipe: Recipe | None, beam_size: int | None, length_penalty: float | None
+    model: RunFolder | Path,
+    recipe: Recipe | None,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    max_source_length: int | None = None,
 ) -> DecodingConfig | None:
     """The search of the recipe or the options; None if neither is given, so that the model uses its own search.
 
     The options change the search of the recipe, or without a recipe that of the model.
     """
-    options = {"beam_size": beam_size, "length_penalty": length_penalty}
+    options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_source_length": max_source_length}
     changes = {name: value for name, value in options.items() if value is not None}
     if recipe is None and not changes:
         return None
@@ -119,7 +141,7 @@ def choose_decoding(
         start = recipe.decoding
     else:  # a SavedModel refuses any search but its own: see `check_search`
         start = model.decoding_config() if isinstance(model, RunFolder) else DecodingConfig()
-    if changes and isinstance(model, RunFolder):
+    if (beam_size, length_penalty) != (None, None) and isinstance(model, RunFolder):
         _check_searches(model)
     decoding = start.replace(**changes)
     if decoding.beam_size == 1 and length_penalty is not None:
@@ -154,8 +176,13 @@ def choose_part(split: str | None) -> str:
 
 
 def read_pairs(file: Path, columns: str | None) -> list[Pair]:
-    """The pairs of a tab-separated file with the columns that `--columns` names."""
-    return read_tsv(file) if columns is None else read_tsv(file, columns=tuple(columns.split(",")))
+    """The pairs of a tab-separated file with the columns that `--columns` names; warnings go to standard error."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        pairs = read_tsv(file) if columns is None else read_tsv(file, columns=tuple(columns.split(",")))
+    for warning in found:
+        typer.echo(f"kformer: warning: {warning.message}", err=True)
+    return pairs
 
 
 def start_of_new_run(
@@ -227,7 +254,9 @@ def choose_corpus(
     def read(files: list[Path]) -> list[Pair]:
         return read_texts(files[0]) if plain_text else _read_part(files, columns)
 
-    return corpus_from_pairs(str(train[0]), read(train), read(valid) if valid else None)
+    if not valid:
+        return corpus_from_pairs(str(train[0]), read(train))
+    return corpus_from_pairs(str(train[0]), read(train), read(valid), valid_name=str(valid[0]))
 
 
 def _read_part(files: list[Path], columns: str | None) -> list[Pair]:

@@ -8,6 +8,7 @@ from kformer.cli.options import Path, RecipeName
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import read_mapping
+from kformer.data import read_texts
 from kformer.files import check_new_folder
 from kformer.presets.about import check_about
 from kformer.recipes import load_recipe
@@ -44,7 +45,7 @@ def pack(
     said = read_mapping(about) if about is not None else {}
     check_about(said)
     decoding = load_recipe(recipe).decoding if recipe is not None else None
-    lines = _read_lines(samples) if samples is not None else []
+    lines = [text for text, _ in read_texts(samples) if text.strip()] if samples is not None else []
 
     start_tensorflow()
     from kformer.presets import pack_run
@@ -55,10 +56,3 @@ def pack(
         f"{report.run.path}: {report.parameters:,} parameters, {report.size / 1e6:.2f} MB in all; the packed weights "
         f"are {report.relative_error:.2%} from the run's."
     )
-
-
-def _read_lines(file: Path) -> list[str]:
-    """The lines of a text file that are not blank."""
-    if not file.is_file():
-        raise FileNotFoundError(f"There is no file {file}. Name a text file with one sample per line.")
-    return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]

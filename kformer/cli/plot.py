@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, choose_model
+from kformer.cli.app import App
+from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, Trust, choose_model
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.files import check_file_path, replacing, write_text
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from kformer.translation.attention_maps import AttentionMap
 
-plot = typer.Typer(no_args_is_help=True)
+plot = App()
 SUFFIXES = (".png", ".svg", ".html")
 DOTS_PER_INCH = 150
 
@@ -37,7 +38,6 @@ def pictures() -> None:
     """Draw attention, searches, runs and the paper's formulas (needs the extra `plots`)."""
 
 
-@plot.command()
 def attention(
     text: Text,
     model: ModelArgument = None,
@@ -52,16 +52,16 @@ def attention(
         ),
     ] = None,
     style: Annotated[
-        Literal["map", "heads", "links", "alignment"],
+        Literal["map", "heads", "links", "alignment"] | None,
         typer.Option(
             help="One map; a map of every head; lines for every head; or the strongest links. An HTML file has all "
             "kinds, layers and heads to choose from, unless a style is given."
         ),
-    ]
-    | None = None,
+    ] = None,
     layer: Annotated[int, typer.Option(help="The layer, from 0; negative numbers count from the last.")] = -1,
     head: Annotated[int | None, typer.Option(min=0, help="The head of a map; by default the mean of all.")] = None,
     query: Annotated[str | None, typer.Option(help="For links: draw only the lines of this token.")] = None,
+    trust: Trust = False,
     output: Output = None,
 ) -> None:
     """Which tokens attend to which, while a model reads a sentence and its translation.
@@ -85,7 +85,7 @@ def attention(
             f"{found} is an export, which returns only its alignment. Leave out --kind, or name the run folder."
         )
     else:
-        maps = _alignment_of(found, text)
+        maps = _alignment_of(found, text, trust)
 
     from kformer import visualization
 
@@ -105,7 +105,6 @@ def attention(
     _write(figure, path)
 
 
-@plot.command()
 def beam(
     text: Text,
     model: ModelArgument = None,
@@ -128,7 +127,6 @@ def beam(
     _write(plot_beam(tree), path)
 
 
-@plot.command()
 def run(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
     column: Annotated[
@@ -147,25 +145,21 @@ def run(
     _write(plot_runs(runs, column), path)
 
 
-@plot.command()
 def positions(length: Length = 64, d_model: Width = 128, output: Output = None) -> None:
     """The positional encoding as a heat map."""
     _formula("plot_positions", output, length=length, d_model=d_model)
 
 
-@plot.command()
 def products(length: Length = 64, d_model: Width = 128, output: Output = None) -> None:
     """The dot products of positions."""
     _formula("plot_position_products", output, length=length, d_model=d_model)
 
 
-@plot.command()
 def wavelengths(d_model: Width = 512, output: Output = None) -> None:
     """The wavelengths of the positional encoding."""
     _formula("plot_wavelengths", output, d_model=d_model)
 
 
-@plot.command()
 def masks(
     length: Length = 8,
     padding: Annotated[int, typer.Option(min=0, help="How many of the positions are padding.")] = 2,
@@ -175,7 +169,6 @@ def masks(
     _formula("plot_masks", output, length=length, padding=padding)
 
 
-@plot.command()
 def schedule(
     steps: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 20000,
     output: Output = None,
@@ -184,7 +177,6 @@ def schedule(
     _formula("plot_schedules", output, steps=steps)
 
 
-@plot.command()
 def labels(
     epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability taken from the label.")] = 0.1,
     output: Output = None,
@@ -193,16 +185,19 @@ def labels(
     _formula("plot_smoothed_labels", output, epsilon=epsilon)
 
 
-@plot.command()
 def temperatures(output: Output = None) -> None:
     """The softmax at several temperatures."""
     _formula("plot_temperatures", output)
 
 
-@plot.command()
 def penalties(output: Output = None) -> None:
     """Scores over length for several length penalties."""
     _formula("plot_length_penalties", output)
+
+
+plot.add_commands(
+    *(attention, beam, run, positions, products, wavelengths, masks, schedule, labels, temperatures, penalties)
+)
 
 
 def _formula(name: str, output: Path | None, **options: Any) -> None:
@@ -236,14 +231,14 @@ def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[s
         return Translator.from_run(run.path).attention(text, translation)._asdict()
 
 
-def _alignment_of(saved_model: Path, text: str) -> "dict[str, AttentionMap]":
+def _alignment_of(saved_model: Path, text: str, trust: bool) -> "dict[str, AttentionMap]":
     import numpy as np
 
     from kformer.inference.c_api import SavedModel
     from kformer.translation.attention_maps import read_detailed
 
     with status(f"loading {saved_model}"):
-        model = SavedModel(saved_model)
+        model = SavedModel(saved_model, trust=trust)
         if "translate_detailed" not in model.signatures:
             raise ValueError(
                 f"{saved_model} has no signature translate_detailed. Export it with --signature translate_detailed."

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 import rich.console
 import rich.progress
 
+from kformer.console import Console
+
 
 @contextlib.contextmanager
 def progress_bar(
@@ -52,7 +54,7 @@ def _shown(
 ) -> Iterator[rich.progress.Progress]:
     # A duplicate descriptor still writes to the terminal while `start_tensorflow` filters descriptor 2.
     with os.fdopen(os.dup(2), "w", encoding="utf-8") as standard_error:
-        console = console or rich.console.Console(file=standard_error)
+        console = console or Console(standard_error)
         with rich.progress.Progress(
             *columns, console=console, transient=True, disable=not console.is_terminal
         ) as progress:

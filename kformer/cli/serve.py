@@ -1,17 +1,20 @@
 """`kformer serve`."""
 
 import contextlib
+import dataclasses
 import os
 import ssl
 import sys
+import urllib.parse
 from typing import Annotated
 
 import typer
 
-from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
-from kformer.cli.options import Path
+from kformer.cli.bearer_token import RELOAD_TOKEN_VARIABLE, TOKEN_VARIABLE, read_token
+from kformer.cli.options import Path, Trust
 from kformer.cli.progress import status
 from kformer.export.versions import find_saved_model, versions
+from kformer.serving.model_names import check_model_name
 from kformer.wording import count
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -44,12 +47,44 @@ def serve(
     timeout: Annotated[
         float, typer.Option(min=0.001, max=86400, help="Seconds until a request must be answered.")
     ] = 30.0,
+    max_queue_seconds: Annotated[
+        float,
+        typer.Option(min=0.001, help="Seconds that a request may have to wait; it is refused if it would be more."),
+    ] = 10.0,
+    max_connections: Annotated[int, typer.Option(min=1, help="Largest number of connections over REST.")] = 1000,
     token_file: Annotated[
         Path | None,
         typer.Option(help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}."),
     ] = None,
+    allow_reload: Annotated[
+        bool, typer.Option("--allow-reload", help="Let clients change the models by gRPC (HandleReloadConfigRequest).")
+    ] = False,
+    reload_base: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder in which their models must lie; by default the base folders that are served."),
+    ] = None,
+    reload_token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"A file with the bearer token that such clients must send; or ${RELOAD_TOKEN_VARIABLE}."),
+    ] = None,
+    model_config_poll_seconds: Annotated[
+        float, typer.Option(min=0, help="How often the model config file is read again; 0: never.")
+    ] = 0.0,
+    allowed_hosts: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME...",
+            help="Names by which REST may be asked, besides localhost and IP addresses; * for any. With a token, the "
+            "default is any name.",
+        ),
+    ] = "",
+    enable_cors: Annotated[
+        str,
+        typer.Option(metavar="ORIGIN,ORIGIN...", help="Origins of other pages that may use REST; * for any."),
+    ] = "",
     tls_certificate: Annotated[Path | None, typer.Option(help="A certificate chain in PEM form, for TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key in PEM form.")] = None,
+    trust: Trust = False,
     log_level: Annotated[str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.")] = "info",
 ) -> None:
     """Serve an export over REST and gRPC as TensorFlow Serving does, with a page to try it at /.
@@ -62,11 +97,20 @@ def serve(
         raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}. Received: {log_level!r}.")
     if directory is not None:
         _check_base(directory)
+        name = name or directory.resolve().name
+        _check_name(name)
     token = read_token(token_file)
+    reload_token = _reload_token(allow_reload, reload_base, reload_token_file, token)
+    if model_config_poll_seconds and model_config_file is None:
+        raise ValueError(
+            "--model-config-poll-seconds reads the file of --model-config-file again. Name that file, too."
+        )
     _check_tls(tls_certificate, tls_key)
     _check_server()
+    hosts, origins = _parts(allowed_hosts), _parts(enable_cors)
 
     with status("starting the server"):
+        from kformer.serving.accepting import raise_descriptor_limit
         from kformer.serving.config_files import (
             DEFAULT_METRICS_PATH,
             Batching,
@@ -75,32 +119,45 @@ def serve(
             read_metrics_path,
             read_models,
         )
+        from kformer.serving.hosts import check_names, check_origins
         from kformer.serving.logs import start_logging
         from kformer.serving.server import Server
-        from kformer.serving.settings import Limits, ServerSettings
+        from kformer.serving.settings import Limits, ReloadSettings, ServerSettings
 
+    check_names(hosts)
+    check_origins(origins)
     batching_file = _file(batching_parameters_file, directory, "batching.config")
     monitoring_file = _file(monitoring_config_file, directory, "monitoring.config")
     batching = read_batching(batching_file) if batching_file else Batching()
     if directory is not None:
-        models = [ModelSettings(name or directory.resolve().name, directory)]
+        assert name is not None
+        models = [ModelSettings(name, directory)]
     else:
         assert model_config_file is not None
         models = read_models(model_config_file)
         if not models:
             raise ValueError(f"{model_config_file} names no model. Add a `config` with a name and a base_path.")
+    bases = reload_base or [model.base_path for model in models]
     settings = ServerSettings(
         models=models,
         host=host,
         rest_port=rest_port,
         grpc_port=grpc_port,
-        batching=batching,
+        batching=dataclasses.replace(batching, max_queue_seconds=max_queue_seconds),
         limits=Limits(max_request_bytes, max_text_bytes, max_texts or batching.max_batch_size, timeout),
+        connections=max_connections,
         metrics_path=read_metrics_path(monitoring_file) if monitoring_file else DEFAULT_METRICS_PATH,
         token=token,
+        reload=ReloadSettings(bases, reload_token) if reload_token is not None else None,
+        model_config_file=model_config_file,
+        model_config_poll_seconds=model_config_poll_seconds,
+        trust=trust,
+        allowed_hosts=hosts,
+        origins=origins,
         certificate=tls_certificate,
         key=tls_key,
     )
+    raise_descriptor_limit()
     start_logging(log_level)
 
     def tell(server: Server) -> None:
@@ -110,7 +167,7 @@ def serve(
         with contextlib.suppress(OSError):  # a full disk must not stop the server
             print(
                 f"Serving {count(len(models), 'model')} ({names}): page {scheme}://{shown}:{server.rest_port}/, REST "
-                f"{scheme}://{shown}:{server.rest_port}/v1/models/{models[0].name}, gRPC "
+                f"{scheme}://{shown}:{server.rest_port}/v1/models/{urllib.parse.quote(models[0].name)}, gRPC "
                 f"{secure}://{shown}:{server.grpc_port}",
                 flush=True,
             )
@@ -118,6 +175,23 @@ def serve(
     is_busy = Server(settings).run(tell)
     if is_busy or not _has_written():
         os._exit(0)
+
+
+def _reload_token(allowed: bool, bases: list[Path] | None, file: Path | None, token: str | None) -> str | None:
+    """The token of clients that may change the models; None where nobody may."""
+    if not allowed:
+        if bases or file is not None:
+            raise ValueError("--reload-base and --reload-token-file are for --allow-reload. Give it, too, or neither.")
+        return None
+    reload_token = read_token(file, RELOAD_TOKEN_VARIABLE)
+    if reload_token is None:
+        raise ValueError(
+            "--allow-reload needs a token of its own: whoever may change the models decides what this machine runs. "
+            f"Give --reload-token-file FILE, or set {RELOAD_TOKEN_VARIABLE}."
+        )
+    if reload_token == token:
+        raise ValueError("The token of --allow-reload must be another one than that of the other clients.")
+    return reload_token
 
 
 def _has_written() -> bool:
@@ -130,6 +204,11 @@ def _has_written() -> bool:
     return True
 
 
+def _parts(given: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
 def _check_base(directory: Path) -> None:
     """Refuses a folder in which there is nothing to serve."""
     if not directory.is_dir():
@@ -138,6 +217,14 @@ def _check_base(directory: Path) -> None:
         raise ValueError(f"{directory} is a version. Name the folder above it, {directory.resolve().parent}.")
     if not versions(directory) or find_saved_model(directory) is None:
         raise ValueError(f"{directory} holds no version of an export. Make one: kformer export RUN {directory}.")
+
+
+def _check_name(name: str) -> None:
+    """Refuses a name with which no client could ask for the model."""
+    try:
+        check_model_name(name)
+    except ValueError as error:
+        raise ValueError(f"{error} Give another one by --name NAME.") from error
 
 
 def _check_tls(certificate: Path | None, key: Path | None) -> None:
@@ -161,6 +248,8 @@ def _check_server() -> None:
     """Tells how to install the packages of the server if they are missing."""
     try:
         import grpc  # noqa: F401
+        import grpc_health  # noqa: F401
+        import grpc_reflection  # noqa: F401
         import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401

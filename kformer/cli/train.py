@@ -29,6 +29,7 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
+from kformer.export.paths import check_export_path
 from kformer.files import check_folder_path
 from kformer.inference.find import COMMANDS
 from kformer.presets import find_preset
@@ -39,6 +40,7 @@ from kformer.runs.summary import RESUME, check_summary, failures_noted
 from kformer.wording import count, did_you_mean
 
 FEW_PAIRS = 100  # with fewer, no translation is learned
+FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
 
 
 def train(
@@ -56,12 +58,16 @@ def train(
     train: Annotated[
         Path | None,
         typer.Option(
-            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz and "
-            ".xz are read."
+            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz, "
+            ".xz and .bz2 are read."
         ),
     ] = None,
     valid: Annotated[
-        Path | None, typer.Option(help="Pairs to validate on. By default one source in 50 of --train is held out.")
+        Path | None,
+        typer.Option(
+            help="Pairs to validate on. By default one source in 50 of --train is held out, and 20 or one in 10 of a "
+            "small file."
+        ),
     ] = None,
     columns: Columns = None,
     train_source: Annotated[
@@ -204,8 +210,8 @@ def train(
         )
         if training is not None:
             check_corpus(training.task, chosen)
-        if main and (training is None or training.task == "translate"):
-            _warn_of_few_pairs(chosen)
+        if main:
+            _warn_of_few_pairs(chosen, translates=training is None or training.task == "translate")
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
@@ -228,6 +234,8 @@ def train(
     if is_main():
         monitor = report.run.training_config().monitor
         best = "none" if report.best is None else f"{report.best:.4f}"
+        if report.best is not None and report.best == MONITORS[monitor].uninformative:
+            best += ", so the loss decided which weights are kept"
         print(f"{count(report.steps, 'step')}: {report.reason}.", end=" ")
         print(f"Best validation {monitor} {best}. The run is in {report.run.path}.")
         if report.interrupted:
@@ -249,8 +257,9 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
         run.check_begun()
     else:
         run.check_new()
-    for folder in filter(None, (run.path, export_to)):
-        check_folder_path(folder)
+    check_folder_path(run.path)
+    if export_to is not None:
+        check_export_path(export_to)
 
 
 def _check_model(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
@@ -288,10 +297,16 @@ def _signal(name: str) -> signal.Signals:
     return signal.Signals[full]
 
 
-def _warn_of_few_pairs(corpus: Corpus) -> None:
-    if len(corpus.train) < FEW_PAIRS:
+def _warn_of_few_pairs(corpus: Corpus, translates: bool) -> None:
+    if translates and len(corpus.train) < FEW_PAIRS:
         typer.echo(
             f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Use at least ten "
             "thousand or so; with fewer, begin with the weights of another model by --initialize-from.",
+            err=True,
+        )
+    if len(corpus.valid) < FEW_VALIDATION_PAIRS:
+        typer.echo(
+            f"kformer: warning: with {count(len(corpus.valid), 'validation pair')}, chance decides which weights are "
+            f"the best. Use at least {FEW_VALIDATION_PAIRS}, better some hundreds, from a file of their own (--valid).",
             err=True,
         )

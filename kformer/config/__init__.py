@@ -6,7 +6,7 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """
 
 from kformer.config.decoding import DecodingConfig
-from kformer.config.monitors import MONITORS, Monitor
+from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS, Monitor
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
 from kformer.config.tasks import LEARN_FROM_PLAIN_TEXT, TASKS, check_first_weights, check_layers
@@ -14,6 +14,7 @@ from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check
 from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
 
 __all__ = [
+    "BLEU_TOKENIZERS",
     "DEPTHS",
     "LABEL_SMOOTHING_FORMS",
     "LEARN_FROM_PLAIN_TEXT",

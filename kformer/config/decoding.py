@@ -2,13 +2,22 @@
 
 import dataclasses
 import math
+from typing import Self
 
 from kformer.config.base import Config
+
+# Of a model that is used without a run folder, so that nobody knows how long the texts were that it learned from.
+_LINE_LENGTH = 64
+_SOURCE_LENGTH = 256
+FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio")  # a run measures them in its training data
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodingConfig(Config):
     """How a translator searches. Defaults are the paper's (section 6.1).
+
+    A model translates badly what is longer than the texts that it learned from: it leaves out the end. So a run
+    measures its training texts, and keeps their lengths in its folder. They take the place of fields that are None.
 
     Raises:
         ValueError: A field is out of range.
@@ -24,15 +33,47 @@ class DecodingConfig(Config):
     max_extra_length: int = 50  # a translation has at most source length + 50 tokens
     max_length: int | None = None  # and at most this many, if given
     min_length: int = 0  # tokens before a translation may end
-    max_source_length: int = 256  # with the end id; longer texts are translated in parts
+    # A line with more tokens, its end id included, is translated sentence by sentence. None: as the run says, else 64.
+    # Classifiers, taggers and language models read no more tokens at once. None: as the run says, else 256.
+    max_source_length: int | None = None
+    # A sentence with more tokens, its end id included, is divided. None: as the run says. It is at least
+    # max_source_length.
+    max_sentence_length: int | None = None
+    # A translation with fewer characters for each character of its source is reported as short. None: as the run says.
+    # 0: none is reported.
+    short_ratio: float | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_positive("beam_size", "max_extra_length", "max_length", "max_source_length")
+        self._check_positive("beam_size", "max_extra_length", "max_length")
+        self._check_positive("max_source_length", "max_sentence_length")
         for name, meaning in (
             ("length_penalty", "to compare plain log probabilities"),
             ("min_length", "for no minimum"),
+            ("short_ratio", "to report nothing"),
         ):
             value = getattr(self, name)
-            if not 0 <= value < math.inf:
+            if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={value}. Pass 0 {meaning}.")
+
+    @property
+    def longest_line(self) -> int:
+        """The largest number of tokens of a line, with the end id, that a translator does not divide."""
+        return self.max_source_length or min(_LINE_LENGTH, self.longest_source)
+
+    @property
+    def longest_source(self) -> int:
+        """The largest number of tokens, with the end id, that a model reads at once."""
+        return max(self.max_source_length or 0, self.max_sentence_length or 0) or _SOURCE_LENGTH
+
+    def completed(self, run: "DecodingConfig") -> Self:
+        """This search, with the lengths of texts that a run folder's search knows, where this one says nothing.
+
+        Examples:
+            >>> run = DecodingConfig(max_source_length=62, max_sentence_length=115)
+            >>> search = DecodingConfig(beam_size=1, max_source_length=50).completed(run)
+            >>> search.beam_size, search.max_source_length, search.max_sentence_length
+            (1, 50, 115)
+        """
+        known = {name: getattr(run, name) for name in FROM_DATA if getattr(self, name) is None}
+        return self.replace(**known)

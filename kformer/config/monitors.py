@@ -21,6 +21,8 @@ class Monitor:
         mode: "min" if lower is better, "max" if higher is.
         translations: The kind of translations that the metric scores: "sentences" of a language, or "symbols", each of
             which is right or wrong as a whole. None: the metric needs no translations.
+        uninformative: The value that does not tell which weights are better. BLEU is 0.0 as long as no word is right or
+            no translation has four words, however much is learned. None: there is no such value.
     """
 
     metric: str
@@ -28,6 +30,7 @@ class Monitor:
     decimals: int
     mode: Literal["min", "max"]
     translations: Literal["sentences", "symbols"] | None = None
+    uninformative: float | None = None
 
     @property
     def log_key(self) -> str:
@@ -45,9 +48,12 @@ MONITORS: Mapping[str, Monitor] = MappingProxyType(
         "loss": Monitor("token_loss", "loss", 3, "min"),  # label-smoothed, in nats a token
         "perplexity": Monitor("perplexity", "perplexity", 2, "min"),
         "accuracy": Monitor("accuracy", "accuracy", 3, "max"),  # share of the tokens, from 0 to 1
-        "bleu": Monitor("bleu", "BLEU", 1, "max", "sentences"),  # from 0 to 100
-        "chrf": Monitor("chrf", "chrF", 1, "max", "sentences"),  # from 0 to 100
+        "bleu": Monitor("bleu", "BLEU", 1, "max", "sentences", uninformative=0.0),  # from 0 to 100
+        "chrf": Monitor("chrf", "chrF", 1, "max", "sentences", uninformative=0.0),  # from 0 to 100
         "word_error_rate": Monitor("word_error_rate", "word error rate", 3, "min", "symbols"),
         "phoneme_error_rate": Monitor("phoneme_error_rate", "phoneme error rate", 3, "min", "symbols"),
     }
 )
+
+# The names of sacreBLEU's tokenizers: they tell how BLEU splits texts into words.
+BLEU_TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none")

@@ -39,8 +39,9 @@ _TEN_THOUSANDS_OF_PAIRS = {
     "warmup_steps": 800,
     "learning_rate_scale": 1.2,
     "ema_decay": 0.999,
+    "fit_warmup": True,
 }
-_PAPERS_DATA = {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256}
+_PAPERS_DATA = {"vocab_size": 37000, "tokens_per_batch": 25000, "max_length": 256, "fit_warmup": True}
 # Training options for each size. Those of "tiny" and "small" are for corpora of tens of thousands of pairs, those of
 # "base" and "big" follow section 5.
 TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {

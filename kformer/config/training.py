@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Self
 
 from kformer.config.base import Config
-from kformer.config.monitors import MONITORS
+from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
 from kformer.config.sizes import TRAINING_OF_SIZE, TRAINING_OF_TASK, values_of_size
 from kformer.config.tasks import TASKS
 from kformer.config.transformer import TransformerConfig
@@ -42,6 +42,9 @@ class TrainingConfig(Config):
     label_smoothing_form: str = "all"
     warmup_steps: int = 4000  # warmup_steps, equation 3
     learning_rate_scale: float = 1.0  # factor on equation 3
+    # A budget of few steps or epochs shortens the warm-up to a quarter of its updates; the peak of the rate stays. The
+    # sizes ask for this, but not where warmup_steps or learning_rate_scale is given.
+    fit_warmup: bool = False
     beta_1: float = 0.9  # Adam, section 5.3
     beta_2: float = 0.98  # Adam, section 5.3
     adam_epsilon: float = 1e-9  # Adam, section 5.3
@@ -58,6 +61,9 @@ class TrainingConfig(Config):
     patience: int = 10  # validations without improvement before the run stops
     # Sources translated in each validation; None: 500 if `monitor` scores translations, else 0.
     scored_sources: int | None = None
+    # sacreBLEU's tokenizer for BLEU: a name in `kformer.config.BLEU_TOKENIZERS`; None: "13a", but "zh" for Chinese and
+    # "char" for other scripts without blanks between words, by the validation targets
+    bleu_tokenizer: str | None = None
     mask_whole_words: bool = False  # of a masked language model: hide all tokens of a word, or each by itself
     ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
     keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
@@ -71,6 +77,8 @@ class TrainingConfig(Config):
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)
         self._check_choice("monitor", tuple(MONITORS))
+        if self.bleu_tokenizer is not None:
+            self._check_choice("bleu_tokenizer", BLEU_TOKENIZERS)
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("batch_size_multiple")
@@ -115,7 +123,13 @@ class TrainingConfig(Config):
             ValueError: There is no such size, or a change does not fit.
         """
         of_task = TRAINING_OF_TASK.get(changes.get("task", ""), {})
-        return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task, **changes})
+        return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task}).replace(**changes)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one. A warm-up or a scale that is given is not fitted."""
+        if "warmup_steps" in changes or "learning_rate_scale" in changes:
+            changes = {"fit_warmup": False, **changes}
+        return super().replace(**changes)
 
 
 def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:

@@ -92,7 +92,7 @@ class MaskedTokens(Arrangement):
         special_ids: Number of special ids, which are the lowest ones. They are never chosen.
         mask_id: The id that hides a token.
         word_starts: (V,) booleans, True for tokens that begin a word: then whole words are chosen, with all their
-            tokens. None: each token is chosen by itself.
+            tokens. The first token of a row begins a word, too. None: each token is chosen by itself.
     """
 
     inputs = ("source",)
@@ -116,10 +116,9 @@ class MaskedTokens(Arrangement):
     def _choose(self, source: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """(B, S) booleans: the tokens that are predicted."""
         ordinary = source >= self.special_ids
-        if self.word_starts is None:
-            word = np.cumsum(ordinary, axis=1) - 1  # every token is a word of its own
-        else:
-            word = np.maximum(np.cumsum(ordinary & self.word_starts[source], axis=1) - 1, 0)
+        number = np.cumsum(ordinary, axis=1)
+        begins = ordinary if self.word_starts is None else ordinary & (self.word_starts[source] | (number == 1))
+        word = np.cumsum(begins, axis=1) - 1
         draw = np.where(ordinary, np.take_along_axis(random.random(source.shape), word.clip(0), axis=1), 1.0)
         lowest = draw.min(axis=1, keepdims=True, initial=1.0)
         return ordinary & ((draw < MASKED_SHARE) | (draw == lowest))

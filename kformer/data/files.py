@@ -1,7 +1,6 @@
 """Reads pairs of texts from files: from one file with tab-separated columns, or from two parallel files.
 
-Files whose names end in `.gz` or `.xz` are decompressed. Only a line feed ends a line, and a carriage return before it
-is dropped. Other Unicode line separators belong to the text. A byte order mark at the start of a file is dropped.
+`kformer.text_files.lines` says what is read: compressed files, encodings, ends of lines.
 
 Two checks are made of regular files, but not of named pipes. First, a compressed file is decompressed twice: once to
 verify its checksums, which follow the data, and once to read its lines. Second, a file must not change while it is
@@ -15,22 +14,25 @@ import pathlib
 import stat
 from collections.abc import Iterator, Sequence
 
-from kformer.data.compression import decompressed, is_compressed
 from kformer.data.corpus import Pair
+from kformer.data.foreign_tables import ForeignTable, hint
+from kformer.text_files.blocks import file_blocks
+from kformer.text_files.compression import compression_of, decompressed
+from kformer.text_files.encodings import fault_of
+from kformer.text_files.lines import lines_of
 from kformer.wording import count
 
 _BLANK_PAIR: Pair = ("", "")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLOCK_BYTES = 1 << 16
 
 
 def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> list[Pair]:
     """Reads the pairs of a file with tab-separated columns, one pair in each line.
 
     A line that is empty or all white space gives the pair ("", ""), which `encode_pairs` skips and counts as blank.
+    Quotation marks are text. A warning tells of fields that are quoted as in CSV, and of a line with names of columns.
 
     Args:
-        path: a UTF-8 file, which may be compressed.
+        path: a text file, which may be compressed.
         columns: the names of the file's columns in their order. "source" and "target" are read, the others are ignored:
             a file that names the authors in a third column is read by ("source", "target", "attribution"). A column
             "second" is the second of two texts that a classifier reads: source and second are joined by a tab.
@@ -50,8 +52,10 @@ def read_tsv(path: str | pathlib.Path, columns: Sequence[str] = ("source", "targ
             'For a file with an id in its first column, pass columns=("id", "source", "target") in Python or '
             "--columns id,source,target on the command line."
         )
+    table = ForeignTable(path, columns)
     with _open_lines(pathlib.Path(path)) as lines:
-        pairs = [_pair(path, number, line, columns) for number, line in lines]
+        pairs = [_pair(table, path, number, line, columns) for number, line in lines]
+    table.warn()
     if all(pair == _BLANK_PAIR for pair in pairs):
         raise ValueError(f"{path} is empty, or all its lines are blank. Pass a file with at least one pair.")
     return pairs
@@ -61,7 +65,7 @@ def read_texts(path: str | pathlib.Path) -> list[Pair]:
     r"""Reads a file of plain text: each line is the source of a pair without a target.
 
     Args:
-        path: a UTF-8 file, which may be compressed.
+        path: a text file, which may be compressed.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -111,7 +115,7 @@ def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Pa
     return list(zip(sources, targets, strict=True))
 
 
-def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[str]) -> Pair:
+def _pair(table: ForeignTable, path: str | pathlib.Path, number: int, line: str, columns: Sequence[str]) -> Pair:
     """The texts in the columns "source" and "target" of a line."""
     if not line.strip():
         return _BLANK_PAIR
@@ -121,8 +125,9 @@ def _pair(path: str | pathlib.Path, number: int, line: str, columns: Sequence[st
             f"{path}, line {number}: {count(len(cells), 'column')} where {len(columns)} were expected "
             f"({', '.join(columns)}, split by tabs). Correct the line. If all lines are like it, name the columns, "
             'such as columns=("source", "target", "attribution") in Python or '
-            "--columns source,target,attribution on the command line."
+            f"--columns source,target,attribution on the command line.{hint(line)}"
         )
+    table.look_at(number, cells)
     source = cells[columns.index("source")]
     if "second" in columns:
         source = f"{source}\t{cells[columns.index('second')]}"
@@ -142,7 +147,7 @@ def _open_lines(path: pathlib.Path) -> Iterator[Iterator[tuple[int, str]]]:
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         try:
-            if stat.S_ISREG(before.st_mode) and is_compressed(path):
+            if stat.S_ISREG(before.st_mode):
                 _check_compressed(path, file)
             yield _lines(path, file)
         except ValueError as error:
@@ -151,12 +156,12 @@ def _open_lines(path: pathlib.Path) -> Iterator[Iterator[tuple[int, str]]]:
         _check_unchanged(path, file, before)
 
 
-def _check_compressed(path: pathlib.Path, file: io.BufferedIOBase) -> None:
-    """Decompresses the file to its end, block by block, and goes back to its start."""
-    with decompressed(path, file) as content:
-        while content.read(_BLOCK_BYTES):
+def _check_compressed(path: pathlib.Path, file: io.BufferedReader) -> None:
+    """Decompresses a compressed file to its end, block by block, and goes back to its start."""
+    if compression_of(file.peek()) is not None:
+        for _ in decompressed(file_blocks(file), str(path)):
             pass
-    file.seek(0)
+        file.seek(0)
 
 
 def _check_unchanged(
@@ -171,20 +176,14 @@ def _check_unchanged(
         ) from cause
 
 
-def _lines(path: pathlib.Path, file: io.BufferedIOBase) -> Iterator[tuple[int, str]]:
-    with decompressed(path, file) as content:
-        for number, line in enumerate(content, 1):
-            yield number, _decode(path, number, line)
+def _lines(path: pathlib.Path, file: io.BufferedReader) -> Iterator[tuple[int, str]]:
+    lines = (line for line in lines_of(file_blocks(file), str(path)) if line is not None)
+    for number, line in enumerate(lines, 1):
+        yield number, _decode(path, number, line)
 
 
 def _decode(path: pathlib.Path, number: int, line: bytes) -> str:
-    if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-    line = line.removesuffix(b"\n").removesuffix(b"\r")
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: byte {line[error.start]:#04x} at position {error.start + 1} is not UTF-8. "
-            "Convert the file, for example: iconv -f LATIN1 -t UTF-8."
-        ) from error
+    fault = fault_of(line)
+    if fault is not None:
+        raise ValueError(f"{path}, line {number}: {fault}.")
+    return line.decode("utf-8")

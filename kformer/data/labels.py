@@ -7,8 +7,8 @@ from kformer.data.corpus import Corpus, Pair
 from kformer.data.verse_corpora import CORPORA_OF_LABELS
 from kformer.wording import count
 
-# As in `kformer.tokenizers.text_ops`: all characters with Unicode's property White_Space.
-_BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+# The characters of `kformer.tokenizers.text_ops.WHITESPACE`.
+_BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
 
 
 def words_of(text: str) -> list[str]:

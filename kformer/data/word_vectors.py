@@ -7,6 +7,7 @@ file, a line has a word and its numbers, with single blanks between them. fastTe
 Shapes: N words in a file, F words found, E size of a vector, V vocabulary.
 """
 
+import codecs
 import dataclasses
 import pathlib
 import re
@@ -15,12 +16,12 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from kformer.text_files.compression import compression_of
 from kformer.tokenizers.base import Tokenizer
 from kformer.wording import count
 
 _HEADER = re.compile(rb"(\d{1,15}) (\d{1,15})\s*")
 _LONGEST_LINE = 1 << 20  # bytes; a vector of 10,000 numbers with twenty digits takes a fifth of it
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
 _FORMATS = (
     "Expected is a file in word2vec's text or binary format or in GloVe's text format, such as one that gensim's "
     "KeyedVectors.save_word2vec_format wrote."
@@ -182,9 +183,11 @@ def _checked(path: pathlib.Path, file: BinaryIO) -> _Layout:
     allocate memory for that number of rows.
     """
     first = file.readline(_LONGEST_LINE)
-    packed = [name for magic, name in _COMPRESSED.items() if first.startswith(magic)]
-    if packed:
-        raise ValueError(f"{path} is compressed by {packed[0]}. Decompress it first.")
+    packed = compression_of(first)
+    if packed is not None:
+        raise ValueError(f"{path} is compressed by {packed}. Decompress it first.")
+    if first.startswith(codecs.BOM_UTF8):
+        raise ValueError(f"{path} begins with a byte order mark (U+FEFF). Remove it: tail -c +4 FILE > NEW.")
     header = _HEADER.fullmatch(first)
     if header is None:
         if not _is_row(first):

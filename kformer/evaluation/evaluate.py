@@ -29,6 +29,7 @@ def score(
     symbols: bool = False,
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
+    bleu_tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """Translates the sources and compares the translations with the targets.
 
@@ -38,6 +39,7 @@ def score(
         symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF; see `sentences`.
         limit: The number of results of `sentences` to score, from the first one; None: all.
         on_batch: Called after each batch with the number of sources in it.
+        bleu_tokenizer: As in `kformer.evaluation.bleu_and_chrf`.
 
     Returns:
         Plain values for one line of JSON.
@@ -53,7 +55,7 @@ def score(
     hypotheses = [found[0].text for found in translate_all(translate, sources, on_batch=on_batch)]
     targets = [texts for _, texts in grouped]
     if not symbols:
-        return bleu_and_chrf(hypotheses, targets)
+        return bleu_and_chrf(hypotheses, targets, bleu_tokenizer)
     return {**word_error_rate(hypotheses, targets), **phoneme_error_rate(hypotheses, targets)}
 
 

@@ -3,37 +3,49 @@
 Every sentence has a list of references, of any length from 1 up.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import sacrebleu
 
+from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 
-def bleu_and_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+
+def bleu_and_chrf(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str | None = None
+) -> dict[str, Any]:
     """Corpus BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) by sacreBLEU, with its default settings.
 
     Args:
         hypotheses: one text per sentence, detokenized.
         references: the reference texts of each sentence, detokenized.
+        tokenizer: how BLEU splits texts into words, one of `kformer.config.BLEU_TOKENIZERS`; None: by the script of the
+            references, see `kformer.evaluation.bleu_tokenizers.suitable_bleu_tokenizer`. `bleu_signature` names it.
 
     Returns:
         `bleu` and `chrf`, from 0 to 100; `bleu_signature` and `chrf_signature`, which name the settings and version
         (Post 2018); `sentences`, their number.
 
     Raises:
-        ValueError: There are no sentences, the lengths differ, or a sentence has no reference.
+        ValueError: There are no sentences, the lengths differ, a sentence has no reference, or the tokenizer cannot be
+            used.
 
     Examples:
         >>> scores = bleu_and_chrf(["The cat sat down."], [["The cat sat down.", "The cat took a seat."]])
         >>> round(scores["bleu"], 1), round(scores["chrf"], 1), scores["sentences"]
         (100.0, 100.0, 1)
+        >>> scores = bleu_and_chrf(["他去了城里的市场。"], [["他去了城市的市场。"]])  # each character is a word
+        >>> round(scores["bleu"], 2), scores["bleu_signature"].split("|")[3]
+        (59.69, 'tok:zh')
     """
     _check(hypotheses, references)
     most = max(len(texts) for texts in references)
     # sacreBLEU wants the first reference of every sentence, then the second: None where there is none.
     streams: list[Any] = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
-    bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
+    tokenizer = tokenizer or suitable_bleu_tokenizer(itertools.chain.from_iterable(references))
+    bleu, chrf = bleu_metric(tokenizer), sacrebleu.CHRF()
     return {
         "bleu": bleu.corpus_score(list(hypotheses), streams).score,
         "bleu_signature": str(bleu.get_signature()),
@@ -108,8 +120,9 @@ def phoneme_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[
 def label_scores(labels: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Accuracy and macro F1 of labels.
 
-    Macro F1 is the mean over all labels of the references of F1 = 2 tp / (2 tp + fp + fn), where tp, fp and fn are the
-    numbers of true positives, false positives and false negatives of a label.
+    Macro F1 is the mean of F1 = 2 tp / (2 tp + fp + fn) over all labels that the model chose or the references have,
+    where tp, fp and fn are the numbers of true positives, false positives and false negatives of a label. So a label
+    that only the model chose counts with an F1 of 0, as in scikit-learn.
 
     Args:
         labels: What the model chose.
@@ -124,11 +137,13 @@ def label_scores(labels: Sequence[str], references: Sequence[str]) -> dict[str, 
     Examples:
         >>> label_scores(["law", "law", "poetry"], ["law", "poetry", "poetry"])
         {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666, 'labels': 3}
+        >>> round(label_scores(["law", "psalms"], ["law", "law"])["macro_f1"], 3)  # the mean of 2 / 3 and 0
+        0.333
     """
     _check(labels, [[reference] for reference in references])
     pairs = list(zip(labels, references, strict=True))
     hits, chosen, right = (Counter(found) for found in ([a for a, b in pairs if a == b], labels, references))
-    f1 = [2 * hits[label] / (chosen[label] + right[label]) for label in right]
+    f1 = [2 * hits[label] / (chosen[label] + right[label]) for label in chosen | right]
     return {"accuracy": sum(hits.values()) / len(pairs), "macro_f1": sum(f1) / len(f1), "labels": len(pairs)}
 
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kformer.export.variables import copy_weights
 from kformer.layers import TokenEmbedding
 from kformer.layers.arithmetic import Arithmetic, Dense
 from kformer.tasks.predictor import Predictor
@@ -27,7 +28,7 @@ def input_ranges(predictor: Predictor, texts: Sequence[str]) -> InputRanges:
     """
     observer = _Observer()
     model = predictor.build(observer)
-    model.set_weights(predictor.model.get_weights())
+    copy_weights(predictor.model, model)
     model(predictor.calibration_inputs(tf.constant(list(texts))))
     numbers = {id(variable): number for number, variable in enumerate(model.variables)}
     return {tuple(numbers[one] for one in key): ends for key, ends in observer.ranges.items()}

@@ -129,7 +129,9 @@ def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
 
 def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", _C_API_PROGRAM, str(saved_model)]
-    done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input=json.dumps(requests), capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise ValueError(f"The export does not run outside Python: {reason}. No incomplete export remains.")

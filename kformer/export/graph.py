@@ -10,10 +10,10 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
-from kformer.export.signatures import SIGNATURES, Function, Served
+from kformer.export.signatures import SIGNATURES, Function, Served, mostly_unknown
 from kformer.export.signatures import n_best as n_best_of
-from kformer.export.variables import FrozenScope, Weights
-from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.export.variables import FrozenScope, Weights, copy_weights
+from kformer.export.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.predictor import Predictor
 from kformer.translation.codec import best
 from kformer.translation.texts import translate_texts
@@ -59,15 +59,17 @@ def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: in
     """
     served = _served(predictor, weights, "float32", {})
     if isinstance(predictor, Translator):
-        return {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
-    return {name: SIGNATURES[name](served) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
+        functions = {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
+    else:
+        functions = {name: SIGNATURES[name](served) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
+    return {**functions, MOSTLY_UNKNOWN: mostly_unknown(served)}
 
 
 def _served(predictor: Any, weights: Weights, precision: str, ranges: InputRanges) -> Served:
     """The same predictor over a model of the same weights in this precision, and the weights' scope."""
     arithmetic = ServedArithmetic(precision, weights, ranges)
     model = predictor.build(arithmetic)
-    model.set_weights(predictor.model.get_weights())
+    copy_weights(predictor.model, model)
     return Served(predictor.twin(model, InPlaceCache), arithmetic.freeze(model))
 
 

@@ -4,8 +4,11 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kformer.export.confinement import MOST_NAMED, forbidden
 from kformer.export.operations import Place, places, read
+from kformer.export.paths import unreadable_part
 from kformer.export.servers import lacking, oldest_server, processor, server_versions
+from kformer.export.version_files import outside_links
 
 # They call back into the process that saved the model.
 PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
@@ -38,7 +41,13 @@ def lint(saved_model: str | pathlib.Path, server_version: str | None = None) -> 
     found: dict[str, list[Place]] = {}
     for place in places(saved_model):
         found.setdefault(place.operation, []).append(place)
-    findings = [*_operations(found, server), *_set_up(found), *_signatures(saved_model)]
+    findings = [
+        *_operations(found, server),
+        *_confinement(saved_model, server),
+        *_set_up(found),
+        *_signatures(saved_model),
+        *_path(saved_model),
+    ]
     return sorted(findings, key=lambda finding: not finding.fatal)
 
 
@@ -67,6 +76,30 @@ def _operations(found: dict[str, list[Place]], server: str) -> Iterator[Finding]
             )
         elif operation in missing:
             yield Finding(True, f"TensorFlow Serving {server} lacks {operation}", _remedy(operation), paths)
+
+
+def _confinement(saved_model: str | pathlib.Path, server: str) -> Iterator[Finding]:
+    """Yields what kformer does not load without --trust, and TensorFlow Serving runs."""
+    places: dict[str, list[tuple[str, ...]]] = {}
+    for operation, path in forbidden(saved_model):
+        if not is_refused(operation) and not lacking([operation], server):
+            places.setdefault(operation, []).append(path)
+    for operation, paths in sorted(places.items()):
+        yield Finding(
+            False,
+            f"{operation} can reach files, processes or the network, or is not known to kformer",
+            "kformer loads the model with --trust alone. TensorFlow Serving runs it: serve it there only if you trust "
+            "whoever made it.",
+            paths,
+        )
+    files = [str(file) for file in outside_links(saved_model)]
+    if files:
+        yield Finding(
+            False,
+            f"Links lead out of the folder: {', '.join(files[:MOST_NAMED])}",
+            "Copy the files into it. kformer loads the model with --trust alone.",
+            [],
+        )
 
 
 def _remedy(operation: str) -> str:
@@ -99,6 +132,18 @@ def _set_up(found: dict[str, list[Place]]) -> Iterator[Finding]:
             f"{', '.join(bound)} exist only where TensorFlow is built with oneDNN",
             "Serve it on x86-64, and leave TF_ENABLE_ONEDNN_OPTS on.",
             [place.path for operation in bound for place in found[operation]],
+        )
+
+
+def _path(saved_model: str | pathlib.Path) -> Iterator[Finding]:
+    """Yields a path from which TensorFlow cannot load the model."""
+    part = unreadable_part(saved_model)
+    if part is not None:
+        yield Finding(
+            False,
+            f"The path {saved_model} holds {part}: no server can load the model from there",
+            "Rename the folder, or mount it under another name.",
+            [],
         )
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from tensorflow.core.protobuf import saved_model_pb2
 
+from kformer.export.light_graph import functions_of, node_name, parse
+
 # The path of nodes that no signature reaches: a server runs them when it loads the model.
 AT_START = "at start"
 
@@ -23,17 +25,10 @@ def read(saved_model: str | pathlib.Path) -> saved_model_pb2.SavedModel:
     """The protocol buffer of a SavedModel.
 
     Raises:
-        ValueError: The file is missing or damaged.
+        ValueError: The file is missing, too large, no regular file, or damaged.
+        OSError: It cannot be read.
     """
-    path = pathlib.Path(saved_model, "saved_model.pb")
-    proto = saved_model_pb2.SavedModel()
-    try:
-        proto.ParseFromString(path.read_bytes())
-    except FileNotFoundError:
-        raise ValueError(f"{saved_model} is no SavedModel: there is no {path.name}. Name its folder.") from None
-    except Exception as error:  # its class depends on how protobuf was built
-        raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error
-    return proto
+    return parse(saved_model, saved_model_pb2.SavedModel())
 
 
 def operations(saved_model: str | pathlib.Path) -> set[str]:
@@ -69,18 +64,14 @@ def places(saved_model: str | pathlib.Path) -> Iterator[Place]:
 
 def _needed(nodes: dict[str, Any], tensors: Iterable[str]) -> list[Any]:
     """The nodes of the outer graph that some tensors are computed from."""
-    waiting = [_node_name(tensor) for tensor in tensors]
+    waiting = [node_name(tensor) for tensor in tensors]
     found: dict[str, Any] = {}
     while waiting:
         name = waiting.pop()
         if name in nodes and name not in found:
             found[name] = nodes[name]
-            waiting += [_node_name(tensor) for tensor in nodes[name].input]
+            waiting += [node_name(tensor) for tensor in nodes[name].input]
     return list(found.values())
-
-
-def _node_name(tensor: str) -> str:
-    return tensor.removeprefix("^").split(":")[0]
 
 
 def _walk(entries: dict[str, list[Any]], functions: dict[str, Any]) -> Iterator[Place]:
@@ -94,17 +85,7 @@ def _walk(entries: dict[str, list[Any]], functions: dict[str, Any]) -> Iterator[
         for node in nodes:
             if node.op not in functions:
                 yield Place(node.op, (*path, node.name), node.attr)
-            for name in _called(node):
+            for name in functions_of(node):
                 if name in functions and name not in met:
                     met.add(name)
                     waiting.append(((*path, name), functions[name]))
-
-
-def _called(node: Any) -> Iterator[str]:
-    """Names of the functions that a node calls."""
-    yield node.op
-    for value in node.attr.values():
-        if value.HasField("func"):
-            yield value.func.name
-        for function in value.list.func:
-            yield function.name

@@ -14,6 +14,7 @@ from kformer.export.card import write_card
 from kformer.export.check import check_agreement, check_operations, check_without_python
 from kformer.export.graph import functions_of_this_machine, served_functions
 from kformer.export.loops import run_loops_as_functions
+from kformer.export.paths import check_export_path, readable_path
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
@@ -27,7 +28,7 @@ from kformer.export.versions import (
     next_version,
 )
 from kformer.export.warmup import try_requests, write_warmup
-from kformer.files import WriteError, check_folder_path, staging_folder, sync_tree
+from kformer.files import WriteError, staging_folder, sync_tree
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
@@ -87,8 +88,9 @@ def export_saved_model(
     Raises:
         FileExistsError: The version exists already.
         OSError: `directory` cannot be a folder or cannot be written to, or the disk is full, for example.
-        ValueError: `version` is negative, `precision` or `variant` is unknown, the graph holds an operation that cannot
-            be served or that `server_version` lacks, or the export's scores differ too much from the predictor's.
+        ValueError: `version` is negative, TensorFlow cannot load a model from a folder of this name, `precision` or
+            `variant` is unknown, the graph holds an operation that cannot be served or that `server_version` lacks, or
+            the export's scores differ too much from the predictor's.
 
     Examples:
         >>> path = export_saved_model(translator, "exported/cmudict", signatures=["n_best"])  # doctest: +SKIP
@@ -99,7 +101,7 @@ def export_saved_model(
     check_kind(precision, variant)
     check_signatures(signatures, variant, predictor.signatures)
     server = None if server_version is None else check_server(server_version, precision)
-    check_folder_path(directory)
+    check_export_path(directory)
     if version is not None:
         check_version(directory, version)
     texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
@@ -184,7 +186,8 @@ def _save(predictor: Predictor, weights: Weights, functions: dict[str, Any], fol
     level = logger.level
     logger.setLevel("WARNING")
     try:
-        tf.saved_model.save(_Served(predictor, weights, functions), str(folder), signatures=functions)
+        with readable_path(folder) as path:
+            tf.saved_model.save(_Served(predictor, weights, functions), path, signatures=functions)
     finally:
         logger.setLevel(level)
 
@@ -197,7 +200,7 @@ def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
 
 
 def _describe(saved_model: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
-    symbols = isinstance(predictor.source_tokenizer, SymbolTokenizer)
+    symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
     answers = {"task": predictor.task, "outputs": OUTPUTS[predictor.task], "labels": predictor.labels}
     path = saved_model / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)

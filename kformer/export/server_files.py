@@ -1,6 +1,7 @@
 """The configuration files for TensorFlow Serving in a model's base folder, such as that of `--model_config_file`."""
 
 import pathlib
+import re
 
 from kformer.files import write_text
 
@@ -42,11 +43,16 @@ prometheus_config {
 """
 
 
+def _model_name(base: pathlib.Path) -> str:
+    """The name of the base folder, without characters that cannot stand in a model's URL or in this file."""
+    return re.sub(r"[^\w.-]", "-", base.resolve().name)
+
+
 def write_server_files(base: pathlib.Path, variant: str, batch_seconds: float) -> None:
     """Writes `batching.config`, `models.config` and `monitoring.config`, unless they exist.
 
     Args:
-        base: The folder of the versions; its name is the model's.
+        base: The folder of the versions; its name is the model's, where it can stand in a URL.
         variant: Of the export, see `export_saved_model`.
         batch_seconds: How long a full batch takes.
     """
@@ -55,7 +61,7 @@ def write_server_files(base: pathlib.Path, variant: str, batch_seconds: float) -
     batching = _BATCHING.format(largest=sizes[-1], wait=LONGEST_WAIT, queue=queue)
     if variant == "xla":
         batching += _ALLOWED.format(sizes="\n".join(f"allowed_batch_sizes: {size}" for size in sizes))
-    files = {"batching": batching, "models": _MODELS.format(name=base.resolve().name), "monitoring": _MONITORING}
+    files = {"batching": batching, "models": _MODELS.format(name=_model_name(base)), "monitoring": _MONITORING}
     for name, text in files.items():
         path = base / f"{name}.config"
         if not path.exists():

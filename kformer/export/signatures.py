@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kformer.export.variables import FrozenScope
-from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.export.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.language_model import OPTIONS as GENERATE_OPTIONS
 from kformer.translation.detailed import translate_detailed
 from kformer.translation.options import Options, default_options, translate_with_options
@@ -108,6 +108,16 @@ def with_options(served: Served) -> Function:
             return translate_with_options(
                 served.predictor.codec, served.predictor.searcher, text, target_prefix, options
             )
+
+    return function
+
+
+def mostly_unknown(served: Served) -> Function:
+    """From `text` (B,) string to `mostly_unknown` (B,) bool: see `Tokenizer.is_mostly_unknown`."""
+
+    @tf.function(autograph=False, input_signature=[TEXT])
+    def function(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {MOSTLY_UNKNOWN: served.predictor.source_tokenizer.is_mostly_unknown(text)}
 
     return function
 

@@ -8,6 +8,23 @@ import numpy as np
 import tensorflow as tf
 
 
+def copy_weights(source: keras.Model, target: keras.Model) -> None:
+    """Gives a model the weights of another one with the same layers, whose adapters (LoRA) are merged.
+
+    Raises:
+        ValueError: Keras has quantized a layer of `source`.
+    """
+    for given, taken in zip(source._flatten_layers(), target._flatten_layers(), strict=True):
+        if getattr(given, "quantization_mode", None) is not None:
+            raise ValueError(
+                f"A model that Keras has quantized cannot be exported. Received: the layer {given.name} with "
+                f"{given.quantization_mode}. Export the model as it was before, with precision int8."
+            )
+        stored: dict[str, Any] = {}
+        given.save_own_variables(stored)
+        taken.load_own_variables(stored)
+
+
 class Weights(tf.Module):
     """Arrays as variables of a SavedModel, which the functions of that SavedModel only read.
 

@@ -8,12 +8,14 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from kformer.export.version_files import MOST_EXTRA_BYTES
 from kformer.wording import did_you_mean
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
+MOSTLY_UNKNOWN = "mostly_unknown"  # signature and output: which texts the vocabulary lacks; only the cache has it
 # An export has only those that are asked for.
 MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
 # TensorFlow Serving ignores this folder of a SavedModel.
@@ -93,6 +95,8 @@ def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
     path = pathlib.Path(saved_model, DESCRIPTION_FILE)
     if not path.is_file():
         return {}
+    if path.stat().st_size > MOST_EXTRA_BYTES:
+        raise ValueError(f"{path} may have {MOST_EXTRA_BYTES:,} bytes. Export the model again.")
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:

@@ -21,13 +21,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kformer.export.confinement import check_confined
+from kformer.export.paths import readable_path
+from kformer.export.version_files import check_files
 from kformer.export.versions import DEFAULT_SIGNATURE
-from kformer.inference.libtensorflow import Output, SavedModelError, call, tensorflow
+from kformer.forks import check_process
+from kformer.inference.libtensorflow import INVALID_ARGUMENT, Output, SavedModelError, call, tensorflow
 from kformer.inference.tensors import delete_tensor, new_tensor, to_array
 
 # Serialized protobuf messages. RunOptions.inter_op_thread_pool (field 3) is -1: the thread that calls.
 ON_CALLING_THREAD = b"\x18" + b"\xff" * 9 + b"\x01"
-INVALID_ARGUMENT = 3  # the status code
 
 
 class Signature(NamedTuple):
@@ -44,15 +47,27 @@ class SavedModel:
         directory: The SavedModel.
         threads_per_operation: Threads that share the work of one operation; None: as many as there are cores. The first
             model of a process decides for all, or Python's TensorFlow, if it computed something before.
+        trust: Load it whatever operations it has; otherwise, only if it can do no more than compute
+            (`kformer.export.confinement`).
 
     Attributes:
         signatures: The signatures by their names.
 
     Raises:
         SavedModelError: TensorFlow cannot load it.
+        ValueError: It could do more than compute, and `trust` is not set; or its files are not those of a SavedModel.
+        OSError: Its files cannot be read.
+        RuntimeError: This process was forked from one that had a model already; a call raises it, too.
     """
 
-    def __init__(self, directory: str | pathlib.Path, threads_per_operation: int | None = None) -> None:
+    def __init__(
+        self, directory: str | pathlib.Path, threads_per_operation: int | None = None, trust: bool = False
+    ) -> None:
+        check_process()
+        if trust:
+            check_files(directory)
+        else:
+            check_confined(directory)
         tf = self._tf = tensorflow()
         graph, meta_graph, options = tf.TF_NewGraph(), tf.TF_NewBuffer(), tf.TF_NewSessionOptions()
         if threads_per_operation is not None:
@@ -60,7 +75,8 @@ class SavedModel:
             call(tf.TF_SetConfig, options, bytes([2 << 3, threads_per_operation]), 2)
         tags = (ctypes.c_char_p * 1)(b"serve")
         load = tf.TF_LoadSessionFromSavedModel
-        self._session = call(load, options, None, str(directory).encode(), tags, 1, graph, meta_graph)
+        with readable_path(directory) as path:
+            self._session = call(load, options, None, path.encode(), tags, 1, graph, meta_graph)
         self._graph = graph
         weakref.finalize(self, _close, tf, self._session, graph)
         self.signatures = _signatures(ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length))
@@ -74,9 +90,7 @@ class SavedModel:
         Raises:
             SavedModelError: TensorFlow cannot compute them, or the signature has other inputs.
         """
-        array = np.empty(len(texts), object)
-        array[:] = texts
-        return self.run(DEFAULT_SIGNATURE, {self.text_input: array})
+        return self.run(DEFAULT_SIGNATURE, {self.text_input: text_array(texts)})
 
     @property
     def text_input(self) -> str:
@@ -103,6 +117,7 @@ class SavedModel:
         Raises:
             SavedModelError: There is no such signature, it has other inputs, or TensorFlow cannot compute the outputs.
         """
+        check_process()
         tensors = self._signature(signature)
         if {*inputs} != {*tensors.inputs}:
             raise SavedModelError(
@@ -140,6 +155,13 @@ class SavedModel:
             operation, index = name.split(":")
             found.append(Output(self._tf.TF_GraphOperationByName(self._graph, operation.encode()), int(index)))
         return (Output * len(names))(*found)
+
+
+def text_array(texts: Sequence[bytes]) -> np.ndarray:
+    """Texts as an array of objects, which signatures take."""
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array
 
 
 def _close(tf: ctypes.CDLL, session: int, graph: int) -> None:
@@ -225,9 +247,7 @@ def _array(value: list[Any] | dict[str, float]) -> np.ndarray:
     if isinstance(value, dict):
         ((dtype, number),) = value.items()
         return np.array(number, dtype)
-    array = np.empty(len(value), object)
-    array[:] = [base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in value]
-    return array
+    return text_array([base64.b64decode(item["b64"]) if isinstance(item, dict) else item.encode() for item in value])
 
 
 if __name__ == "__main__":

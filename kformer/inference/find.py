@@ -43,7 +43,7 @@ def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | Non
                 "per text. Leave out the options of the search and n-best, or name the run folder."
             )
         return
-    beam_size = (decoding or model.decoding_config()).beam_size
+    beam_size = model.decoding_config(decoding).beam_size
     if n_best > beam_size:
         raise ValueError(
             f"A search finds at most beam_size hypotheses. Received: n_best={n_best}, "
@@ -91,6 +91,13 @@ def task_name(model: RunFolder | pathlib.Path) -> str:
     if isinstance(model, RunFolder):
         return model.training_config().task
     return description(model).get("task", "translate")
+
+
+def short_ratio(model: RunFolder | pathlib.Path, decoding: DecodingConfig | None) -> float:
+    """The `DecodingConfig.short_ratio` of a model from `find_model` with this search; 0 where nobody knows it."""
+    if isinstance(model, RunFolder):
+        return model.decoding_config(decoding).short_ratio or 0.0
+    return description(model).get("short_ratio") or 0.0
 
 
 def _path(model: RunFolder | pathlib.Path) -> pathlib.Path:

@@ -13,7 +13,6 @@ import os
 import pathlib
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 
@@ -21,7 +20,7 @@ import platformdirs
 
 from kformer.checksums import DamagedFileError, check_folder, checksum
 from kformer.config import DecodingConfig
-from kformer.files import staging_folder
+from kformer.files import staging_folder, temporary_folder
 from kformer.runs.folder import RunFolder
 
 MOST_KEPT = 8  # SavedModels; those that were used last
@@ -32,11 +31,13 @@ _DAY = 24 * 3600  # seconds
 def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Iterator[pathlib.Path]:
     """A SavedModel of the run's best weights, in float32, whose outputs have the shape (B, n_best).
 
-    It is made when it is first asked for, which takes some ten seconds, and kept. If the cache folder cannot be written
-    to, it is deleted when the block ends.
+    It is made when it is first asked for, which takes some ten seconds, and kept. A cache folder that can only be read
+    serves as well, if the SavedModel is there. If there is no cache folder, or it cannot be written to, the SavedModel
+    is deleted when the block ends.
 
     Raises:
         DamagedFileError: A file of the run folder is damaged.
+        FileNotFoundError: Neither the cache folder nor any folder for temporary files can be written to.
     """
     name = _fingerprint(run, decoding, n_best)
     try:
@@ -44,27 +45,45 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
         found = folder / name
         if not _is_whole(found):
             _make(run, decoding, n_best, found)
-        os.utime(found)
-        _delete_old(folder)
     except OSError as error:
-        print(f"kformer: the SavedModel cannot be stored in the cache: {error}", file=sys.stderr)
-        with tempfile.TemporaryDirectory() as temporary:
-            found = pathlib.Path(temporary, name)
+        print(
+            f"kformer: the SavedModel cannot be stored in the cache: {error}. The next call makes it again, unless "
+            "KFORMER_CACHE names a folder that can be written to.",
+            file=sys.stderr,
+        )
+        with temporary_folder() as temporary:
+            found = temporary / name
             _make(run, decoding, n_best, found)
             yield found
         return
+    with contextlib.suppress(OSError):  # the folder may be another user's, or on a disk that can only be read
+        os.utime(found)
+        _delete_old(folder)
     yield found
 
 
 def cache_folder() -> pathlib.Path:
-    """The folder of the SavedModels, which may not exist yet."""
+    """The folder of the SavedModels, which may not exist yet.
+
+    Raises:
+        FileNotFoundError: The user has no home folder, and `$KFORMER_CACHE` names no other one.
+    """
     chosen = os.environ.get("KFORMER_CACHE")
-    return pathlib.Path(chosen or platformdirs.user_cache_dir("kformer")) / "translators"
+    if chosen:
+        return pathlib.Path(chosen) / "translators"
+    try:
+        own = pathlib.Path(platformdirs.user_cache_dir("kformer"))
+    except RuntimeError:  # platformdirs before 4.4 gives a path that begins with ~
+        own = pathlib.Path("~")
+    if not own.is_absolute():
+        raise FileNotFoundError("there is no home folder: HOME is not set to an absolute path")
+    return own / "translators"
 
 
 def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
     """A hash of everything that the results depend on: the model's files, the search, the program and its libraries."""
-    files = [run.transformer_file, run.training_file, run.weights_file(), *sorted(run.tokenizer_folder.rglob("*"))]
+    files = [run.transformer_file, run.training_file, run.corpus_file, run.weights_file()]
+    files += sorted(run.tokenizer_folder.rglob("*"))
     model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
     libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
     facts = [model, decoding.to_dict(), n_best, libraries, _program()]

@@ -8,6 +8,8 @@ from typing import Any
 
 from kformer.quiet import quiet_libraries
 
+INVALID_ARGUMENT = 3  # the status code
+
 
 class SavedModelError(RuntimeError):
     """TensorFlow refused a model or a call; the message is TensorFlow's.

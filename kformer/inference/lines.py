@@ -1,55 +1,151 @@
 """Translation as a Unix filter: a line in, a line out, in order."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, translate_all
+from kformer.wording import count
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
 FILE_LINES_AT_ONCE = 65536  # the same for a file: nobody waits for its single lines
+OnLine = Callable[[bytes, list[Hypothesis]], None]
+
+
+class ShortTranslations:
+    """Counts translations that are so short for their lines that something may be missing.
+
+    Args:
+        ratio: A translation is short if it has fewer characters for each character of its line; see
+            `DecodingConfig.short_ratio`.
+
+    Attributes:
+        count: How many there are.
+        first: The number of the first such line, from 1; 0 if there is none.
+
+    Examples:
+        >>> short = ShortTranslations(0.5)
+        >>> short(b"one two three four", [Hypothesis("uno dos tres cuatro", -1.0)])
+        >>> short(b"one two three four", [Hypothesis("uno dos", -1.0)])
+        >>> short.count, short.first
+        (1, 2)
+    """
+
+    def __init__(self, ratio: float) -> None:
+        self.ratio = ratio
+        self.count = 0
+        self.first = 0
+        self._lines = 0
+
+    def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
+        """Looks at the next line and the best of its translations."""
+        self._lines += 1
+        characters = len(line.decode("utf-8", "replace").strip())
+        if len(hypotheses[0].text) < self.ratio * characters:
+            self.count += 1
+            self.first = self.first or self._lines
+
+
+class UnknownLines:
+    """Counts lines of text that a model's vocabulary mostly lacks, such as one in another script.
+
+    Args:
+        symbols: Whether the model reads symbols with blanks between them; None: that is not known.
+
+    Attributes:
+        count: How many there are.
+        first: The number of the first one, from 1; 0 if there is none.
+
+    Examples:
+        >>> unknown = UnknownLines(symbols=True)
+        >>> unknown.note(b"cat")
+        >>> for line in (b"c a t", b"cat", b"cat"):
+        ...     unknown(line, [])
+        >>> unknown.count, unknown.first
+        (2, 2)
+    """
+
+    def __init__(self, symbols: bool | None) -> None:
+        self._symbols = symbols
+        self.count = 0
+        self.first = 0
+        self._lines = 0
+        self._found: set[int] = set()  # hashes, because the texts could take all memory
+
+    def note(self, text: bytes) -> None:
+        """Remembers a text that the vocabulary mostly lacks. Several threads may call this at the same time."""
+        self._found.add(hash(text))
+
+    def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
+        """Looks at the next line, whose text was noted before if the vocabulary lacks it."""
+        self._lines += 1
+        if hash(line) in self._found:
+            self.count += 1
+            self.first = self.first or self._lines
+
+    def message(self) -> str | None:
+        """How many there are, and what may help; None if there are none."""
+        if not self.count:
+            return None
+        are, their = ("is", "its answer means") if self.count == 1 else ("are", "their answers mean")
+        remedy = (
+            'The model reads symbols with blanks between them, "c a t" in place of "cat".'
+            if self._symbols
+            else "Are they in the language and the script that the model has learned?"
+        )
+        return (
+            f"{count(self.count, 'line')} {are} mostly text that is not in the model's vocabulary, so that {their} "
+            f"little. The first is line {self.first:,}. {remedy}"
+        )
 
 
 def translate_lines(
     translate: TranslateBatch,
-    source: BinaryIO,
+    lines: Iterable[bytes | None],
     target: BinaryIO,
     n_best: int = 1,
     lines_at_once: int = LINES_AT_ONCE,
     on_batch: Callable[[int], None] = lambda done: None,
     batch_size: int = BATCH_SIZE,
     at_once: int | None = None,
+    on_line: OnLine = lambda line, hypotheses: None,
 ) -> None:
-    """Translates `source` line by line into `target`.
+    """Translates lines into lines of `target`.
 
     With `n_best` 1 every line gives one line. With more, every line gives up to `n_best` lines of the form
-    `number ||| translation ||| score`, numbers counted from 0, as Moses and Marian write them.
+    `number ||| translation ||| score`, numbers counted from 0, as Moses and Marian write them. A translation may hold
+    ` ||| ` itself: the number ends at the first one, and the score begins after the last one.
 
     Args:
         translate: As `translate_all` takes it.
-        source: UTF-8 lines that end in LF or CRLF.
+        lines: UTF-8, from `kformer.text_files.lines.lines_of`. At a None, the caller may be waiting: the translations
+            of all lines before it are written.
         target: Where the translations go, UTF-8 lines ended by LF.
         n_best: Hypotheses per line.
-        lines_at_once: Lines read before the first of them are written; 1 for a person who types.
+        lines_at_once: Lines that are read before the first of them are written, if no None comes.
         on_batch: Called after each batch with the number of lines in it.
         batch_size, at_once: See `translate_all`.
+        on_line: Called for each line when its translations are written.
     """
     number = 0
-    for lines in _chunks(source, lines_at_once):
-        for hypotheses in translate_all(translate, lines, batch_size, on_batch, at_once):
+    for chunk in _chunks(lines, lines_at_once):
+        found = translate_all(translate, chunk, batch_size, on_batch, at_once)
+        for line, hypotheses in zip(chunk, found, strict=True):
+            on_line(line, hypotheses)
             target.write(_format(number, hypotheses, n_best).encode("utf-8"))
             number += 1
         target.flush()
 
 
-def count_lines(source: Iterable[bytes]) -> int:
-    """The number of lines that `translate_lines` reads."""
-    return sum(1 for _ in source)
-
-
-def _chunks(source: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-    lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in source)
-    while chunk := list(itertools.islice(lines, size)):
+def _chunks(lines: Iterable[bytes | None], size: int) -> Iterator[list[bytes]]:
+    """The lines in lists of `size`, or fewer before a None and at the end."""
+    chunk: list[bytes] = []
+    for line in lines:
+        if line is not None:
+            chunk.append(line)
+        if len(chunk) == size or (line is None and chunk):
+            yield chunk
+            chunk = []
+    if chunk:
         yield chunk
 
 

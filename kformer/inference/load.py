@@ -1,20 +1,31 @@
 """A run folder or an exported SavedModel as one function that translates batches."""
 
+import itertools
 import pathlib
 import warnings
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
 
 from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig
-from kformer.export.versions import DESCRIPTION_FILE, description
+from kformer.export.confinement import check_links
+from kformer.export.version_files import check_files
+from kformer.export.versions import DESCRIPTION_FILE, MOSTLY_UNKNOWN, description
 from kformer.hardware import cpu_multiplies_bfloat16
-from kformer.inference.c_api import SavedModel, SavedModelError
+from kformer.inference.c_api import SavedModel, SavedModelError, text_array
 from kformer.inference.find import check_search, check_task, find_model
 from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import BATCH_SIZE, OUTPUTS, Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.translation.batches import (
+    BATCH_SIZE,
+    OUTPUTS,
+    BatchSeeds,
+    Hypothesis,
+    TranslateBatch,
+    hypotheses,
+    scalars,
+)
+
+OnText = Callable[[bytes], None]
 
 
 def load_model(
@@ -23,6 +34,8 @@ def load_model(
     n_best: int = 1,
     threads_per_operation: int | None = None,
     task: str = "translate",
+    on_unknown: OnText | None = None,
+    trust: bool = False,
 ) -> TranslateBatch:
     """A function that translates batches, without Python's TensorFlow. Several threads may call it at the same time.
 
@@ -37,57 +50,78 @@ def load_model(
             one batch at a time. Where many batches are translated, 1 is best: `translate_all` then keeps every core
             busy with a batch of its own. The first model of a process decides for all, or Python's TensorFlow, if it
             computed something before.
+        trust: Load a SavedModel whatever operations it has: see `SavedModel`.
         task: What the model must have learned. Another task's answers take the place of translations: labels with
             their probabilities, tags or continuations with their scores.
+        on_unknown: Called for each text of which more than half is not in the vocabulary (`Tokenizer.fallback_ids`),
+            by the thread that translates it. A SavedModel that `kformer export` made does not tell.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
         ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, the model is of
-            another task, or a file of the model is damaged.
+            another task, a file of the model is damaged, or a SavedModel could do more than compute.
     """
-    saved_model = _load(path, decoding, n_best, threads_per_operation, task)
+    saved_model = _load(path, decoding, n_best, threads_per_operation, task, trust)
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         found = saved_model(texts)
+        _tell_unknown(saved_model, texts, on_unknown)
         return hypotheses(*(found[name] for name in OUTPUTS[task]))
 
     return answer
 
 
 def load_generator(
-    path: str | pathlib.Path, decoding: DecodingConfig | None, options: Mapping[str, float | int]
+    path: str | pathlib.Path,
+    decoding: DecodingConfig | None,
+    options: Mapping[str, float | int],
+    on_unknown: OnText | None = None,
+    trust: bool = False,
 ) -> TranslateBatch:
     """As `load_model`, for a language model that goes on with texts as the options say.
 
+    Every batch has its own seed. Call the function for one batch at a time where the same seed is to draw the same
+    texts again.
+
     Args:
-        path, decoding: See `load_model`.
+        path, decoding, on_unknown, trust: See `load_model`.
         options: All inputs of the signature `generate_with_options` but the texts and the length penalty, which is that
             of the search.
 
     Raises:
         ValueError: As `load_model`; or the SavedModel was exported without that signature.
     """
-    saved_model = _load(path, decoding, 1, None, "language-model")
+    saved_model = _load(path, decoding, 1, None, "language-model", trust)
     name = "generate_with_options"
     if name not in saved_model.signatures:
         raise ValueError(f"{path} takes no options of sampling. Export it again with --signature {name}.")
 
-    inputs = scalars({**options, "length_penalty": _length_penalty(path, decoding)})
+    length_penalty = _length_penalty(path, decoding)
+    seeds = BatchSeeds(int(options["seed"]))
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        array = np.empty(len(texts), object)
-        array[:] = texts
-        found = saved_model.run(name, {"text": array, **inputs})
+        inputs = scalars({**options, "length_penalty": length_penalty, "seed": seeds.next(len(texts))})
+        found = saved_model.run(name, {"text": text_array(texts), **inputs})
+        _tell_unknown(saved_model, texts, on_unknown)
         return hypotheses(*(found[output] for output in OUTPUTS["language-model"]))
 
     return answer
+
+
+def _tell_unknown(model: SavedModel, texts: Sequence[bytes], on_unknown: OnText | None) -> None:
+    """Calls `on_unknown` for the texts that the vocabulary mostly lacks, if the model can tell."""
+    if on_unknown is None or MOSTLY_UNKNOWN not in model.signatures:
+        return
+    found = model.run(MOSTLY_UNKNOWN, {"text": text_array(texts)})[MOSTLY_UNKNOWN]
+    for text in itertools.compress(texts, found):
+        on_unknown(text)
 
 
 def _length_penalty(path: str | pathlib.Path, decoding: DecodingConfig | None) -> float:
     """That of `decoding` or, by default, of the model's own search."""
     model = find_model(path)
     if isinstance(model, RunFolder):
-        return (decoding or model.decoding_config()).length_penalty
+        return model.decoding_config(decoding).length_penalty
     return description(model)["length_penalty"]
 
 
@@ -97,14 +131,17 @@ def _load(
     n_best: int,
     threads_per_operation: int | None,
     task: str,
+    trust: bool,
 ) -> SavedModel:
     model = find_model(path)
     check_task(model, task)
     check_search(model, decoding, n_best)
     if isinstance(model, RunFolder):
-        with saved_model_of(model, decoding or model.decoding_config(), n_best) as kept:
-            return SavedModel(kept, threads_per_operation)
-    return _exported(model, threads_per_operation)
+        with saved_model_of(model, model.decoding_config(decoding), n_best) as kept:
+            # This program has made it, and its checksums were compared.
+            return _loaded(kept, threads_per_operation, True, "Remove that folder: it is made again")
+    check_export(model, trust)
+    return _loaded(model, threads_per_operation, trust, "Export the model again")
 
 
 def threads_for(texts: int) -> int | None:
@@ -112,15 +149,23 @@ def threads_for(texts: int) -> int | None:
     return 1 if texts > BATCH_SIZE else None
 
 
-def check_export(path: pathlib.Path) -> None:
+def check_export(path: pathlib.Path, trust: bool = False) -> None:
     """Refuses an export with a damaged file, and warns where this CPU is slow with it.
 
+    Args:
+        path: The export.
+        trust: Follow links that lead out of its folder.
+
     Raises:
-        ValueError: A file differs from its checksum.
+        ValueError: A file differs from its checksum, is too large, is no regular file, or lies elsewhere.
+        OSError: A file cannot be read.
     """
+    check_files(path)
+    if not trust:
+        check_links(path)
     sums = (path / DESCRIPTION_FILE).parent
     if (sums / SUMS_FILE).is_file():
-        check_folder(sums, remedy="Export the model again.")
+        check_folder(sums, remedy="Export the model again.", within=path)
     if description(path).get("precision") == "bfloat16" and not cpu_multiplies_bfloat16():
         warnings.warn(
             f"{path} computes in bfloat16, which this CPU only emulates: it will be slow. "
@@ -129,12 +174,11 @@ def check_export(path: pathlib.Path) -> None:
         )
 
 
-def _exported(path: pathlib.Path, threads_per_operation: int | None) -> SavedModel:
-    check_export(path)
+def _loaded(path: pathlib.Path, threads_per_operation: int | None, trust: bool, remedy: str) -> SavedModel:
     try:
-        model = SavedModel(path, threads_per_operation)
+        model = SavedModel(path, threads_per_operation, trust)
         model.text_input  # noqa: B018 (raises where the model takes something else than texts)
         return model
     except SavedModelError as error:
         reason = str(error).strip().splitlines()[0]  # The lines below name places in the graph.
-        raise ValueError(f"{path} cannot be loaded: {reason}. Export the model again.") from error
+        raise ValueError(f"{path} cannot be loaded: {reason}. {remedy}.") from error

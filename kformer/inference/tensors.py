@@ -19,12 +19,16 @@ DATA_TYPES = {
         "object": 7,
         "int64": 9,
         "bool": 10,
+        "uint16": 17,
+        "float16": 19,
         "uint32": 22,
         "uint64": 23,
     }.items()
 }
+TYPE_NAMES = ", ".join("string" if dtype.hasobject else dtype.name for dtype in DATA_TYPES)
 _STRING = DATA_TYPES[np.dtype(object)]
 _ARRAY_TYPES = {number: dtype for dtype, number in DATA_TYPES.items()}
+_UNIMPLEMENTED = 12  # the status code
 _TSTRING_SIZE = 24  # sizeof(TF_TString), c/tf_tstring.h
 
 
@@ -33,7 +37,7 @@ def new_tensor(array: np.ndarray) -> int:
     tf = tensorflow()
     array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a vector of a scalar
     if array.dtype not in DATA_TYPES:
-        raise SavedModelError(f"Expected inputs of {', '.join(map(str, DATA_TYPES))}. Received: {array.dtype}.")
+        raise SavedModelError(f"Expected inputs of {TYPE_NAMES}. Received: {array.dtype}.", _UNIMPLEMENTED)
     kind = DATA_TYPES[array.dtype]
     size = array.size * (_TSTRING_SIZE if kind == _STRING else array.itemsize)
     tensor = tf.TF_AllocateTensor(kind, (ctypes.c_int64 * array.ndim)(*array.shape), array.ndim, size)
@@ -62,7 +66,7 @@ def to_array(tensor: int) -> np.ndarray:
     tf = tensorflow()
     kind = tf.TF_TensorType(tensor)
     if kind not in _ARRAY_TYPES:
-        raise SavedModelError(f"Expected outputs of {', '.join(map(str, DATA_TYPES))}. Received: TF_DataType {kind}.")
+        raise SavedModelError(f"Expected outputs of {TYPE_NAMES}. Received: TF_DataType {kind}.", _UNIMPLEMENTED)
     shape = [tf.TF_Dim(tensor, axis) for axis in range(tf.TF_NumDims(tensor))]
     values = np.zeros(shape, _ARRAY_TYPES[kind])
     if not values.size:  # An empty tensor may have no data.

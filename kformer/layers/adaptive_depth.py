@@ -77,7 +77,7 @@ class AdaptiveDepth(SharedDepth):
 
     Args:
         num_steps: The largest number of steps.
-        d_model: D; must be even.
+        d_model: D; must be even. None: the width of the first inputs.
         halting_epsilon: Positions halt at a sum of 1 - epsilon, so that they can halt after the first step.
         ponder_cost: tau: what a unit of the mean ponder time adds to the loss of a training step.
 
@@ -95,7 +95,12 @@ class AdaptiveDepth(SharedDepth):
     """
 
     def __init__(
-        self, num_steps: int, d_model: int, halting_epsilon: float = 0.01, ponder_cost: float = 0.01, **kwargs: Any
+        self,
+        num_steps: int,
+        d_model: int | None = None,
+        halting_epsilon: float = 0.01,
+        ponder_cost: float = 0.01,
+        **kwargs: Any,
     ) -> None:
         super().__init__(num_steps, d_model, **kwargs)
         self.halting_epsilon = halting_epsilon

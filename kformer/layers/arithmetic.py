@@ -65,6 +65,10 @@ class Dense(keras.layers.Dense):
             return self.dtype_policy.dense([self], inputs)[0]
         return super().call(inputs, training=training)
 
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """As Keras's layer, which refuses classes that extend it: they might compute something else."""
+        super().quantize(mode, type_check=type_check and type(self) is not Dense, config=config)
+
 
 def project_together(layers: Sequence[Dense], inputs: Tensor) -> list[Tensor]:
     """Applies dense layers without activation to the same inputs; under an `Arithmetic`, in one product.

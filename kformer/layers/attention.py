@@ -4,6 +4,7 @@ Shape letters: B batch, T queries, S keys, H heads, G heads of keys and values (
 (the paper's d_k = d_v), D model size (`d_model` = H x K).
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -14,7 +15,7 @@ from kformer.layers.arithmetic import Dense, project_together
 from kformer.layers.band import Band
 from kformer.layers.dropout import Dropout
 from kformer.layers.heads import product_by_head
-from kformer.layers.masks import explicit_or_implicit
+from kformer.layers.masks import causal_mask, explicit_or_implicit, over_heads
 from kformer.layers.scaled_dot_product import attention_weights, scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
@@ -23,9 +24,9 @@ from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
 
-    `call` computes self-attention (without `key`), cross-attention (with `key`) and causal attention (by its mask).
-    Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For example,
-    `keras.layers.Embedding` with `mask_zero=True` makes such a mask.
+    `call` computes self-attention (without `key`), cross-attention (with `key`) and causal attention (with
+    `use_causal_mask`). Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For
+    example, `keras.layers.Embedding` with `mask_zero=True` makes such a mask.
 
     Args:
         d_model: D, size of inputs and outputs.
@@ -71,6 +72,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"Choose a divisor of {num_heads}: 1 for multi-query attention, None for as many as num_heads."
             )
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
@@ -96,6 +98,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self,
         query: Tensor,
         key: Tensor | None = None,
+        *,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
         score_bias: ScoreBias | None = None,
@@ -103,33 +106,51 @@ class MultiHeadAttention(keras.layers.Layer):
         mask: Tensor | None = None,
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends from every position of `query`.
 
         Args:
             query: (B, T, D) floats.
-            key: (B, S, D) floats; `query` when left out.
-            value: (B, S, D) floats; `key` when left out.
-            attention_mask: Booleans that broadcast to (B, H, T, S), True where a query may attend; or a `Band`, with
-                which the scores outside a window are not computed.
+            key: (B, S, D) floats; when left out `value`, or without that `query`.
+            value: (B, S, D) floats; `key` when left out. It is passed by name, because the second and third tensors of
+                `keras.layers.MultiHeadAttention` are the value and the key.
+            attention_mask: Booleans, True where a query may attend, of the shape (B, T, S) or (T, S), or such that
+                broadcast to (B, H, T, S); or a `Band`, with which the scores outside a window are not computed.
             score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax; or a function
                 that computes them from the queries (B, H, T, K).
             rotation: Applied to the heads of queries and keys, for rotary positions.
-            mask, query_mask, key_mask: Implicit Keras masks of `query`, (B, T), or `key`, (B, S). Keras fills them in.
+            mask, query_mask, key_mask, value_mask: Implicit Keras masks of `query`, (B, T), or of `key` and `value`,
+                (B, S). Keras fills them in.
+            use_causal_mask: Whether query t sees the keys 0 to t alone, of those that the other masks allow.
+            return_attention_scores: Whether the weights after the softmax, without dropout, are returned, too.
             training: Whether dropout is applied.
 
         Returns:
-            (B, T, D) floats.
+            (B, T, D) floats; with `return_attention_scores` a pair of them and the weights (B, H, T, S).
 
         Raises:
-            ValueError: `attention_mask` is not boolean, or has fewer or more than four dimensions.
+            ValueError: `attention_mask` holds floats or has another shape.
         """
-        if key is None:  # Keras fills `mask` if `query` is the only tensor, otherwise `query_mask` and `key_mask`.
+        if key is None and value is None:
+            # Keras fills `mask` if `query` is the only tensor, otherwise the others.
             key_mask = query_mask if mask is None else mask
+        elif key_mask is None:
+            key_mask = value_mask
+        key = value if key is None else key
         attention_mask = explicit_or_implicit(attention_mask, key_mask)
+        if use_causal_mask:
+            attention_mask = _causal(attention_mask, query, query if key is None else key)
         projected = self._queries_keys_values(query, key, value, rotation)
-        return self._output(projected, attention_mask, score_bias, training)
+        outputs = self._output(projected, attention_mask, score_bias, training)
+        if not return_attention_scores:
+            return outputs
+        if isinstance(attention_mask, Band):
+            attention_mask = attention_mask.whole(ops.shape(query)[1])
+        return outputs, attention_weights(*projected[:2], attention_mask, score_bias)
 
     def _output(
         self,
@@ -190,8 +211,8 @@ class MultiHeadAttention(keras.layers.Layer):
         rotation: Rotation | None = None,
     ) -> Tensor:
         """The weights (B, H, T, S) of each head after the softmax, without dropout; arguments as in `call`."""
-        queries, keys, _ = self._queries_keys_values(query, key, None, rotation)
-        return attention_weights(queries, keys, attention_mask, score_bias)
+        options = {"attention_mask": attention_mask, "score_bias": score_bias, "rotation": rotation}
+        return self(query, key, **options, return_attention_scores=True, training=False)[1]
 
     def _queries_keys_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None, rotation: Rotation | None
@@ -220,6 +241,31 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple:
         return (*query_shape[:-1], self.d_model)
 
+    def compute_output_spec(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        *,
+        value: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
+        rotation: Rotation | None = None,
+        mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """The forms of what `call` returns; of its options, only `return_attention_scores` changes them."""
+        outputs = keras.KerasTensor(self.compute_output_shape(query.shape), self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        keys = next(tensor for tensor in (key, value, query) if tensor is not None)
+        scores = (query.shape[0], self.num_heads, query.shape[1], keys.shape[1])
+        return outputs, keras.KerasTensor(scores, self.compute_dtype)
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
@@ -229,3 +275,11 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "num_key_value_heads": self.num_key_value_heads,
         }
+
+
+def _causal(mask: Tensor | Band | None, query: Tensor, key: Tensor) -> Tensor | Band:
+    """The mask without the keys after each query; `query` and `key` are (B, T, D) and (B, S, D)."""
+    if isinstance(mask, Band):
+        return dataclasses.replace(mask, causal=True)
+    causal = causal_mask(ops.shape(query)[1], ops.shape(key)[1])
+    return causal if mask is None else causal & over_heads(mask, query.shape[1], key.shape[1])

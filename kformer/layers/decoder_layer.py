@@ -69,8 +69,9 @@ class DecoderLayer(TransformerLayer):
         Args:
             inputs: (B, T, D) floats.
             encoder_output: (B, S, D) floats.
-            attention_mask: Booleans that broadcast to (B, H, T, T), as from `causal_mask`: (1, 1, T, T).
-            cross_mask: Booleans that broadcast to (B, H, T, S), as from `padding_mask` of the source: (B, 1, 1, S).
+            attention_mask: Which positions each position may attend to, in the forms that `MultiHeadAttention.call`
+                takes. When left out, it is causal: each position sees itself and those before it.
+            cross_mask: Which source positions each position may attend to, such as `padding_mask` of the source.
             score_bias, rotation: How positions act on the self-attention, as in `MultiHeadAttention.call`.
             inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans. Each is used if its
                 explicit mask is not given.
@@ -79,12 +80,18 @@ class DecoderLayer(TransformerLayer):
         Returns:
             (B, T, D) floats.
         """
+        is_causal = attention_mask is None
         attention_mask = explicit_or_implicit(attention_mask, inputs_mask)
         cross_mask = explicit_or_implicit(cross_mask, encoder_output_mask)
         return self._sublayers(
             inputs,
             lambda x: self.self_attention(
-                x, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation, training=training
+                x,
+                attention_mask=attention_mask,
+                use_causal_mask=is_causal,
+                score_bias=score_bias,
+                rotation=rotation,
+                training=training,
             ),
             lambda x: self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=training),
             training,
@@ -147,7 +154,12 @@ class DecoderLayer(TransformerLayer):
         """
         scores: list[Tensor] = []
         self_attend = recording(
-            self.self_attention, scores, attention_mask=attention_mask, score_bias=score_bias, rotation=rotation
+            self.self_attention,
+            scores,
+            attention_mask=attention_mask,
+            use_causal_mask=attention_mask is None,
+            score_bias=score_bias,
+            rotation=rotation,
         )
         cross_attend = recording(self.cross_attention, scores, key=encoder_output, attention_mask=cross_mask)
         return self._sublayers(inputs, self_attend, cross_attend, training=False), scores

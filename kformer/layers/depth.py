@@ -14,8 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from kformer.layers.positional_encoding import sinusoids
-from kformer.layers.tensors import Tensor, check_width
+from kformer.layers.positional_encoding import check_even, sinusoids
+from kformer.layers.tensors import Tensor, width_of
 
 ApplyLayer = Callable[[int, Tensor], Tensor]  # Applies the layer of a step, counted from 0: (..., D) to the same shape.
 AddPositions = Callable[[Tensor], Tensor]  # Adds the positions to (..., D) floats.
@@ -149,7 +149,7 @@ class SharedDepth(Depth):
 
     Args:
         num_steps: The number of steps.
-        d_model: D; must be even.
+        d_model: D; must be even. None: the width of the first inputs.
 
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
@@ -162,12 +162,9 @@ class SharedDepth(Depth):
         [[0.84 0.54 0.01 1.  ]]
     """
 
-    def __init__(self, num_steps: int, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, num_steps: int, d_model: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_steps, **kwargs)
-        if d_model % 2:
-            raise ValueError(
-                f"d_model must be even: each sine needs a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
-            )
+        check_even(d_model)
         self.d_model = d_model
 
     @classmethod
@@ -181,7 +178,8 @@ class SharedDepth(Depth):
         return 1
 
     def build(self, inputs_shape: tuple) -> None:
-        check_width(self, inputs_shape)
+        self.d_model = width_of(self, inputs_shape)
+        check_even(self.d_model)
         self.built = True
 
     def enter(self, inputs: Tensor, step: int, add_positions: AddPositions) -> Tensor:

@@ -34,6 +34,11 @@ def take_embeddings(matrix: Tensor, ids: Tensor) -> Tensor:
     return take(matrix)
 
 
+def _scaled(vectors: Tensor) -> Tensor:
+    """(B, T, D) vectors times sqrt(D)."""
+    return vectors * vectors.shape[-1] ** 0.5
+
+
 @keras.saving.register_keras_serializable(package="kformer")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Maps ids to embeddings times sqrt(d_model); called in reverse, it projects vectors to logits of the vocabulary.
@@ -46,6 +51,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         output_dim: D.
         tie_weights: Whether the reverse projection shares the matrix.
         train_embeddings: Whether training changes the matrix of the embeddings.
+        kwargs: Those of `keras.layers.Embedding`: with `mask_zero=True`, the vectors carry an implicit Keras mask that
+            hides the id 0.
 
     Examples:
         >>> embedding = TokenEmbedding(input_dim=100, output_dim=8)
@@ -59,6 +66,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     ) -> None:
         kwargs.setdefault("embeddings_initializer", small_normal())
         super().__init__(input_dim, output_dim, tie_weights=tie_weights, **kwargs)
+        self.supports_masking = True
         self.train_embeddings = train_embeddings
 
     def build(self, input_shape: tuple | None = None) -> None:
@@ -81,10 +89,25 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         Returns:
             (B, T, D) floats; with `reverse`, (B, T, V) logits.
         """
-        if reverse:
-            return self.project(inputs)
-        vectors = self.embed(inputs)
-        return vectors * vectors.shape[-1] ** 0.5
+        return self.project(inputs) if reverse else _scaled(self.embed(inputs))
+
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """As Keras's layer, which refuses classes that extend it: they might compute something else."""
+        super().quantize(mode, type_check=type_check and type(self) is not TokenEmbedding, config=config)
+
+    def quantized_call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        """What Keras calls in place of `call` when the matrix is quantized."""
+        found = super().quantized_call(inputs, reverse=reverse)
+        return found if reverse else _scaled(found)
+
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor | None:
+        """The implicit Keras mask (B, T) of the result: with `mask_zero`, True where an id is not 0.
+
+        Logits carry the mask of the vectors that were projected.
+        """
+        # Vectors (B, T, D) were projected. Floats of fewer dimensions are ids: `keras.Input` has that dtype by default.
+        is_reverse = len(inputs.shape) > 2 and keras.backend.is_float_dtype(inputs.dtype)
+        return ops.not_equal(inputs, 0) if self.mask_zero and not is_reverse else mask
 
     def embed(self, inputs: Tensor) -> Tensor:
         """(B, T) integer ids to (B, T, D) rows of the matrix, not yet scaled."""

@@ -53,7 +53,8 @@ class EncoderLayer(TransformerLayer):
 
         Args:
             inputs: (B, S, D) floats.
-            attention_mask: Booleans that broadcast to (B, H, S, S), as from `padding_mask`: (B, 1, 1, S).
+            attention_mask: Which positions each position may attend to, in the forms that `MultiHeadAttention.call`
+                takes, such as `padding_mask`, (B, 1, 1, S), or `causal_mask`, (1, 1, S, S).
             score_bias, rotation: How positions act on the attention, as in `MultiHeadAttention.call`.
             mask, inputs_mask: The implicit Keras mask of `inputs`, (B, S) booleans. It is used if no `attention_mask`
                 is given. Keras fills in `mask` if `inputs` is the only tensor, otherwise `inputs_mask`.
@@ -152,13 +153,16 @@ class Encoder(Stack):
         inputs: Tensor,
         attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
+        inputs_mask: Tensor | None = None,
         counted: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Encodes embedded tokens; shapes as in `EncoderLayer.call`.
+        """Encodes embedded tokens; arguments as in `EncoderLayer.call`.
 
-        `counted`, (B, 1, 1, S) booleans, are the positions that count in the ponder cost of `AdaptiveDepth`.
+        The output carries `mask` as its implicit Keras mask, but not an `attention_mask`. `counted`, (B, 1, 1, S)
+        booleans, are the positions that count in the ponder cost of `AdaptiveDepth`.
         """
+        mask = inputs_mask if mask is None else mask
         result = self._forward(inputs, explicit_or_implicit(attention_mask, mask), training)
         return self._with_cost(result, explicit_or_implicit(counted, mask), training)
 

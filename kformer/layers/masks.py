@@ -39,22 +39,50 @@ def key_mask(visible: Tensor) -> Tensor:
     return ops.expand_dims(ops.cast(visible, "bool"), (1, 2))
 
 
-def check_mask(attention_mask: Tensor | None) -> None:
-    """Refuses masks that attention could misread: a mask (B, T, S) would be read as (H, T, S) if B = H.
+def over_heads(attention_mask: Tensor | None, num_queries: int | None, num_keys: int | None) -> Tensor | None:
+    """The mask with an axis for the heads, as booleans that broadcast to (B, H, T, S).
+
+    Masks of two and three dimensions mean what they mean to `keras.layers.MultiHeadAttention`.
+
+    Args:
+        attention_mask: Booleans, or the integers 1 and 0: True or 1 where a query may attend. (T, S) for all sentences
+            and heads, (B, T, S) for all heads, or four dimensions that broadcast to (B, H, T, S).
+        num_queries, num_keys: T and S; None if they are not known yet.
 
     Raises:
-        ValueError: The mask is not boolean, or has fewer or more than four dimensions.
+        ValueError: The mask holds floats or, as far as its values are known, other integers; or it does not have one of
+            these shapes. In a graph, values are not known, and every integer but 0 counts as 1.
     """
     if attention_mask is None:
-        return
-    shape, dtype = tuple(attention_mask.shape), keras.backend.standardize_dtype(attention_mask.dtype)
-    if len(shape) != 4 or dtype != "bool":
+        return None
+    mask = ops.convert_to_tensor(attention_mask)
+    shape, dtype = tuple(mask.shape), keras.backend.standardize_dtype(mask.dtype)
+    fits = all(
+        not isinstance(size, int) or not isinstance(expected, int) or size in (1, expected)
+        for size, expected in zip(shape[-2:], (num_queries, num_keys), strict=False)
+    )
+    strange = "" if dtype == "bool" else _strange_value(mask)
+    if "float" in dtype or strange or len(shape) not in (2, 3, 4) or not fits:
         raise ValueError(
-            "An attention mask holds booleans and broadcasts to (batch, heads, queries, keys). "
-            f"Received: shape {shape} and dtype {dtype}. For a mask of keys (batch, keys) pass "
-            "mask[:, None, None, :], for a mask (batch, queries, keys) mask[:, None], and make numbers boolean by "
-            "mask != 0."
+            "An attention mask holds booleans, True where a query may attend, and has the shape (queries, keys) or "
+            "(batch, queries, keys), or broadcasts to (batch, heads, queries, keys). "
+            f"Received: shape {shape} and dtype {dtype}{strange}, for {num_queries} queries and {num_keys} keys. "
+            "For a mask of keys (batch, keys) pass mask[:, None, :]. Make numbers boolean: mask != 0 if 0 hides a key, "
+            "mask == 0 if the mask is to be added to scores."
         )
+    if len(shape) < 4:
+        mask = mask[None, None] if len(shape) == 2 else mask[:, None]
+    return mask if dtype == "bool" else ops.cast(mask, "bool")
+
+
+def _strange_value(mask: Tensor) -> str:
+    """Part of a message: a value that is neither 0 nor 1; "" if there is none, or if the values are not known yet."""
+    try:
+        values = ops.convert_to_numpy(mask)
+    except (NotImplementedError, TypeError, ValueError):  # a tensor of a graph
+        return ""
+    strange = values[(values != 0) & (values != 1)]
+    return f" with the value {strange.flat[0]}" if strange.size else ""
 
 
 def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None) -> Tensor | None:
@@ -68,21 +96,23 @@ def explicit_or_implicit(attention_mask: Tensor | None, implicit: Tensor | None)
     return key_mask(implicit)
 
 
-def causal_mask(length: int | Tensor) -> Tensor:
+def causal_mask(length: int | Tensor, num_keys: int | Tensor | None = None) -> Tensor:
     """The look-ahead mask of section 3.2.3: query t sees the keys 0 to t.
 
     Args:
         length: T, an integer or an integer scalar tensor.
+        num_keys: S, as `length`; T when left out.
 
     Returns:
-        Booleans of shape (1, 1, T, T).
+        Booleans of shape (1, 1, T, S).
 
     Examples:
         >>> np.asarray(causal_mask(2))[0, 0].tolist()
         [[True, False], [True, True]]
     """
-    positions = ops.arange(length)
-    return ops.expand_dims(ops.expand_dims(positions, 1) >= ops.expand_dims(positions, 0), (0, 1))
+    queries = ops.arange(length)
+    keys = queries if num_keys is None else ops.arange(num_keys)
+    return ops.expand_dims(ops.expand_dims(queries, 1) >= ops.expand_dims(keys, 0), (0, 1))
 
 
 def window_mask(queries: Tensor, keys: Tensor, window: int, causal: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.initializers import small_normal
-from kformer.layers.tensors import ScoreBias, Tensor, check_width
+from kformer.layers.tensors import ScoreBias, Tensor, width_of
 
 _BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.
 _DIGITS = 4
@@ -41,11 +41,15 @@ class Positions(keras.layers.Layer, abc.ABC):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
 
     @classmethod
     @abc.abstractmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
-        """The positional encoding for a model of these sizes; see `kformer.TransformerConfig`."""
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
+        """The positional encoding for a stack of these sizes; see `kformer.TransformerConfig`.
+
+        `causal` tells whether no position of the stack attends to later ones, as in a decoder.
+        """
 
     @abc.abstractmethod
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -93,7 +97,7 @@ class Positions(keras.layers.Layer, abc.ABC):
         return tuple(inputs_shape)
 
 
-def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+def sinusoids(positions: Tensor, d_model: int | None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (section 3.5).
 
     A position is written with four digits in base 32. NumPy computes the sines and cosines of each digit's part of the
@@ -106,7 +110,12 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
     Returns:
         (T, D) float32, correct to 5e-7.
+
+    Raises:
+        ValueError: `d_model` is None, as in a layer that has seen no inputs yet.
     """
+    if d_model is None:
+        raise ValueError("The sinusoids need d_model. Received: None. Pass d_model to the layer, or build it first.")
     rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
     sine, cosine = 0.0, 1.0  # for the angle 0, to which the angle of each digit is added
     for place in (_BASE**power for power in range(_DIGITS)):
@@ -117,6 +126,18 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
         # sin(a + b) = sin a cos b + cos a sin b, and cos(a + b) = cos a cos b - sin a sin b
         sine, cosine = sine * of_cosine + cosine * of_sine, cosine * of_cosine - sine * of_sine
     return ops.reshape(ops.stack([sine, cosine], axis=-1), (-1, d_model))  # (T, D)
+
+
+def check_even(d_model: int | None) -> None:
+    """Refuses a width that `sinusoids` cannot have.
+
+    Raises:
+        ValueError: `d_model` is odd.
+    """
+    if d_model is not None and d_model % 2:
+        raise ValueError(
+            f"d_model must be even: each sine needs a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
+        )
 
 
 class AddedPositions(Positions):
@@ -131,34 +152,32 @@ class PositionalEncoding(AddedPositions):
     """Adds the sinusoids of section 3.5 to its input, for any offset and up to 1,048,576 positions.
 
     Args:
-        d_model: D; must be even.
+        d_model: D; must be even. None: the width of the first inputs.
 
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
 
     Examples:
-        >>> print(np.round(PositionalEncoding(d_model=4)(np.zeros((1, 2, 4))), 2))
+        >>> print(np.round(PositionalEncoding()(np.zeros((1, 2, 4))), 2))
         [[[0.   1.   0.   1.  ]
           [0.84 0.54 0.01 1.  ]]]
     """
 
-    def __init__(self, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, d_model: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if d_model % 2:
-            raise ValueError(
-                f"d_model must be even: each sine needs a cosine. Received: d_model={d_model}. Choose {d_model + 1}."
-            )
+        check_even(d_model)
         self.d_model = d_model
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
         return cls(d_model, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         return sinusoids(ops.arange(length) + offset, self.d_model)  # (T, D)
 
     def build(self, inputs_shape: tuple) -> None:
-        check_width(self, inputs_shape)
+        self.d_model = width_of(self, inputs_shape)
+        check_even(self.d_model)
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
@@ -171,7 +190,7 @@ class LearnedPositionalEncoding(AddedPositions):
 
     Args:
         max_length: Number of positions.
-        d_model: D.
+        d_model: D. None: the width of the first inputs.
 
     Raises:
         ValueError: Inputs have another width; or their length exceeds `max_length` and is known when the graph is
@@ -183,17 +202,17 @@ class LearnedPositionalEncoding(AddedPositions):
         ((1, 3, 8), (16, 8))
     """
 
-    def __init__(self, max_length: int, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, max_length: int, d_model: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.max_length = max_length
         self.d_model = d_model
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
         return cls(max_length, d_model, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
-        check_width(self, inputs_shape)
+        self.d_model = width_of(self, inputs_shape)
         self.embeddings = self.add_weight(
             shape=(self.max_length, self.d_model),
             initializer=small_normal(),

@@ -63,7 +63,7 @@ class RotaryPositions(Positions):
         self.head_dim = head_dim
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
         return cls(d_model // num_heads, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -86,8 +86,11 @@ class RotaryPositions(Positions):
 class LinearBias(_Distances):
     """ALiBi: scores fall linearly with the distance. Each head has its own slope, and nothing is trained.
 
-    The bias of head h = 1, ..., H is -|i - j| 2^(-8 h / H) (Press et al. 2022, section 3). The paper describes decoders
-    only. In an encoder, keys before and after the query have the same bias at the same distance.
+    The bias of head h = 1, ..., H is -|i - j| 2^(-8 h / H) if H is a power of two (Press et al. 2022, section 3). The
+    paper has no formula for other numbers. As in the authors' code, Bloom and MPT, the first P heads then have the
+    slopes of P heads, where P is the largest power of two below H, and the other heads the first, third, fifth, ...
+    slope of 2 P heads. The paper describes decoders only. In an encoder, keys before and after the query have the same
+    bias at the same distance.
 
     Args:
         num_heads: H.
@@ -104,16 +107,23 @@ class LinearBias(_Distances):
         self.num_heads = num_heads
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
         return cls(num_heads, dtype=dtype, name="positions")
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
-        slopes = 2.0 ** (-8.0 * np.arange(1, self.num_heads + 1) / self.num_heads)
+        slopes = _slopes(self.num_heads)
         distances = ops.cast(ops.abs(self._distances(query_rows, key_rows)), "float32")
         return ops.expand_dims(distances, 0) * -slopes.astype("float32")[:, None, None]  # (H, T, S)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}
+
+
+def _slopes(num_heads: int) -> np.ndarray:
+    """(H,) floats, the slopes of `LinearBias`."""
+    power = 2 ** int(math.log2(num_heads))
+    slopes, finer = (2.0 ** (-8.0 * np.arange(1, heads + 1) / heads) for heads in (power, 2 * power))
+    return np.concatenate([slopes, finer[::2]])[:num_heads]
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -122,37 +132,47 @@ class BucketedBias(_Distances):
 
     Each short distance has a bucket of its own. For longer ones, the number of the bucket grows with the logarithm of
     the distance up to `max_distance`; all distances beyond it have the last bucket (Raffel et al. 2020, section 2.1,
-    and T5's code). Half of the buckets are for keys before the query, half for keys after it, which a decoder never
-    sees. All layers of a stack share the bias.
+    and T5's code). In an encoder, half of the buckets are for keys before the query and half for keys after it. A
+    decoder never sees the latter, so there all buckets are for keys before the query, which gives more distances a
+    bucket of their own. All layers of a stack share the bias.
 
     Args:
         num_heads: H.
         num_buckets: N; must be a multiple of 4.
         max_distance: From this distance on, all distances have the last bucket.
+        causal: Whether no key is after its query, as in a decoder. Later keys then share the bucket of distance 0.
 
     Raises:
-        ValueError: `num_buckets` is no multiple of 4, or `max_distance` is not above a quarter of it.
+        ValueError: `num_buckets` is no multiple of 4, or `max_distance` is not above the number of short distances: a
+            quarter of the buckets, or half of them if `causal`.
 
     Examples:
-        >>> positions = BucketedBias(num_heads=2, num_buckets=8, max_distance=16)
-        >>> np.asarray(positions.buckets(np.array([0, 1, 2, 3, 8, 100, -1, -100]))).tolist()
-        [0, 5, 6, 6, 7, 7, 1, 3]
+        >>> distances = np.array([0, 1, 2, 3, 8, 100, -1, -2, -3, -4, -8, -100])
+        >>> np.asarray(BucketedBias(num_heads=2, num_buckets=8, max_distance=16).buckets(distances)).tolist()
+        [0, 5, 6, 6, 7, 7, 1, 2, 2, 2, 3, 3]
+        >>> positions = BucketedBias(num_heads=2, num_buckets=8, max_distance=16, causal=True)
+        >>> np.asarray(positions.buckets(distances)).tolist()
+        [0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 6, 7]
     """
 
-    def __init__(self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, **kwargs: Any) -> None:
+    def __init__(
+        self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, causal: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        if num_buckets % 4 or max_distance <= num_buckets // 4:
+        short = num_buckets // (2 if causal else 4)
+        if num_buckets % 4 or max_distance <= short:
             raise ValueError(
-                "num_buckets must be a multiple of 4, and max_distance above num_buckets / 4. "
+                f"num_buckets must be a multiple of 4, and max_distance above num_buckets / {2 if causal else 4}. "
                 f"Received: num_buckets={num_buckets}, max_distance={max_distance}. Choose for example 32 and 128."
             )
         self.num_heads = num_heads
         self.num_buckets = num_buckets
         self.max_distance = max_distance
+        self.causal = causal
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
-        return cls(num_heads, dtype=dtype, name="positions")
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
+        return cls(num_heads, causal=causal, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.biases = self.add_weight(
@@ -162,14 +182,14 @@ class BucketedBias(_Distances):
 
     def buckets(self, distances: Tensor) -> Tensor:
         """The number of each distance's bucket, int32 from 0 to N - 1."""
-        each_side = self.num_buckets // 2
+        each_side = self.num_buckets if self.causal else self.num_buckets // 2
         near = each_side // 2  # number of distances with a bucket of their own
-        far = ops.abs(distances)
+        far = ops.maximum(-distances, 0) if self.causal else ops.abs(distances)
         share = ops.log(ops.cast(ops.maximum(far, near), "float32") / near) / math.log(self.max_distance / near)
         # float32 logarithms of exact powers may lie just below the whole number.
         grown = near + ops.cast(share * (each_side - near) + 1e-5, "int32")
         bucket = ops.where(far < near, ops.cast(far, "int32"), ops.minimum(grown, each_side - 1))
-        return bucket + ops.where(distances > 0, each_side, 0)
+        return bucket if self.causal else bucket + ops.where(distances > 0, each_side, 0)
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
         distances = self._distances(query_rows, key_rows)
@@ -183,6 +203,7 @@ class BucketedBias(_Distances):
             "num_heads": self.num_heads,
             "num_buckets": self.num_buckets,
             "max_distance": self.max_distance,
+            "causal": self.causal,
         }
 
 
@@ -214,7 +235,7 @@ class RelativePositions(_Distances):
         self.max_distance = max_distance
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, dtype: Any = None) -> Self:
+    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
         return cls(d_model // num_heads, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.heads import product_by_head
-from kformer.layers.masks import check_mask
+from kformer.layers.masks import over_heads
 from kformer.layers.tensors import ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.
@@ -23,7 +23,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
 
     Args:
         query, key: (B, H, T, K) and (B, G, S, K) floats.
-        mask: Booleans that broadcast to (B, H, T, S), True where a query may attend.
+        mask: Booleans (T, S), (B, T, S) or such that broadcast to (B, H, T, S), True where a query may attend.
         bias: Floats that broadcast to (B, H, T, S), added to the scores, as some kinds of positions do; or a function
             that computes them from `query`.
 
@@ -31,9 +31,9 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
         (B, H, T, S) weights in the dtype of `query`; a row sums to 1, or is all 0 if every key is masked.
 
     Raises:
-        ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
+        ValueError: `mask` holds floats or has another shape.
     """
-    check_mask(mask)
+    mask = over_heads(mask, query.shape[2], key.shape[2])
     if callable(bias):
         bias = bias(query)
     # The queries are scaled, not the scores: there are fewer numbers in them if S > K, and float16 products stay small.
@@ -65,7 +65,7 @@ def scaled_dot_product_attention(
         (B, H, T, K) in the dtype of `query`; zeros for a query whose keys are all masked.
 
     Raises:
-        ValueError: `mask` is not boolean, or has fewer or more than four dimensions.
+        ValueError: `mask` holds floats or has another shape.
 
     Examples:
         All scores are equal here, so the result is the mean of the values that the mask allows:
@@ -77,13 +77,15 @@ def scaled_dot_product_attention(
         >>> np.asarray(scaled_dot_product_attention(query, key, value, mask=np.array([[[[False, True]]]]))).tolist()
         [[[[3.0, 30.0]]]]
     """
-    check_mask(mask)
+    mask = over_heads(mask, query.shape[2], key.shape[2])
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
     if bias is not None or keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
         return product_by_head(attention_weights(query, key, mask, bias), value)
     heads_last = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))  # (B, T or S, H or G, K)
-    attended = ops.swapaxes(ops.dot_product_attention(*heads_last, mask=mask), 1, 2)  # (B, H, T, K)
     if mask is None:
-        return attended
+        return ops.swapaxes(ops.dot_product_attention(*heads_last), 1, 2)  # (B, H, T, K)
+    # cuDNN's flash attention refuses a mask that has one row for all queries, as a mask of padding does.
+    every_row = ops.logical_and(mask, ops.ones((query.shape[2], key.shape[2]), dtype="bool"))
+    attended = ops.swapaxes(ops.dot_product_attention(*heads_last, mask=every_row), 1, 2)
     # For a query whose keys are all masked, the fused kernels return the mean of all values.
     return ops.where(ops.any(mask, axis=-1, keepdims=True), attended, ops.zeros_like(attended))

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kformer.layers.initializers import small_normal
-from kformer.layers.tensors import Tensor, check_width
+from kformer.layers.tensors import Tensor, width_of
 
 
 def segment_ids(ids: Tensor, end_id: int) -> Tensor:
@@ -35,7 +35,7 @@ class SegmentEmbedding(keras.layers.Layer):
     """Adds one of two trained vectors to each embedded token: one for the first text of a pair, one for the second.
 
     Args:
-        d_model: D.
+        d_model: D. None: the width of the first inputs.
         end_id: Marks the end of a text, see `segment_ids`.
 
     Raises:
@@ -47,14 +47,14 @@ class SegmentEmbedding(keras.layers.Layer):
         (1, 3, 8)
     """
 
-    def __init__(self, d_model: int, end_id: int = 2, **kwargs: Any) -> None:
+    def __init__(self, d_model: int | None = None, end_id: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.d_model = d_model
         self.end_id = end_id
 
     def build(self, inputs_shape: tuple, ids_shape: tuple | None = None) -> None:
-        check_width(self, inputs_shape)
+        self.d_model = width_of(self, inputs_shape)
         self.vectors = self.add_weight(shape=(2, self.d_model), initializer=small_normal(), name="vectors")
         self.built = True
 

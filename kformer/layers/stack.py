@@ -65,8 +65,9 @@ class Stack(keras.layers.Layer):
         depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
 
     Raises:
-        ValueError: `attention_window` is below 1, or the depth needs another number of layers; or the stack is called
-            in training with `AdaptiveDepth` under `tf.distribute` with several replicas.
+        ValueError: `attention_window` is below 1, a layer stands twice in `layers`, or the depth needs another number
+            of layers; or the stack is called in training with `AdaptiveDepth` under `tf.distribute` with several
+            replicas.
 
     Examples:
         >>> stacks = [Encoder([EncoderLayer(8, 2, 16, norm_first=norm_first)]) for norm_first in (False, True)]
@@ -87,7 +88,13 @@ class Stack(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         self.layers = list(layers)
+        if len({id(layer) for layer in self.layers}) < len(self.layers):
+            raise ValueError(
+                "The layers of a stack have weights of their own. Received: one layer several times. Make each layer "
+                "anew, as in [EncoderLayer(512, 8, 2048) for _ in range(6)], or pass [layer] and depth=SharedDepth(6)."
+            )
         self.positions = positions
         self.dropout_rate = dropout_rate
         self.attention_window = attention_window

@@ -1,4 +1,4 @@
-"""Names for tensors in annotations, and the check of their width.
+"""Names for tensors in annotations, and the width of a layer.
 
 Shape letters: B batch, H heads, G heads of keys and values, S keys, T positions, K size of a head.
 """
@@ -31,3 +31,20 @@ def check_width(layer: Any, inputs_shape: tuple) -> None:
             f"{tuple(inputs_shape)}. Build it with d_model={inputs_shape[-1]}, or project the inputs to "
             f"{layer.d_model} features."
         )
+
+
+def width_of(layer: Any, inputs_shape: tuple) -> int:
+    """The layer's `d_model`; if that is None, the width of the inputs.
+
+    Raises:
+        ValueError: The inputs have another width than `d_model`, or neither of the two is known.
+    """
+    if layer.d_model is not None:
+        check_width(layer, inputs_shape)
+        return layer.d_model
+    if inputs_shape[-1] is None:
+        raise ValueError(
+            f"{type(layer).__name__} takes its d_model from the width of its inputs. Received: inputs of shape "
+            f"{tuple(inputs_shape)}. Pass d_model, or inputs whose last dimension is known."
+        )
+    return inputs_shape[-1]

@@ -63,6 +63,7 @@ class TransformerLayer(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         self.d_model = d_model
         self.num_heads = num_heads
         self.d_ff = d_ff
@@ -144,8 +145,9 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     """
 
     def attend(query: Tensor) -> Tensor:
-        scores.append(attention.attention_scores(query, **arguments))
-        return attention(query, **arguments, training=False)
+        outputs, weights = attention(query, **arguments, return_attention_scores=True, training=False)
+        scores.append(weights)
+        return outputs
 
     return attend
 

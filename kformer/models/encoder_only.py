@@ -9,9 +9,10 @@ Shape letters: B batch, S source length, D model size, V vocabulary of what is p
 from typing import NamedTuple
 
 import keras
+from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Encoder, EncoderLayer, SegmentEmbedding, TokenEmbedding, padding_mask
+from kformer.layers import Encoder, EncoderLayer, SegmentEmbedding, TokenEmbedding
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
@@ -106,9 +107,8 @@ def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) 
     embedding = make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=reversible)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
-    mask = padding_mask(source, config.pad_id)
     embedded = segments(embedding(source), ids=source)
-    return _Encoded(source, embedding, encoder(embedded, attention_mask=mask, counted=mask))
+    return _Encoded(source, embedding, encoder(embedded, mask=ops.not_equal(source, config.pad_id)))
 
 
 def _predict(encoded: _Encoded, features: Tensor, config: TransformerConfig, dtype: Policy, name: str) -> keras.Model:

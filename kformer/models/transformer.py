@@ -6,6 +6,7 @@ Shape letters: B batch, S source length, T target length, D model size, H heads,
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
 
 from kformer.config import TransformerConfig
 from kformer.layers import (
@@ -107,7 +108,8 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
     source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
     decoder = make_stack(Decoder, DecoderLayer, config.num_decoder_layers, config, dtype, DECODER)
-    encoder_output = encoder(source_embedding(source), attention_mask=source_mask, counted=source_mask)
+    # With `mask`, the output carries its mask for the layers of another model, such as `GlobalAveragePooling1D`.
+    encoder_output = encoder(source_embedding(source), mask=ops.not_equal(source, config.pad_id))
     decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask)
     # This layer casts to float32: its own dtype does not depend on the dtype policy of the other layers.
     logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(
@@ -255,7 +257,7 @@ def make_stack(
     """An encoder or decoder with the options of the configuration."""
     depth = DEPTHS[config.depth].from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
     layers = _make_layers(layer, depth.num_layers, config, dtype)
-    positions = _make_positions(config, dtype)
+    positions = _make_positions(config, kind.causal, dtype)
     window = config.attention_window
     return kind(layers, positions, config.dropout_rate, window, depth, dtype=dtype, name=name)
 
@@ -266,7 +268,7 @@ def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerC
     return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
 
 
-def _make_positions(config: TransformerConfig, dtype: Policy) -> Positions:
+def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> Positions:
     """The positional encoding that the configuration names."""
     kind = POSITIONS[config.positional_encoding]
-    return kind.from_sizes(config.d_model, config.num_heads, config.max_length, dtype)
+    return kind.from_sizes(config.d_model, config.num_heads, config.max_length, causal, dtype)

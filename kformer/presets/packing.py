@@ -81,7 +81,7 @@ def pack_run(
         parameters = model.count_params()
         facts = {"parameters": parameters, "relative_error": error, "packed_by": f"kformer {__version__}"}
         fresh.write_preset({**about, **facts})
-        (decoding or source.decoding_config()).save(fresh.decoding_file)
+        source.decoding_config(decoding).save(fresh.decoding_file)
         if samples:
             fresh.write_samples(samples)
     packed = RunFolder(output)

@@ -4,7 +4,7 @@ RUN/
   transformer.json, training.json   the configurations, with every default written out
   corpus.json                       facts about the corpus that it is trained on
   samples.json                      some validation sources: an export is tried on them
-  decoding.json                     the model's search, if it is not the paper's
+  decoding.json                     the model's search, and how long its training texts are
   environment.json                  versions of the packages that it is trained with
   tokenizer/                        both tokenizers
   initial/                          a small run folder with the initial weights, if they are those of another run
@@ -183,10 +183,15 @@ class RunFolder:
         """The weights of the `last` validations, or of all that the run has kept, oldest first.
 
         Raises:
-            ValueError: The run has kept fewer, or none.
+            ValueError: The run has kept fewer, or none; or `last` is less than 1.
         """
         kept = self.kept_weights()
         count = len(kept) if last is None else last
+        if last is not None and last < 1:
+            raise ValueError(
+                f"last is the number of validations whose weights are wanted, at least 1. Received: last={last}. Leave "
+                f"it out for all that {self.path} has kept: {len(kept)}."
+            )
         if not 1 <= count <= len(kept):
             asked = "" if last is None else f" Received: last={last}."
             raise ValueError(
@@ -201,9 +206,14 @@ class RunFolder:
     def training_config(self) -> TrainingConfig:
         return TrainingConfig.load(self.training_file)
 
-    def decoding_config(self) -> DecodingConfig:
-        """The model's default search: that of `decoding.json`, or the paper's if there is no such file."""
-        return DecodingConfig.load(self.decoding_file) if self.decoding_file.is_file() else DecodingConfig()
+    def decoding_config(self, chosen: DecodingConfig | None = None) -> DecodingConfig:
+        """The model's default search, which is that of `decoding.json`, or the paper's if there is no such file.
+
+        Args:
+            chosen: A search to use instead. What it does not say of the training data is taken from the default search.
+        """
+        own = DecodingConfig.load(self.decoding_file) if self.decoding_file.is_file() else DecodingConfig()
+        return own if chosen is None else chosen.completed(own)
 
     def corpus(self) -> dict[str, Any]:
         """What `write_corpus` wrote."""

@@ -3,83 +3,28 @@
 As in TensorFlow Serving, a request waits for others until the batch is full or its time is over.
 """
 
-import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import itertools
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 import numpy as np
 
 from kformer.serving.config_files import Batching
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.costs import Costs, longest_text
+from kformer.serving.fair_queue import Answer, Arrays, Request
+from kformer.serving.lanes import LONG_BYTES, Batch, Lanes, is_long
 
-Arrays: TypeAlias = Mapping[str, np.ndarray]
 Run: TypeAlias = Callable[[str, Arrays], dict[str, np.ndarray]]
-Answer: TypeAlias = "concurrent.futures.Future[dict[str, np.ndarray]]"
-
-# The most bytes of text that several requests have in one batch, so that nobody waits for another client's long text.
-BATCH_BYTES = 16 * 1024
-# A request with more bytes of text gets a batch for itself. Such batches leave one thread to the others.
-LONG_BYTES = 8 * 1024
 
 
 class ClosedError(Exception):
     """The batcher takes no more requests."""
-
-
-@dataclasses.dataclass
-class _Request:
-    signature: str
-    inputs: Arrays
-    rows: int  # of a batch; 1 if the request has a batch for itself
-    texts: int
-    size: int  # bytes of its texts
-    shared: bool
-    answer: Answer = dataclasses.field(default_factory=concurrent.futures.Future)
-    entered: float = dataclasses.field(default_factory=time.monotonic)
-
-    @property
-    def is_long(self) -> bool:
-        return self.size > LONG_BYTES
-
-
-class _Queue:
-    """Requests that can share a batch, the oldest first."""
-
-    def __init__(self, max_rows: int) -> None:
-        self.max_rows = max_rows  # of a batch
-        self.requests: collections.deque[_Request] = collections.deque()
-        self.rows = 0
-
-    def put(self, request: _Request) -> None:
-        self.requests.append(request)
-        self.rows += request.rows
-
-    def drop_cancelled(self) -> None:
-        """Forgets the requests whose clients have gone."""
-        self.requests = collections.deque(request for request in self.requests if not request.answer.cancelled())
-        self.rows = sum(request.rows for request in self.requests)
-
-    def take(self) -> list[_Request]:
-        """A batch. Requests whose clients have gone are left out."""
-        batch: list[_Request] = []
-        rows = size = 0
-        while self.requests and (
-            not batch or (rows + self.requests[0].rows <= self.max_rows and size + self.requests[0].size <= BATCH_BYTES)
-        ):
-            request = self.requests.popleft()
-            self.rows -= request.rows
-            if request.answer.set_running_or_notify_cancel():
-                batch.append(request)
-                rows += request.rows
-                size += request.size
-        return batch
 
 
 class Batcher:
@@ -95,11 +40,11 @@ class Batcher:
         self._run = run
         self._batching = batching
         self._on_batch = on_batch
-        self._queues: dict[object, _Queue] = {}
+        self._costs = Costs()
+        self._lanes = Lanes(batching)
         self._changed = threading.Condition()
         self._closed = False
         self._threads: list[threading.Thread] = []
-        self._long_running = 0  # batches
 
     def start(self, requests: Sequence[tuple[str, Arrays]] = ()) -> None:
         """Starts the threads. They share these requests among them, and then answer those of clients.
@@ -110,67 +55,63 @@ class Batcher:
             requests: Signatures and inputs.
 
         Raises:
-            Exception: The error of a request that failed.
+            Exception: The error of a request that failed, or of a thread that the system does not start.
         """
         warmup: SimpleQueue[tuple[str, Arrays]] = SimpleQueue()
         for request in requests:
             warmup.put(request)
         ready: list[concurrent.futures.Future[None]] = []
-        for number in range(self._batching.num_batch_threads):
-            done: concurrent.futures.Future[None] = concurrent.futures.Future()
-            thread = threading.Thread(target=self._work, args=(warmup, done), name=f"batch-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
-            ready.append(done)
         try:
+            for number in range(self._batching.num_batch_threads):
+                done: concurrent.futures.Future[None] = concurrent.futures.Future()
+                thread = threading.Thread(target=self._work, args=(warmup, done), name=f"batch-{number}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+                ready.append(done)
             for done in ready:
                 done.result()
         except BaseException:
             self.close()
             raise
 
-    def submit(self, signature: str, inputs: Arrays, shared: bool) -> Answer:
+    def submit(
+        self, signature: str, inputs: Arrays, shared: bool, client: str = "", seconds: float = math.inf
+    ) -> Answer:
         """Puts a request into its queue.
 
         Args:
             signature: The signature's name.
             inputs: If `shared`, all have the same first dimension.
             shared: Whether it may share a batch with other requests, if it is not long.
+            client: Who asks. Clients have equal shares of a queue.
+            seconds: How long the client waits.
 
         Raises:
-            ServingError: The queue is full.
+            ServingError: The queue is full, or the request would wait too long.
             ClosedError: After `close`.
         """
         size = sum(len(text) for array in inputs.values() if array.dtype == object for text in array.flat)
         shared = shared and size <= LONG_BYTES
         texts = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        longest = longest_text(inputs)
+        cost = self._costs.seconds(signature, longest, texts)
         rows = texts if shared else 1
-        request = _Request(signature, inputs, rows, texts, size, shared)
-        # Requests that share no batch wait in two queues, one for short requests and one for long ones.
+        request = Request(signature, inputs, rows, texts, size, longest, shared, client, cost)
+        # Requests that share no batch wait in queues of their own, one of them for long ones.
         shapes = ((name, array.shape[1:]) for name, array in sorted(inputs.items()))
-        key = (signature, *shapes) if shared else (request.is_long,)
+        key = (signature, *shapes) if shared else (is_long(request),)
         with self._changed:
             if self._closed:
                 raise ClosedError
             max_rows = self._batching.max_batch_size if shared else 1
-            queue = self._queues.setdefault(key, _Queue(max_rows))
-            most = max_rows * self._batching.max_enqueued_batches
-            if queue.rows + rows > most:
-                queue.drop_cancelled()
-            if queue.rows + rows > most:
-                texts = sum(request.texts for request in queue.requests)
-                raise ServingError(
-                    Code.RESOURCE_EXHAUSTED,
-                    f"The server is busy: {texts} texts wait already. Send the request again later.",
-                )
-            queue.put(request)
+            self._lanes.put(request, key, max_rows, min(seconds, self._batching.max_queue_seconds))
             self._changed.notify()
         return request.answer
 
     def waiting(self) -> int:
         """How many texts wait, without those whose clients have gone."""
         with self._changed:
-            waiting = [request for queue in self._queues.values() for request in queue.requests]
+            waiting = self._lanes.waiting()
         return sum(request.texts for request in waiting if not request.answer.cancelled())
 
     def close(self) -> None:
@@ -191,48 +132,25 @@ class Batcher:
             return
         done.set_result(None)
         while (batch := self._next_batch()) is not None:
-            if batch:
-                self._answer(batch)
+            if batch.requests:
+                began = time.perf_counter()
+                self._answer(batch.requests)
                 with self._changed:
-                    self._long_running -= batch[0].is_long
+                    self._lanes.end(batch, time.perf_counter() - began)
                     self._changed.notify_all()
 
-    def _next_batch(self) -> list[_Request] | None:
+    def _next_batch(self) -> Batch | None:
         """Waits for a batch; None after `close`, when nothing is left."""
         with self._changed:
-            while True:
-                waiting = [(key, queue) for key, queue in self._queues.items() if self._may_begin(queue)]
-                if not waiting:
-                    if self._closed and not any(queue.requests for queue in self._queues.values()):
-                        return None
-                    self._changed.wait()
-                    continue
-                # Among the queues whose time is over or whose batch is full, the one with the oldest request.
-                left = {key: self._seconds_left(queue) for key, queue in waiting}
-                ready = [item for item in waiting if left[item[0]] <= 0]
-                if not ready:
-                    self._changed.wait(min(left.values()))
-                    continue
-                key, queue = min(ready, key=lambda item: item[1].requests[0].entered)
-                batch = queue.take()
-                self._long_running += bool(batch) and batch[0].is_long
-                if not queue.requests:
-                    del self._queues[key]
-                self._changed.notify()  # another thread may take what is left
-                return batch
+            while not (self._closed and self._lanes.is_empty):
+                found = self._lanes.next(at_once=self._closed)
+                if isinstance(found, Batch):
+                    self._changed.notify()  # another thread may take what is left
+                    return found
+                self._changed.wait(found)
+        return None
 
-    def _seconds_left(self, queue: _Queue) -> float:
-        """How long the oldest request of a queue may still wait for others."""
-        if queue.rows >= queue.max_rows or self._closed:
-            return 0.0
-        return queue.requests[0].entered + self._batching.batch_timeout_micros / 1e6 - time.monotonic()
-
-    def _may_begin(self, queue: _Queue) -> bool:
-        """Whether a thread may take a batch from this queue."""
-        most_long = max(1, self._batching.num_batch_threads - 1)
-        return bool(queue.requests) and (not queue.requests[0].is_long or self._long_running < most_long)
-
-    def _answer(self, batch: Sequence[_Request]) -> None:
+    def _answer(self, batch: Sequence[Request]) -> None:
         """Computes a batch. If that fails, computes each request alone, so that only the faulty one gets an error."""
         try:
             outputs = self._compute(batch)
@@ -246,7 +164,7 @@ class Batcher:
         for request, output in zip(batch, outputs, strict=True):
             request.answer.set_result(output)
 
-    def _compute(self, batch: Sequence[_Request]) -> list[dict[str, np.ndarray]]:
+    def _compute(self, batch: Sequence[Request]) -> list[dict[str, np.ndarray]]:
         """The outputs of each request."""
         signature = batch[0].signature
         began = time.perf_counter()
@@ -257,7 +175,10 @@ class Batcher:
         else:
             joined = {name: _joined([request.inputs[name] for request in batch], missing) for name in batch[0].inputs}
             outputs = _split(self._run(signature, joined), [request.rows for request in batch])
-        self._on_batch(signature, sum(request.texts for request in batch), time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        texts = sum(request.texts for request in batch)
+        self._costs.note(signature, max(request.longest for request in batch), texts, seconds)
+        self._on_batch(signature, texts, seconds)
         return outputs
 
     def _filling(self, rows: int) -> int:

@@ -111,7 +111,8 @@ class Client:
     def predict(self, signature: str, inputs: Mapping[str, np.ndarray | Sequence[Any]]) -> dict[str, np.ndarray]:
         """The outputs of a signature. Inputs of more than `batch_size` entries are sent in several requests.
 
-        Scalars, and inputs of one entry beside longer ones, go with each of these requests.
+        Scalars, and inputs of one entry beside longer ones, go with each of these requests. A `seed` does, too: equal
+        texts in two requests are drawn alike. Call this method once for each seed where they must not be.
 
         Args:
             signature: Such as "serving_default", "n_best" or "score".

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.serving.client import Client
-from kformer.translation.batches import OUTPUTS, Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.translation.batches import OUTPUTS, BatchSeeds, Hypothesis, TranslateBatch, hypotheses, scalars
 
 REQUESTS_AT_ONCE = 4
 
@@ -40,19 +40,24 @@ def answer_batch(client: Client, n_best: int = 1, task: str = "translate") -> Tr
 def generate_batch(client: Client, options: Mapping[str, float | int]) -> TranslateBatch:
     """The same for a language model that goes on with texts as the options say.
 
+    Every batch has its own seed. Call the function for one batch at a time where the same seed is to draw the same
+    texts again.
+
     Args:
         client: Of the server.
-        options: Inputs of the signature `generate_with_options`. The server takes the model's own value for an option
-            that is left out.
+        options: Inputs of the signature `generate_with_options`, the seed among them. The server takes the model's own
+            value for another option that is left out.
 
     Raises:
         ValueError, ServerError: As for `answer_batch`.
     """
     signature = "generate_with_options"
     _check_model(client, signature, "language-model")
+    seeds = BatchSeeds(int(options["seed"]))
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        outputs = client.predict(signature, {"text": texts, **scalars(options)})
+        inputs = scalars({**options, "seed": seeds.next(len(texts))})
+        outputs = client.predict(signature, {"text": texts, **inputs})
         return hypotheses(*(outputs[name] for name in OUTPUTS["language-model"]))
 
     return answer

@@ -14,6 +14,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from kformer.serving.model_names import check_model_name
+
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _INT64 = ".google.protobuf.Int64Value"
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
@@ -32,6 +34,8 @@ class Batching:
         batch_timeout_micros: How long a request waits for others, in microseconds.
         max_enqueued_batches: Batches that may wait; further requests are refused.
         num_batch_threads: Batches that are computed at the same time.
+        max_queue_seconds: The longest time that a request may have to wait: one that would wait longer is refused. It
+            is an option of `kformer serve`, and no field of the file.
         allowed_batch_sizes: Rising; a smaller batch is filled up to the next of them. Empty: every size is allowed.
     """
 
@@ -40,6 +44,7 @@ class Batching:
     max_enqueued_batches: int = 100
     num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
     allowed_batch_sizes: tuple[int, ...] = ()
+    max_queue_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
@@ -141,8 +146,7 @@ def model_settings(message: Any) -> list[ModelSettings]:
 def _model(config: Any) -> ModelSettings:
     if not config.name or not config.base_path:
         raise ValueError(f"A model needs name and base_path. Received: {config.name!r}, {config.base_path!r}.")
-    if {*"/:"} & {*config.name}:
-        raise ValueError(f"A model's name stands in URLs, so it holds neither / nor :. Received: {config.name!r}.")
+    check_model_name(config.name)
     if config.model_platform not in ("", "tensorflow"):
         raise ValueError(f"model_platform must be tensorflow. Received: {config.model_platform!r}.")
     policy = config.model_version_policy
@@ -161,7 +165,7 @@ def _model(config: Any) -> ModelSettings:
 
 def _parse(path: pathlib.Path, message: Any) -> Any:
     try:
-        return text_format.Parse(path.read_text(encoding="utf-8"), message)
+        return text_format.Parse(path.read_text(encoding="utf-8-sig"), message)
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path} cannot be read as a {message.DESCRIPTOR.name}: {reason}.") from error

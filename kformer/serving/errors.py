@@ -38,12 +38,14 @@ class ServingError(Exception):
         code: The kind of error.
         message: For the client. It holds at most a few characters of the user's text. A long message is cut off.
         http_status: Where HTTP has a more exact status than the code's, such as 413.
+        retry_seconds: When the client should ask again, where that helps.
     """
 
-    def __init__(self, code: Code, message: str, http_status: int | None = None) -> None:
+    def __init__(self, code: Code, message: str, http_status: int | None = None, retry_seconds: int = 1) -> None:
         super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]} ...")
         self.code = code
         self.http_status = http_status or code.http_status
+        self.retry_seconds = retry_seconds
 
 
 def too_large(message: str) -> ServingError:

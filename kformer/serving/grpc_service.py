@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 import time
+import urllib.parse
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
+    model_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
@@ -22,12 +24,15 @@ from kformer.serving.errors import Code, ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.predict import Predictor
 from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
+from kformer.serving.reloading import reload_within
+from kformer.serving.settings import ReloadSettings
 
 log = logging.getLogger(__name__)
 _ANSWERED = (
     "This server supports only Predict and GetModelMetadata: exported translators have no signatures for the other "
     "methods."
 )
+_FAILED = "The server failed. Its log says why."
 
 
 class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -43,19 +48,20 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
     async def Predict(self, request: predict_pb2.PredictRequest, context: Any) -> predict_pb2.PredictResponse:
         async def answer() -> predict_pb2.PredictResponse:
             began = time.monotonic()
-            spec = request.model_spec
-            with self._predictor.counted(spec.name):
+            with self._predictor.counted(request.model_spec.name):
+                spec = _named(request.model_spec)
                 servable, signature, outputs = await self._predictor.predict(
                     spec.name,
                     functools.partial(inputs_of, request),
                     *_version(spec),
                     spec.signature_name,
                     context.time_remaining(),
+                    request.output_filter,
+                    _address(context.peer()),
                 )
-                chosen = signature.chosen(outputs, request.output_filter)
             fields = {"protocol": "grpc", "model": spec.name, "version": servable.version, "signature": signature.name}
             log.debug("predict", extra={"fields": {**fields, "seconds": round(time.monotonic() - began, 6)}})
-            return predict_response(servable, signature, chosen)
+            return predict_response(servable, signature, outputs)
 
         return await _with_errors_answered(answer, context)
 
@@ -63,13 +69,12 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: Any
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         async def answer() -> get_model_metadata_pb2.GetModelMetadataResponse:
-            fields = [*request.metadata_field]
-            if fields != ["signature_def"]:
+            spec, fields = _named(request.model_spec), request.metadata_field
+            if {*fields} != {"signature_def"}:
                 raise ServingError(
                     Code.INVALID_ARGUMENT,
                     f"The metadata_field must be signature_def. Received: {', '.join(fields)[:100] or 'none'}.",
                 )
-            spec = request.model_spec
             return metadata_response(self._predictor.manager.servable(spec.name, *_version(spec)))
 
         return await _with_errors_answered(answer, context)
@@ -89,16 +94,18 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
 
     Args:
         manager: The models.
+        reload: How clients may change them; None: not at all.
     """
 
-    def __init__(self, manager: ModelManager) -> None:
+    def __init__(self, manager: ModelManager, reload: ReloadSettings | None = None) -> None:
         self._manager = manager
+        self._reload = reload
 
     async def GetModelStatus(
         self, request: get_model_status_pb2.GetModelStatusRequest, context: Any
     ) -> get_model_status_pb2.GetModelStatusResponse:
         async def answer() -> get_model_status_pb2.GetModelStatusResponse:
-            spec = request.model_spec
+            spec = _named(request.model_spec)
             version, label = _version(spec)
             if label is not None:
                 version = self._manager.servable(spec.name, label=label).version
@@ -113,12 +120,21 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
         response = model_management_pb2.ReloadConfigResponse()
         try:
             models = model_settings(request.config)
-            await asyncio.get_running_loop().run_in_executor(None, self._manager.reload, models)
-        except (ValueError, ServingError) as error:
-            code = error.code if isinstance(error, ServingError) else Code.INVALID_ARGUMENT
-            response.status.error_code = code.number
-            response.status.error_message = str(error)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, reload_within, self._manager, models, self._reload)
+        except ServingError as error:
+            _tell(response, error.code, str(error))
+        except ValueError as error:
+            _tell(response, Code.INVALID_ARGUMENT, str(error))
+        except Exception:
+            log.exception("failed", extra={"fields": {"protocol": "grpc"}})
+            _tell(response, Code.INTERNAL, _FAILED)
         return response
+
+
+def _tell(response: model_management_pb2.ReloadConfigResponse, code: Code, message: str) -> None:
+    response.status.error_code = code.number
+    response.status.error_message = message
 
 
 async def _with_errors_answered(answer: Callable[[], Awaitable[Any]], context: Any) -> Any:
@@ -130,7 +146,23 @@ async def _with_errors_answered(answer: Callable[[], Awaitable[Any]], context: A
         await context.abort(grpc.StatusCode[error.code.name], str(error))
     except Exception:
         log.exception("failed", extra={"fields": {"protocol": "grpc"}})
-        await context.abort(grpc.StatusCode.INTERNAL, "The server failed. Its log says why.")
+        await context.abort(grpc.StatusCode.INTERNAL, _FAILED)
+
+
+def _named(spec: model_pb2.ModelSpec) -> model_pb2.ModelSpec:
+    """The `ModelSpec` of a request, which must name a model.
+
+    Raises:
+        ServingError: It does not, or it is missing.
+    """
+    if not spec.name:
+        raise ServingError(Code.INVALID_ARGUMENT, "The request names no model. Set its model_spec.name.")
+    return spec
+
+
+def _address(peer: str) -> str:
+    """The address of a client, as REST has it: gRPC gives `ipv4:ADDRESS:PORT`, or `ipv6:%5BADDRESS%5D:PORT`."""
+    return urllib.parse.unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
 
 
 def _version(spec: Any) -> tuple[int | None, str | None]:

@@ -5,6 +5,7 @@ The forms are those of TensorFlow Serving's documentation of its RESTful API.
 
 import base64
 import binascii
+import codecs
 import contextlib
 import gc
 import json
@@ -13,57 +14,83 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kformer.inference.tensors import DATA_TYPES, TYPE_NAMES
 from kformer.serving.errors import Code, ServingError
 from kformer.serving.signatures import MOST_DIMENSIONS, Signature, Tensor
+from kformer.text_files.compression import compression_of
+from kformer.text_files.encodings import encoding_of
 
 _SHOWN = 50  # characters of a wrong value in a message
+# Where an object has a name twice, the first counts: TensorFlow Serving looks for the first.
+_DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
 
 class PredictBody(NamedTuple):
-    """A predict request's body, whose values are not yet arrays."""
+    """A predict request's body, whose format is not yet checked, and whose values are not yet arrays."""
 
     signature: str  # "" where none is named
-    values: Any
-    by_row: bool
+    values: dict[str, Any]
+
+    @property
+    def by_row(self) -> bool:
+        """Whether it has the row format."""
+        return "instances" in self.values
 
     def inputs(self, signature: Signature) -> dict[str, np.ndarray]:
         """The inputs as arrays.
 
         Raises:
-            ServingError: A value has another type or shape than the signature's input.
+            ServingError: The body has neither format, or a value has another type or shape than the signature's input.
         """
-        return _from_rows(self.values, signature) if self.by_row else _from_columns(self.values, signature)
+        if not self.by_row:
+            if "inputs" not in self.values:
+                raise _invalid("Missing 'inputs' or 'instances' key")
+            return _from_columns(self.values["inputs"], signature)
+        if "inputs" in self.values:
+            raise _invalid("Expecting only one of 'inputs' or 'instances' keys to exist")
+        rows = self.values["instances"]
+        if not isinstance(rows, list):
+            raise _invalid("Expecting 'instances' to be a list/array")
+        if not rows:
+            raise _invalid("No values in 'instances' array")
+        return _from_rows(rows, signature)
 
 
 def read_body(body: bytes) -> PredictBody:
     """Reads a predict request's body.
 
     Raises:
-        ServingError: The body is not JSON, or has neither format.
+        ServingError: The body is not JSON, not an object, or names the signature by something else than a string.
     """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    if not body.strip():
+        raise _invalid("JSON Parse error: The document is empty")
     try:
         # Bytes that are not UTF-8 stay what they are: the model reads them as U+FFFD.
         text = body.decode("utf-8", "surrogateescape")
         with _without_collector():
-            values = json.loads(text)
+            values = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"JSON Parse error: {error}") from None
+        raise _invalid(f"JSON Parse error: {_other_form(body) or error}") from None
     if not isinstance(values, dict):
         raise _invalid(f"JSON Value: {_shown(values)} Is not object")
     signature = values.get("signature_name", "")
     if not isinstance(signature, str):
         raise _invalid("'signature_name' key must be a string value.")
-    formats = [name for name in ("instances", "inputs") if name in values]
-    if not formats:
-        raise _invalid("Missing 'inputs' or 'instances' key")
-    if len(formats) > 1:
-        raise _invalid("Expecting only one of 'inputs' or 'instances' keys to exist")
-    rows = values.get("instances")
-    if "instances" in values and not isinstance(rows, list):
-        raise _invalid("Expecting 'instances' to be a list/array")
-    if rows == []:
-        raise _invalid("No values in 'instances' array")
-    return PredictBody(signature, values[formats[0]], formats[0] == "instances")
+    return PredictBody(signature, values)
+
+
+def _other_form(body: bytes) -> str | None:
+    """What a body is that cannot be JSON in UTF-8, and what to send instead; None where its bytes do not tell."""
+    compression = compression_of(body)
+    if compression == "gzip":
+        return "the body is compressed by gzip, but the header Content-Encoding: gzip is missing."
+    if compression is not None:
+        return f"the body is compressed by {compression}, which is not read. Send it as it is, without compression."
+    encoding = encoding_of(body)
+    if encoding is not None or b"\0" in body[:4]:
+        return f"the body is in {encoding or 'UTF-16 or UTF-32'}. JSON is sent in UTF-8."
+    return None
 
 
 def write_body(outputs: Mapping[str, np.ndarray], by_row: bool) -> bytes:
@@ -146,6 +173,11 @@ def _arrays(columns: Mapping[str, Any], signature: Signature) -> dict[str, np.nd
 
 def _array(value: Any, tensor: Tensor, name: str) -> np.ndarray:
     """A JSON value as an array of the tensor's type."""
+    if tensor.dtype not in DATA_TYPES:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            f"The input {name} must be {tensor}. This server takes inputs of {TYPE_NAMES}.",
+        )
     shape: list[int] = []
     level = value
     most = MOST_DIMENSIONS if tensor.shape is None else len(tensor.shape)
@@ -163,7 +195,8 @@ def _array(value: Any, tensor: Tensor, name: str) -> np.ndarray:
         array[:] = leaves
     else:
         try:
-            array = np.array(leaves, tensor.dtype)
+            with np.errstate(over="ignore"):  # a number beyond the type's largest is infinite
+                array = np.array(leaves, tensor.dtype)
         except OverflowError:
             raise _invalid(f"The input {name} must be {tensor}. Received: a number that is too large.") from None
     if tensor.shape is not None and 0 in shape and len(shape) < len(tensor.shape):
@@ -205,10 +238,24 @@ def _text(value: Any) -> bytes:
             return value.encode("utf-8", "surrogatepass")
     if _is_base64(value):
         try:
-            return base64.b64decode(value["b64"], validate=True)
-        except (binascii.Error, ValueError):
-            raise _invalid("Unable to base64 decode") from None
+            return _decoded(value["b64"])
+        except ValueError:
+            raise _invalid("Unable to base64 decode. Use the alphabet with + and /, not with - and _.") from None
     raise _invalid(f"JSON Value: {_shown(value)} is not of expected type: string")
+
+
+def _decoded(text: str) -> bytes:
+    """The bytes of a text in base64, which may have white space, and may lack its padding.
+
+    Raises:
+        ValueError: It is not base64.
+    """
+    data = b"".join(text.encode("ascii").split())
+    digits = data.rstrip(b"=")
+    padding = b"=" * (-len(digits) % 4)
+    if data not in (digits, digits + padding):
+        raise ValueError("The padding is wrong.")
+    return binascii.a2b_base64(digits + padding, strict_mode=True)
 
 
 def _written(name: str, array: np.ndarray) -> Any:
@@ -229,7 +276,7 @@ def _nested(array: np.ndarray, write: Any) -> Any:
 
 
 def _is_base64(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
 def _is_named(value: Any) -> bool:

@@ -2,8 +2,13 @@
 
 import json
 import logging
+import math
 import sys
+import threading
 import time
+
+PERIOD = 60.0  # seconds
+_MOST_EVENTS = 1000  # that are counted
 
 
 class JsonLines(logging.Formatter):
@@ -18,8 +23,64 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class Rarely:
+    """Writes each event at most once in a period, with the number of times that it was left out before.
+
+    Args:
+        logger: Where the lines go.
+        seconds: The period.
+    """
+
+    def __init__(self, logger: logging.Logger, seconds: float = PERIOD) -> None:
+        self._logger = logger
+        self._often = _Often(seconds)
+
+    def warning(self, event: str, **fields: object) -> None:
+        left_out = self._often.count(event)
+        if left_out is not None:
+            self._logger.warning(event, extra={"fields": {**fields, **({"left_out": left_out} if left_out else {})}})
+
+
+class RarelyFromLibraries(logging.Filter):
+    """Lets a library write the same message once in a period: clients can cause some of them as often as they like."""
+
+    def __init__(self, seconds: float = PERIOD) -> None:
+        super().__init__()
+        self._often = _Often(seconds)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("kformer."):
+            return True
+        left_out = self._often.count(f"{record.name} {record.msg}")
+        if left_out:
+            record.fields = {"left_out": left_out}
+        return left_out is not None
+
+
+class _Often:
+    """Counts what happens too often."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[float, int]] = {}  # when it was written, and how often it was left out since then
+
+    def count(self, event: str) -> int | None:
+        """None if it was written within the period; or else how often it was left out before."""
+        now = time.monotonic()
+        with self._lock:
+            written, left_out = self._last.get(event, (-math.inf, 0))
+            if now - written < self._seconds:
+                self._last[event] = written, left_out + 1
+                return None
+            if len(self._last) >= _MOST_EVENTS:
+                self._last.clear()
+            self._last[event] = now, 0
+            return left_out
+
+
 def start_logging(level: str) -> None:
-    """Writes the log to standard error: its own lines, and the warnings of the libraries.
+    """Writes the log to standard error: its own lines, and the warnings of the libraries, each once in a minute.
 
     If the log cannot be written, on a full disk, for example, the server goes on.
 
@@ -28,6 +89,7 @@ def start_logging(level: str) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(RarelyFromLibraries())
     logging.raiseExceptions = False
     logging.captureWarnings(True)
     logger, libraries = logging.getLogger("kformer.serving"), logging.getLogger()

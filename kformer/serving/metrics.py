@@ -1,5 +1,6 @@
 """The metrics of a server, in Prometheus's format."""
 
+import contextlib
 from collections.abc import Callable
 
 import prometheus_client
@@ -58,6 +59,11 @@ class Metrics:
     def state(self, model: str, version: int, number: int) -> None:
         """Notes the state of a version, by its number."""
         self._states.labels(model, str(version)).set(number)
+
+    def forget(self, model: str, version: int) -> None:
+        """Shows the state of a version no more."""
+        with contextlib.suppress(KeyError):
+            self._states.remove(model, str(version))
 
     def watch_queue(self, waiting: Callable[[], float]) -> None:
         """Asks for the number of waiting texts whenever the metrics are read."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 from starlette.requests import ClientDisconnect
@@ -64,8 +64,10 @@ class Predictor:
         label: str | None = None,
         signature_name: str = "",
         seconds: float | None = None,
+        chosen: Collection[str] = (),
+        client: str = "",
     ) -> tuple[Servable, Signature, Outputs]:
-        """Computes the outputs of a signature.
+        """Computes outputs of a signature.
 
         Args:
             model: The model's name.
@@ -74,32 +76,41 @@ class Predictor:
             label: The version's label, in place of its number.
             signature_name: By default `serving_default`.
             seconds: What is left until the deadline of the client, where that is shorter than the limit.
+            chosen: The names of the outputs to give; all where there are none.
+            client: The address of the client. Clients have equal shares.
 
         Raises:
             ServingError: The request is wrong or too large, the server is busy, or the time is over.
         """
+        limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)
         for _ in range(_TRIES):
             servable = self.manager.servable(model, version, label)
             signature = servable.signature(signature_name or DEFAULT_SIGNATURE)
             inputs = signature.complete(read_inputs(signature))
+            signature.check_outputs(chosen)
             check_sizes(inputs, self.limits.texts, self.limits.text_bytes)
+            if limit <= 0:
+                raise self._too_late()
             try:
-                answer = servable.submit(signature, inputs)
+                answer = servable.submit(signature, inputs, client, limit)
             except ClosedError:
                 continue
-            return servable, signature, await self._wait(answer, seconds)
+            outputs = await self._wait(answer, limit)
+            return servable, signature, {name: outputs[name] for name in chosen or outputs}
         raise ServingError(Code.UNAVAILABLE, f"The model {model} is being unloaded. Send the request again later.")
 
-    async def _wait(self, answer: Answer, seconds: float | None) -> Outputs:
-        limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)
+    async def _wait(self, answer: Answer, limit: float) -> Outputs:
         try:
             # When the time is over, the request is cancelled, so that it is not computed if it still waits.
             return await asyncio.wait_for(asyncio.wrap_future(answer), limit)
         except TimeoutError:
-            raise ServingError(
-                Code.DEADLINE_EXCEEDED,
-                f"The answer took longer than {self.limits.seconds:g} seconds, or than the client waits. Send "
-                "fewer or shorter texts in a request.",
-            ) from None
+            raise self._too_late() from None
         except SavedModelError as error:
             raise ServingError(Code.of_number(error.code), str(error).split("\n")[0]) from error
+
+    def _too_late(self) -> ServingError:
+        return ServingError(
+            Code.DEADLINE_EXCEEDED,
+            f"The answer took longer than {self.limits.seconds:g} seconds, or than the client waits. Send fewer or "
+            "shorter texts in a request.",
+        )

@@ -1,5 +1,6 @@
 """Converts the messages of TensorFlow Serving's interfaces from and to arrays and other objects of the server."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -7,13 +8,30 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2, predict_pb2
 
-from kformer.inference.tensors import DATA_TYPES
+from kformer.inference.tensors import DATA_TYPES, TYPE_NAMES
 from kformer.serving.errors import Code, ServingError
-from kformer.serving.models import Version
 from kformer.serving.servable import Servable
-from kformer.serving.signatures import MOST_DIMENSIONS, Signature
+from kformer.serving.signatures import MOST_DIMENSIONS, Signature, Tensor
+from kformer.serving.version import Version
 
-_MOST_VALUES = 1 << 20  # of a tensor in a request: a few bytes can declare any shape
+# The field of a TensorProto that holds the values of each type.
+_FIELDS = {
+    np.dtype(name): field
+    for field, names in {
+        "float_val": ("float32",),
+        "double_val": ("float64",),
+        "int_val": ("int32", "int16", "int8", "uint8", "uint16"),
+        "int64_val": ("int64",),
+        "uint32_val": ("uint32",),
+        "uint64_val": ("uint64",),
+        "bool_val": ("bool",),
+        "string_val": ("object",),
+        "half_val": ("float16",),
+    }.items()
+    for name in names
+}
+# In a request, the last value also stands for those that are missing. A few bytes could declare a tensor of any size.
+_MOST_REPEATED = 4096
 _UNKNOWN = 2  # the canonical code of a version that could not be loaded
 
 
@@ -46,8 +64,22 @@ def predict_response(
     _name(response.model_spec, servable)
     response.model_spec.signature_name = signature.name
     for name, array in outputs.items():
-        response.outputs[name].CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
+        _fill(response.outputs[name], array)
     return response
+
+
+def _fill(tensor: tensor_pb2.TensorProto, array: np.ndarray) -> None:
+    """Writes an array into the field of its type, as TensorFlow Serving does.
+
+    `tf.make_tensor_proto` writes more than one number into `tensor_content`, where clients that read `float_val` do not
+    look.
+    """
+    tensor.dtype = tf.dtypes.as_dtype(array.dtype).as_datatype_enum
+    for size in array.shape:
+        tensor.tensor_shape.dim.add(size=size)
+    field = _FIELDS[array.dtype]
+    values = array.view(np.uint16) if field == "half_val" else array
+    getattr(tensor, field).extend(values.ravel().tolist())
 
 
 def inputs_of(request: predict_pb2.PredictRequest, signature: Signature) -> dict[str, np.ndarray]:
@@ -57,7 +89,29 @@ def inputs_of(request: predict_pb2.PredictRequest, signature: Signature) -> dict
         ServingError: They have other names than the signature's, or an input is not a valid tensor.
     """
     signature.check_names(request.inputs)  # first, as a request may have hundreds of thousands of inputs
+    for name, tensor in request.inputs.items():
+        signature.check(name, declared(name, tensor))
     return {name: array_of(name, tensor) for name, tensor in request.inputs.items()}
+
+
+def declared(name: str, tensor: tensor_pb2.TensorProto) -> Tensor:
+    """Type and shape of an input in a request, before its values are read.
+
+    Raises:
+        ServingError: There is no such type or shape.
+    """
+    shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+    if len(shape) > MOST_DIMENSIONS:
+        raise _invalid(name, f"a tensor of at most {MOST_DIMENSIONS} dimensions", f"{len(shape)} dimensions")
+    if tensor.tensor_shape.unknown_rank or min(shape, default=0) < 0:
+        raise _invalid(name, "a tensor of known size", f"the shape {[*shape]}")
+    try:
+        dtype = np.dtype(tf.dtypes.as_dtype(tensor.dtype).as_numpy_dtype)
+    except (TypeError, KeyError):  # TensorFlow or NumPy does not know the type
+        raise _invalid(name, "a tensor", f"the type {tensor.dtype}") from None
+    if dtype not in DATA_TYPES:
+        raise _invalid(name, f"of {TYPE_NAMES}", str(dtype))
+    return Tensor(dtype, shape)
 
 
 def array_of(name: str, tensor: tensor_pb2.TensorProto) -> np.ndarray:
@@ -66,21 +120,17 @@ def array_of(name: str, tensor: tensor_pb2.TensorProto) -> np.ndarray:
     Raises:
         ServingError: Its shape, type and values do not go together.
     """
+    dtype = declared(name, tensor).dtype
     shape = [dim.size for dim in tensor.tensor_shape.dim]
-    if len(shape) > MOST_DIMENSIONS:
-        raise _invalid(name, f"a tensor of at most {MOST_DIMENSIONS} dimensions", f"{len(shape)} dimensions")
-    size = int(np.prod(shape, dtype=object))
-    if tensor.tensor_shape.unknown_rank or min(shape, default=0) < 0 or size > _MOST_VALUES:
-        raise _invalid(name, f"a shape with at most {_MOST_VALUES} values", f"the shape {shape}")
+    size = math.prod(shape)
+    given = len(tensor.tensor_content) // dtype.itemsize or len(getattr(tensor, _FIELDS[dtype]))
+    few = (1,) if dtype.hasobject else range(size)  # TensorFlow does not repeat strings, but a single one
+    if given != size and not (given in few and size <= _MOST_REPEATED):
+        received = f"{given} values. One value may stand for at most {_MOST_REPEATED}"
+        raise _invalid(name, f"{size} values for the shape {shape}", received)
     try:
-        dtype = tf.dtypes.as_dtype(tensor.dtype)
-        if np.dtype(dtype.as_numpy_dtype) not in DATA_TYPES:
-            raise _invalid(name, f"of {', '.join(map(str, DATA_TYPES))}", dtype.name)
-        if dtype == tf.string and len(tensor.string_val) not in (size, 1):
-            raise _invalid(name, f"{size} values for the shape {shape}", f"{len(tensor.string_val)} values")
         return tf.make_ndarray(tensor)
-    # TensorFlow or NumPy does not know the type, or the values do not have this type or shape.
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # such as 256 in a tensor of bytes
         raise _invalid(name, "a tensor", str(error)[:100]) from None
 
 

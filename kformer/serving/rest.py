@@ -4,8 +4,10 @@ import asyncio
 import json
 import logging
 import pathlib
+import re
 import time
-from collections.abc import Awaitable, Callable
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from starlette.applications import Starlette
@@ -14,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from kformer.export.versions import LARGEST_VERSION
 from kformer.serving.access import PAGE_FILES
 from kformer.serving.errors import Code, ServingError, too_large
 from kformer.serving.json_tensors import read_body, write_body
@@ -23,6 +26,12 @@ from kformer.serving.proto_json import metadata_json, status_json
 from kformer.serving.protos import metadata_response, status_response
 
 log = logging.getLogger(__name__)
+# A model, which of its versions, and what is asked of it.
+_MODEL = re.compile(
+    r"/v1/models/(?P<name>[^/:]+)(/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+    r"(?P<part>/metadata|:predict|:classify|:regress|)",
+    re.ASCII | re.IGNORECASE,
+)
 _PAGE = pathlib.Path(__file__).parent / "page"
 # The page loads nothing from other servers, and no other page may embed it.
 _PAGE_HEADERS = {
@@ -59,20 +68,17 @@ class Rest:
         routes = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
-            Route("/v1/models", _with_errors_answered(self._models)),
             *(
-                Route(f"/v1/models/{{name:str}}{part}/metadata", _with_errors_answered(self._metadata))
-                for part in _PARTS
-            ),
-            *(
-                Route(f"/v1/models/{{name:str}}{part}", _with_errors_answered(self._model), methods=["GET", "POST"])
-                for part in _PARTS
+                Route(f"/{version}/{{rest:path}}", _with_errors_answered(self._v1), methods=["GET", "POST", "OPTIONS"])
+                for version in ("v1", "V1")
             ),
             *(Route(path, _file(_PAGE / file)) for path, file in PAGE_FILES.items()),
         ]
         if self._metrics_path is not None:
             routes.insert(0, Route(self._metrics_path, self._show_metrics))
-        return Starlette(routes=routes, exception_handlers={HTTPException: _starlette_error})
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _starlette_error})
+        app.router.redirect_slashes = False  # TensorFlow Serving has no redirects
+        return app
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -84,30 +90,43 @@ class Rest:
     async def _show_metrics(self, request: Request) -> Response:
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def _models(self, request: Request) -> Response:
-        return JSONResponse({"models": self._manager.names()})
+    async def _v1(self, request: Request) -> Response:
+        """TensorFlow Serving's API, and the list of models, which it does not have."""
+        # The path as it was sent: %2F and %3A in a name do not end it. Letters of both cases are the same.
+        path = request.scope["raw_path"].decode("ascii", "replace")
+        method = "GET" if request.method == "HEAD" else request.method
+        if method == "OPTIONS":
+            return _preflight(request)
+        if method == "GET" and path.lower() == "/v1/models":
+            return JSONResponse({"models": self._manager.names()})
+        if found := _MODEL.fullmatch(path):
+            model = _spec(found)
+            match method, found["part"].lower():
+                case "POST", ":predict":
+                    return await self._predict(request, *model)
+                case "POST", ":classify" | ":regress":
+                    raise ServingError(Code.UNIMPLEMENTED, f"This server answers :predict. Received: {found['part']}.")
+                case "GET", "/metadata":
+                    return self._metadata(*model)
+                case "GET", "":
+                    return self._status(*model)
+        raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {request.method} {path[:200]}")
 
-    async def _model(self, request: Request) -> Response:
-        """`.../NAME:predict`, or the status of `.../NAME`."""
-        verb = request.scope["path"].partition(":")[2]
-        if request.method == "POST" and verb == "predict":
-            return await self._predict(request)
-        if request.method == "POST" and verb in ("classify", "regress"):
-            raise ServingError(Code.UNIMPLEMENTED, f"This server answers :predict. Received: :{verb}.")
-        if request.method == "GET" and not verb:
-            name, version, label = _spec(request)
-            if label is not None:
-                version = self._manager.servable(name, label=label).version
-            return JSONResponse(status_json(status_response(self._manager.status(name, version))))
-        raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {request.method} {request.scope['path'][:200]}")
+    def _status(self, name: str, version: int | None, label: str | None) -> Response:
+        if label is not None:
+            version = self._manager.servable(name, label=label).version
+        return JSONResponse(status_json(status_response(self._manager.status(name, version))))
 
-    async def _predict(self, request: Request) -> Response:
+    def _metadata(self, name: str, version: int | None, label: str | None) -> Response:
+        return JSONResponse(metadata_json(metadata_response(self._manager.servable(name, version, label))))
+
+    async def _predict(self, request: Request, name: str, version: int | None, label: str | None) -> Response:
         began = time.monotonic()
-        name, version, label = _spec(request)
         with self._predictor.counted(name):
             body = read_body(await self._body(request))
             left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
-            predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left)
+            client = request.client.host if request.client else ""
+            predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left, client=client)
             servable, signature, outputs = await _while_connected(request, predicting)
             written = write_body(outputs, body.by_row)
         log.debug(
@@ -123,10 +142,6 @@ class Rest:
             },
         )
         return Response(written, media_type="application/json")
-
-    async def _metadata(self, request: Request) -> Response:
-        name, version, label = _spec(request)
-        return JSONResponse(metadata_json(metadata_response(self._manager.servable(name, version, label))))
 
     async def _body(self, request: Request) -> bytes:
         """The body of a request.
@@ -155,9 +170,6 @@ class Rest:
         return b"".join(chunks)
 
 
-_PARTS = ("", "/versions/{version:str}", "/labels/{label:str}")
-
-
 def _file(path: pathlib.Path) -> Endpoint:
     """An endpoint that gives a file of the page."""
 
@@ -168,17 +180,36 @@ def _file(path: pathlib.Path) -> Endpoint:
     return answer
 
 
-def _spec(request: Request) -> tuple[str, int | None, str | None]:
-    """Name, version and label of the model in a URL."""
-    values = {key: value.partition(":")[0] for key, value in request.path_params.items()}
-    version = values.get("version")
-    if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
-        raise ServingError(Code.INVALID_ARGUMENT, f"A version is a number. Received: {version[:50]!r}.")
-    return values["name"], None if version is None else int(version), values.get("label")
+def _spec(found: re.Match[str]) -> tuple[str, int | None, str | None]:
+    """Name, version and label of the model in a path that `_MODEL` fits.
+
+    Raises:
+        ServingError: The version is larger than any can be.
+    """
+    version, label = found["version"], found["label"]
+    number = None if version is None else int(version.lstrip("0")[:20] or 0)  # more digits are too many, too
+    if number is not None and number > LARGEST_VERSION:
+        raise ServingError(
+            Code.INVALID_ARGUMENT, f"A version is a number up to {LARGEST_VERSION}. Received: {version[:50]}."
+        )
+    return urllib.parse.unquote(found["name"]), number, None if label is None else urllib.parse.unquote(label)
+
+
+def _preflight(request: Request) -> Response:
+    """The answer to OPTIONS, by which a browser asks whether a page of another server may send a request: it may not.
+
+    Raises:
+        ServingError: There is no origin, without which there is nothing to ask.
+    """
+    if not re.match("https?://", request.headers.get("origin", "")):
+        raise ServingError(Code.FAILED_PRECONDITION, "OPTIONS needs the header Origin with the origin of the page.")
+    return Response(headers={"Allow": "GET, HEAD, POST, OPTIONS"})
 
 
 async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answer:
-    """Waits for an answer. If the client goes away, cancels it, so that it is not computed if it still waits.
+    """Waits for an answer.
+
+    If the client goes away, cancels it, so that a request that is still in the queue is not computed.
 
     Raises:
         ClientDisconnect: The client has gone.
@@ -205,7 +236,7 @@ def _with_errors_answered(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except ServingError as error:
             log.info("refused", extra={"fields": {"code": error.code.name, "path": request.scope["path"][:200]}})
-            return _error(error.http_status, str(error))
+            return _error(error.http_status, str(error), retry_seconds=error.retry_seconds)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except Exception:
@@ -218,13 +249,16 @@ def _with_errors_answered(endpoint: Endpoint) -> Endpoint:
 async def _starlette_error(request: Request, error: Exception) -> Response:
     """An answer to a request that no route takes, such as one for another path."""
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, f"{error.detail}: {request.method} {request.scope['path'][:200]}")
+    message = f"{error.detail}: {request.method} {request.scope['path'][:200]}"
+    return _error(error.status_code, message, error.headers)
 
 
-def _error(status: int, message: str) -> Response:
-    headers = {}
+def _error(
+    status: int, message: str, more_headers: Mapping[str, str] | None = None, retry_seconds: int = 1
+) -> Response:
+    headers = dict(more_headers or {})
     if status in (429, 503):
-        headers["Retry-After"] = "1"
+        headers["Retry-After"] = str(retry_seconds)
     if status == 408:
         headers["Connection"] = "close"  # the rest of the body is not read
     return Response(json.dumps({"error": message}), status, headers, "application/json")

@@ -1,6 +1,7 @@
 """One version of a model that is loaded and answers requests."""
 
 import itertools
+import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +26,7 @@ OnBatch = Callable[[str, int, float], None]
 class Servable:
     """A version that is loaded, with the threads that compute its batches.
 
-    TensorFlow's C API runs it, as a SavedModel holds no Python code.
+    TensorFlow's C API runs it, without Python's TensorFlow.
 
     Args:
         name: The model's name.
@@ -33,13 +34,25 @@ class Servable:
         path: Its folder.
         batching: How requests share batches.
         on_batch: Called after each batch with its signature, its rows and the seconds it took.
+        trust: Load it whatever operations it has; see `SavedModel`.
 
     Raises:
-        ValueError: The folder is damaged, TensorFlow cannot load it, or a request of its warm-up file fails.
+        ValueError: The folder is damaged, the model could do more than compute and `trust` is not set, or a request of
+            its warm-up file is wrong.
+        SavedModelError: TensorFlow cannot load it.
+        OSError: A file cannot be read.
     """
 
-    def __init__(self, name: str, version: int, path: pathlib.Path, batching: Batching, on_batch: OnBatch) -> None:
-        check_export(path)
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        path: pathlib.Path,
+        batching: Batching,
+        on_batch: OnBatch,
+        trust: bool = False,
+    ) -> None:
+        check_export(path, trust)
         self.name = name
         self.version = version
         meta_graph = read(path).meta_graphs[0]
@@ -51,11 +64,13 @@ class Servable:
         requests = _warmup_requests(path)
         try:
             # One thread for an operation, as each core computes a batch of its own.
-            self._model = SavedModel(path, threads_per_operation=1)
+            self._model = SavedModel(path, threads_per_operation=1, trust=trust)
             self._batcher = Batcher(self._model.run, batching, on_batch)
             self._batcher.start([(name, self.signature(name).complete(inputs)) for name, inputs in requests])
-        except (SavedModelError, ServingError) as error:
-            raise ValueError(f"{path} cannot be served: {str(error).splitlines()[0]}") from error
+        except SavedModelError as error:
+            raise SavedModelError(f"{path} cannot be served: {str(error).splitlines()[0]}", error.code) from error
+        except ServingError as error:
+            raise ValueError(f"{path} cannot be served: {error}") from error
 
     def signature(self, name: str) -> Signature:
         """A signature by its name.
@@ -65,15 +80,15 @@ class Servable:
         """
         if name not in self.signatures:
             raise ServingError(
-                Code.INVALID_ARGUMENT,
+                Code.FAILED_PRECONDITION,
                 f'Serving signature name: "{name}" not found in signature def. The model {self.name} has: '
                 f"{', '.join(self.signatures)}.",
             )
         return self.signatures[name]
 
-    def submit(self, signature: Signature, inputs: Mapping[str, np.ndarray]) -> Answer:
+    def submit(self, signature: Signature, inputs: Mapping[str, np.ndarray], client: str, seconds: float) -> Answer:
         """Puts a request into its queue; see `Batcher.submit`."""
-        return self._batcher.submit(signature.name, inputs, signature.is_shared)
+        return self._batcher.submit(signature.name, inputs, signature.is_shared, client, seconds)
 
     def waiting(self) -> int:
         """How many texts wait for their batch."""
@@ -104,16 +119,19 @@ def _warmup_requests(path: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray
 
     Raises:
         ValueError: The file is damaged.
+        OSError: It cannot be read.
     """
     file = path / WARMUP_FILE
     if not file.is_file():
         return []
     requests = []
     try:
-        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+        for record in tf.data.TFRecordDataset(os.fsencode(file)).as_numpy_iterator():
             request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
             inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
             requests.append((request.model_spec.signature_name or DEFAULT_SIGNATURE, inputs))
+    except (tf.errors.PermissionDeniedError, tf.errors.ResourceExhaustedError, tf.errors.UnavailableError) as error:
+        raise OSError(f"{file} cannot be read: {error.message}") from error
     except Exception as error:  # of TensorFlow or of protobuf, whose class depends on how it was built
         raise ValueError(f"{file} is damaged: {error}. Export the model again.") from error
     return requests

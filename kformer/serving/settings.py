@@ -25,6 +25,19 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True)
+class ReloadSettings:
+    """What clients may change of the models that are served.
+
+    Args:
+        bases: Folders in which a model's base folder must lie.
+        token: What such a client must send (`Authorization: Bearer TOKEN`), in place of the token of the others.
+    """
+
+    bases: Sequence[pathlib.Path]
+    token: str
+
+
+@dataclasses.dataclass(frozen=True)
 class ServerSettings:
     """How a server is set up.
 
@@ -35,9 +48,17 @@ class ServerSettings:
         grpc_port: The port of gRPC; 0: any free port.
         batching: How requests share batches.
         limits: The limits of a request.
+        connections: The most connections over REST.
         metrics_path: Where Prometheus finds the metrics; None: nowhere.
         poll_seconds: How often the folders are looked at for new versions.
+        load_seconds: How long a version may take to load, before an older one takes its place.
         token: What clients must send (`Authorization: Bearer TOKEN`); None: nothing.
+        reload: How clients may change the models; None: not at all.
+        model_config_file: The file that names the models, where it is read again while the server runs.
+        model_config_poll_seconds: How often it is read; 0: never.
+        trust: Load models whatever operations they have; see `kformer.inference.c_api.SavedModel`.
+        allowed_hosts: Names by which REST may be asked, besides localhost and `host`; "*" for any.
+        origins: Of pages of other servers that may use REST (CORS), such as https://example.org; "*" for any.
         certificate, key: Files for TLS, in PEM form; None: without TLS.
     """
 
@@ -47,9 +68,17 @@ class ServerSettings:
     grpc_port: int = 8500
     batching: Batching = dataclasses.field(default_factory=Batching)
     limits: Limits = dataclasses.field(default_factory=Limits)
+    connections: int = 1000
     metrics_path: str | None = DEFAULT_METRICS_PATH
     poll_seconds: float = 1.0
+    load_seconds: float = 600.0
     token: str | None = None
+    reload: ReloadSettings | None = None
+    model_config_file: pathlib.Path | None = None
+    model_config_poll_seconds: float = 0.0
+    trust: bool = False
+    allowed_hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
     certificate: pathlib.Path | None = None
     key: pathlib.Path | None = None
 

@@ -72,7 +72,7 @@ class Signature:
         self.check_names(given)
         inputs = {**self.defaults, **given}
         for name, array in inputs.items():
-            self._check(name, array)
+            self.check(name, Tensor(array.dtype, array.shape))
         sizes = {len(inputs[name]) for name in inputs if self.inputs[name].is_batch}
         if self.is_shared and len(sizes) > 1:
             raise ServingError(
@@ -94,31 +94,35 @@ class Signature:
                 f"The signature {self.name} takes {', '.join(self.inputs)}. Received: {', '.join(sorted(given))}.",
             )
 
-    def _check(self, name: str, array: np.ndarray) -> None:
-        tensor = self.inputs[name]
-        fits = tensor.shape is None or (
-            array.ndim == len(tensor.shape)
-            and all(size in (None, given) for size, given in zip(tensor.shape, array.shape, strict=True))
-        )
-        if array.dtype != tensor.dtype or not fits:
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
-                f"The input {name} of {self.name} must be {tensor}. Received: {Tensor(array.dtype, array.shape)}.",
-            )
-
-    def chosen(self, outputs: Mapping[str, np.ndarray], names: Collection[str]) -> dict[str, np.ndarray]:
-        """Some of the outputs; all where no names are given.
+    def check(self, name: str, given: Tensor) -> None:
+        """Refuses an input by its type and shape.
 
         Raises:
-            ServingError: There is no such output.
+            ServingError: The signature takes another type or shape.
         """
-        unknown = sorted({*names} - {*self.outputs})
-        if unknown:
+        tensor = self.inputs[name]
+        assert given.shape is not None
+        fits = tensor.shape is None or (
+            len(given.shape) == len(tensor.shape)
+            and all(size in (None, found) for size, found in zip(tensor.shape, given.shape, strict=True))
+        )
+        if given.dtype != tensor.dtype or not fits:
+            raise ServingError(
+                Code.INVALID_ARGUMENT, f"The input {name} of {self.name} must be {tensor}. Received: {given}."
+            )
+
+    def check_outputs(self, names: Collection[str]) -> None:
+        """Refuses outputs that a request chooses.
+
+        Raises:
+            ServingError: There is no such output, or it is chosen twice.
+        """
+        if {*names} - {*self.outputs} or len({*names}) < len(names):
             raise ServingError(
                 Code.INVALID_ARGUMENT,
-                f"The signature {self.name} gives {', '.join(self.outputs)}. Received: {', '.join(unknown)}.",
+                f"The signature {self.name} gives {', '.join(self.outputs)}; output_filter may name each of them once. "
+                f"Received: {', '.join(names)}.",
             )
-        return {name: array for name, array in outputs.items() if not names or name in names}
 
 
 def check_sizes(inputs: Mapping[str, np.ndarray], max_texts: int, max_text_bytes: int) -> None:

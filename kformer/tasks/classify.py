@@ -15,15 +15,17 @@ from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.data.labels import check_targets
 from kformer.tasks.labels import LabelPredictor, LabelTask
-from kformer.tasks.texts import encode_texts, encoded_texts
+from kformer.tasks.texts import TAB, encode_texts, encoded_texts
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
+from kformer.translation.text_model import text_tensor
 from kformer.translation.texts import BATCH_TOKENS, in_batches
-from kformer.translation.translator import text_tensor
 
 
 class Classifier(LabelPredictor):
     """Finds the label of a text, or of a pair of texts with a tab between them.
+
+    A model that has learned from single texts reads a tab as a blank, because it has never seen a second text.
 
     Examples:
         >>> classifier = Classifier.from_preset("bible-books")
@@ -33,26 +35,31 @@ class Classifier(LabelPredictor):
 
     task = "classify"
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether a tab divides a pair of texts: it did in the training corpus, or the corpus is not known."""
+        return self.origin.get("corpus", {}).get("tabs_in_sources", True)
+
     def probabilities(self, texts: str | Sequence[str]) -> np.ndarray:
         """The probability of each label, (B, N) float32 in the order of `labels`, for one text (B is 1) or B texts.
 
         Raises:
             ValueError: A text is not a string.
         """
-        texts = [texts] if isinstance(texts, str) else texts
         return self.function(text_tensor(texts))["probabilities"].numpy()
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the most probable label of each text.
 
         Args:
-            text: (B,) string, UTF-8. A tab divides a pair of texts. Tokens beyond `longest` are cut off.
+            text: (B,) string, UTF-8. A tab divides a pair of texts, if the model `reads_pairs`. Tokens beyond `longest`
+                are cut off.
 
         Returns:
             `label` (B,) string; `probability` (B,) float32, the probability of the label; `probabilities` (B, N)
             float32, those of all labels; and `labels` (B, N) string, these labels in the same order.
         """
-        ids = encode_texts(text, self.source_tokenizer)[:, : self.longest]
+        ids = self._ids(text)
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
             source = tf.gather(ids, rows).to_tensor(self.config.pad_id)
@@ -70,7 +77,13 @@ class Classifier(LabelPredictor):
         }
 
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"source": encode_texts(text, self.source_tokenizer)[:, : self.longest].to_tensor(self.config.pad_id)}
+        return {"source": self._ids(text).to_tensor(self.config.pad_id)}
+
+    def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """(B,) string to (B, None) int32, at most `longest` ids of each text."""
+        if not self.reads_pairs:
+            text = tf.strings.regex_replace(text, TAB, " ")
+        return encode_texts(text, self.source_tokenizer)[:, : self.longest]
 
 
 class ClassifyTask(LabelTask):

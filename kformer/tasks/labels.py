@@ -4,7 +4,6 @@ Shape letters: B texts, N labels.
 """
 
 import abc
-import copy
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Pair
+from kformer.forks import check_process
 from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.presets import find_preset
@@ -23,12 +23,13 @@ from kformer.tasks.base import Task
 from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
 from kformer.translation.batches import OUTPUTS
 from kformer.translation.codec import longest_source
-from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
+from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
+from kformer.translation.translator import TEXT
 
 NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8
 
 
-class LabelPredictor(tf.Module, abc.ABC):
+class LabelPredictor(TextModel, abc.ABC):
     """A trained encoder-only model that answers texts with labels.
 
     Args:
@@ -54,16 +55,7 @@ class LabelPredictor(tf.Module, abc.ABC):
         samples: Sequence[str] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        require_tensorflow(f"A {type(self).__name__}")
-        super().__init__(name=self.task)
-        self.model = model
-        self.config = config
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = target_tokenizer
-        self.decoding = decoding or DecodingConfig()
-        self.samples = tuple(samples)
-        self.origin = dict(origin or {})
-        self.function = tf.function(self.answer, [TEXT], autograph=False)
+        super().__init__(self.task, model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
 
     @classmethod
     def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
@@ -90,15 +82,14 @@ class LabelPredictor(tf.Module, abc.ABC):
             FileNotFoundError: The folder is no run folder, or has no weights yet.
             ValueError: The run is of another task.
         """
+        check_process()
         folder = RunFolder(pathlib.Path(run)).check()
         folder.check_task(cls.task)
         config = folder.transformer_config()
         model = build_model(cls.task, config, "float32")
         load_weights(folder, model)
         source, labels = load_tokenizers(folder.tokenizer_folder)
-        return cls(
-            model, config, source, labels, decoding or folder.decoding_config(), folder.samples(), folder.origin()
-        )
+        return cls(model, config, source, labels, folder.decoding_config(decoding), folder.samples(), folder.origin())
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -116,10 +107,15 @@ class LabelPredictor(tf.Module, abc.ABC):
         Raises:
             ValueError: A text is not a string.
         """
-        if isinstance(texts, str):
+        if is_one_text(texts):
             return self([texts])[0]
         found = self.function(text_tensor(texts))[OUTPUTS[self.task][0]]
         return [answer.decode("utf-8") for answer in found.numpy()]
+
+    @model_function([TEXT])
+    def function(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`answer` as a `tf.function`."""
+        return self.answer(text)
 
     @abc.abstractmethod
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -131,9 +127,7 @@ class LabelPredictor(tf.Module, abc.ABC):
 
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
         """See `Predictor.twin`. There is no search, so `cache` is not used."""
-        other = copy.copy(self)
-        other.model = model
-        return other
+        return type(self)(model, *self._arguments()[1:])
 
 
 class LabelTask(Task):

@@ -3,7 +3,6 @@
 Shape letters: B texts, F tokens of a prompt, T tokens.
 """
 
-import copy
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.decoding import SearchResult
+from kformer.forks import check_process
 from kformer.layers import Cache
 from kformer.models import StepwiseLanguageModel, build_language_model
 from kformer.presets import find_preset
@@ -30,11 +30,12 @@ from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.text_ops import replace_invalid
 from kformer.translation.codec import TextCodec, longest_source, longest_translation
-from kformer.translation.options import Options, checks_of_options, default_options
+from kformer.translation.options import Options, batch_seed, checks_of_options, default_options
 from kformer.translation.scoring import target_batch
 from kformer.translation.search import Searcher
+from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
 from kformer.translation.texts import BATCH_TOKENS, in_batches
-from kformer.translation.translator import TEXT, require_tensorflow, text_tensor
+from kformer.translation.translator import TEXT
 
 OPTIONS = [
     TEXT,
@@ -47,7 +48,7 @@ OPTIONS = [
 ]
 
 
-class LanguageModel(tf.Module):
+class LanguageModel(TextModel):
     """Continues texts.
 
     Args:
@@ -78,19 +79,13 @@ class LanguageModel(tf.Module):
         samples: Sequence[str] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        require_tensorflow("A LanguageModel")
-        super().__init__(name="language_model")
-        self.model = model
-        self.config = config
-        self.source_tokenizer = self.target_tokenizer = tokenizer
-        self.decoding = decoding or DecodingConfig()
-        self.samples = tuple(samples)
-        self.origin = dict(origin or {})
+        super().__init__("language_model", model, config, tokenizer, tokenizer, decoding, samples, origin)
         self.codec = TextCodec(tokenizer, tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding, stepwise=StepwiseLanguageModel)
-        self.function = tf.function(self.answer, [TEXT], autograph=False)
-        self._with_options = tf.function(self.answer_with_options, OPTIONS, autograph=False)
-        self._score = tf.function(self.score_texts, [TEXT], autograph=False)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        model, config, tokenizer, _, *others = super()._arguments()
+        return model, config, tokenizer, *others
 
     @classmethod
     def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
@@ -117,13 +112,14 @@ class LanguageModel(tf.Module):
             FileNotFoundError: The folder is no run folder, or has no weights yet.
             ValueError: The run is of another task.
         """
+        check_process()
         folder = RunFolder(pathlib.Path(run)).check()
         folder.check_task(cls.task)
         config = folder.transformer_config()
         model = build_language_model(config, "float32")
         load_weights(folder, model)
         tokenizer, _ = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, tokenizer, decoding or folder.decoding_config(), folder.samples(), folder.origin())
+        return cls(model, config, tokenizer, folder.decoding_config(decoding), folder.samples(), folder.origin())
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """The most probable continuation of one text, or of each text of a list, with the text before it.
@@ -131,7 +127,7 @@ class LanguageModel(tf.Module):
         Raises:
             ValueError: A text is not a string.
         """
-        if isinstance(texts, str):
+        if is_one_text(texts):
             return self([texts])[0]
         return [text.decode("utf-8") for text in self.function(text_tensor(texts))["text"].numpy()]
 
@@ -158,7 +154,7 @@ class LanguageModel(tf.Module):
             ValueError: A text is not a string.
             tf.errors.InvalidArgumentError: An option is out of range.
         """
-        if isinstance(texts, str):
+        if is_one_text(texts):
             return self.sample([texts], seed, temperature, top_k, top_p, max_length)[0]
         found = self._with_options(
             text_tensor(texts),
@@ -184,8 +180,20 @@ class LanguageModel(tf.Module):
             `log_probability` (B,) float32, the natural logarithm of the probability of each text and its end, and
             `tokens` (B,) int32, the number of tokens, the end included.
         """
-        texts = [texts] if isinstance(texts, str) else texts
         return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
+
+    @model_function([TEXT])
+    def function(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`answer` as a `tf.function`."""
+        return self.answer(text)
+
+    @model_function(OPTIONS)
+    def _with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self.answer_with_options(text, *options)
+
+    @model_function([TEXT])
+    def _score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self.score_texts(text)
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continues each text, by the search of `decoding`.
@@ -195,7 +203,9 @@ class LanguageModel(tf.Module):
 
         Returns:
             `text` (B,) string, each text with its continuation; and `score` (B,) float32, the natural logarithm of the
-            probability of the whole text, divided by the length penalty of a beam search.
+            probability of the whole text, divided by the length penalty of a beam search. Both count the tokens of the
+            given text, too. So with the same exponent a less probable beginning gives a longer text. With an exponent
+            of 0 the beginning does not matter.
         """
         return self._continued(text, default_options(self.codec), draw=False)
 
@@ -239,7 +249,7 @@ class LanguageModel(tf.Module):
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             prompt = tf.gather(ids, rows)
-            found = self._find(prompt, new, options, draw)
+            found = self._find(prompt, new, options, batch_seed(options, rows) if draw else None)
             whole = self.source_tokenizer.detokenize(found.tokens[:, 0])
             begun = byte_lengths(self.source_tokenizer.detokenize(prompt))
             rest = tf.strings.substr(whole, tf.minimum(begun, byte_lengths(whole)), byte_lengths(whole))
@@ -250,8 +260,8 @@ class LanguageModel(tf.Module):
         texts, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"text": texts, "score": score}
 
-    def _find(self, prompt: tf.RaggedTensor, new: tf.Tensor, options: Options, draw: bool) -> SearchResult:
-        """Searches for texts that begin with the prompts (B, None)."""
+    def _find(self, prompt: tf.RaggedTensor, new: tf.Tensor, options: Options, seed: tf.Tensor | None) -> SearchResult:
+        """Searches for texts that begin with the prompts (B, None), or draws them with a seed (2,)."""
         source, _ = self.codec.pad(prompt)  # (B, F + 1)
         prefix = prompt.to_tensor(self.config.pad_id)  # (B, F)
         limits = tf.cast(prompt.row_lengths(), tf.int32) + new
@@ -259,9 +269,8 @@ class LanguageModel(tf.Module):
         if longest is not None:
             limits = tf.minimum(limits, longest)
         read = tf.reduce_min(tf.minimum(tf.cast(prompt.row_lengths(), tf.int32), limits))
-        if not draw:
+        if seed is None:
             return self.searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty, read=read)
-        seed = tf.stack([options.seed, tf.bitwise.right_shift(options.seed, 32)])
         return self.searcher.sample(
             source, limits, seed, options.temperature, options.top_k, options.top_p, prefix=prefix, read=read
         )
@@ -272,8 +281,7 @@ class LanguageModel(tf.Module):
 
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
         """See `Predictor.twin`."""
-        other = copy.copy(self)
-        other.model = model
+        other = type(self)(model, *self._arguments()[1:])
         other.searcher = Searcher(model, self.config, self.decoding, cache, stepwise=StepwiseLanguageModel)
         return other
 

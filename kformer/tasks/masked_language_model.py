@@ -6,9 +6,6 @@ Classifiers and taggers can begin with its weights.
 import pathlib
 from collections.abc import Sequence
 
-import numpy as np
-import tensorflow as tf
-
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, MaskedTokens
@@ -51,7 +48,7 @@ class MaskedLanguageModelTask(Task):
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         tokenizer = tokenizers[0]
-        starts = word_starts(tokenizer) if training.mask_whole_words else None
+        starts = tokenizer.word_starts() if training.mask_whole_words else None
         return MaskedTokens(tokenizer.vocab_size, NUM_SPECIAL_IDS, UNKNOWN_ID, starts)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
@@ -59,21 +56,3 @@ class MaskedLanguageModelTask(Task):
             f"{run} is a masked language model, which answers nothing by itself. Train a classifier or a tagger that "
             f"begins with its weights: `kformer train --task classify --initialize-from {run}`."
         )
-
-
-def word_starts(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) booleans, True for tokens that begin a word: their text after another token begins with a blank.
-
-    Examples:
-        >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["in", "the"])  # symbols are whole words
-        >>> word_starts(tokenizer).tolist()  # four special ids, and the symbols
-        [False, False, False, False, True, True]
-    """
-    first = tokenizer.tokenize(["a"]).flat_values[:1]
-    ids = np.arange(NUM_SPECIAL_IDS, tokenizer.vocab_size, dtype=np.int32)
-    before = np.full(len(ids), first.numpy()[0] if len(first) else UNKNOWN_ID, np.int32)
-    alone = tf.strings.length(tokenizer.detokenize(before[:, np.newaxis]))
-    pairs = tokenizer.detokenize(np.stack([before, ids], axis=1))
-    place = tf.minimum(alone, tf.strings.length(pairs))  # where the text of the second token begins
-    follows = tf.strings.substr(pairs, place, tf.ones_like(place)).numpy()
-    return np.concatenate([np.zeros(NUM_SPECIAL_IDS, bool), follows == b" "])

@@ -8,9 +8,13 @@ import pathlib
 import re
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import tensorflow as tf
 
+from kformer.scripts import is_unspaced
 from kformer.tokenizers.offsets import Spans
+from kformer.tokenizers.ragged import sums
+from kformer.tokenizers.text_ops import as_ids
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 NUM_SPECIAL_IDS = 4
@@ -36,6 +40,11 @@ def is_surely_longer(text: str, tokens: int) -> bool:
         if found > most:
             return True
     return False
+
+
+def begins_word(written: str) -> bool:
+    """Whether a token that is written so after another token begins a word: see `Tokenizer.word_starts`."""
+    return written[:1].isspace() or is_unspaced(written[:1])
 
 
 class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
@@ -130,6 +139,18 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         """The ids that stand for text that is not in the vocabulary: the unknown id, and the ids of single bytes."""
         return [UNKNOWN_ID]
 
+    def is_mostly_unknown(self, text: tf.Tensor) -> tf.Tensor:
+        """(B,) string to (B,) bool: whether more than half of a text's tokens have `fallback_ids`.
+
+        Examples:
+            >>> SymbolTokenizer(["K", "AE", "T"]).is_mostly_unknown(["KAET", "K AE T", "K ae", ""]).numpy().tolist()
+            [True, False, False, False]
+        """
+        ids = self.tokenize(text)
+        is_fallback = np.isin(np.arange(self.vocab_size), self.fallback_ids()).astype("int64")
+        unknown = sums(ids.with_values(tf.gather(tf.constant(is_fallback), ids.values)))
+        return 2 * unknown > tf.cast(ids.row_lengths(), tf.int64)
+
     def spellings(self) -> list[tuple[str, ...]]:
         """The ways in which the text of each id may be written in a list of words, the best one first.
 
@@ -143,6 +164,21 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             "Train with a tokenizer of kformer's own."
         )
 
+    def word_starts(self) -> np.ndarray:
+        """Which ids begin a word: (V,) booleans. The first token of a text begins a word with any id.
+
+        A word is what stands between blanks, with its punctuation, or what the tokenizer itself takes for a word. In
+        scripts without blanks between words, such as Chinese, Japanese and Thai, each token is taken for a word. The
+        ids of single bytes begin none.
+
+        Raises:
+            ValueError: This kind of tokenizer cannot tell.
+        """
+        raise ValueError(
+            f"A tokenizer of the kind {self.kind} cannot tell which of its tokens begin a word. Leave out "
+            "mask_whole_words, or train with a tokenizer of kformer's own."
+        )
+
     @abc.abstractmethod
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         """Writes the vocabulary into an existing directory, and returns the entries that tokenizer.json needs."""
@@ -154,9 +190,9 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
     def _content(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
         """(B, None) int32: the ids of each row before its first end id, without pad and start ids."""
+        ids = as_ids(ids)
         if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(default_value=tf.cast(self.end_id, ids.dtype))  # (B, T)
-        ids = tf.cast(ids, tf.int32)
+            ids = ids.to_tensor(default_value=self.end_id)  # (B, T)
         ended = tf.cumsum(tf.cast(tf.equal(ids, self.end_id), tf.int32), axis=1) > 0  # (B, T)
         keep = ~ended & tf.not_equal(ids, self.pad_id) & tf.not_equal(ids, self.start_id)
         return tf.ragged.boolean_mask(ids, keep)

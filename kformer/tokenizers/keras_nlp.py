@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from kformer.tokenizers.base import NUM_SPECIAL_IDS, Tokenizer
-from kformer.tokenizers.text_ops import replace_invalid, tf_text, traced
+from kformer.tokenizers.base import NUM_SPECIAL_IDS, Tokenizer, begins_word
+from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, traced
 
 CONFIG_FILE = "keras.json"
 ASSETS_FOLDER = "assets"
@@ -68,9 +69,15 @@ class KerasNLPTokenizer(Tokenizer):
             lambda text: self._in_graph(tokenizer.tokenize, text), lambda ids: self._in_graph(tokenizer.detokenize, ids)
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "A tokenizer of keras-nlp cannot be pickled. Save it with `tokenizer.save(folder)`, and read it again "
+            "with `kformer.tokenizers.load_tokenizer(folder)`."
+        )
+
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         # ByteTokenizer fails if a batch contains no byte at all. So one more text is added, and its ids are dropped.
-        text = tf.concat([replace_invalid(text), ["x"]], axis=0)
+        text = tf.concat([replace_invalid(as_texts(text)), ["x"]], axis=0)
         return tf.cast(self._tokenize(text)[:-1], tf.int32) + NUM_SPECIAL_IDS
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
@@ -97,6 +104,22 @@ class KerasNLPTokenizer(Tokenizer):
         """The id of WordPiece's unknown token. For other tokenizers the list is empty."""
         unknown = getattr(self.tokenizer, "oov_token", None)
         return [] if unknown is None else [NUM_SPECIAL_IDS + self.tokenizer.token_to_id(unknown)]
+
+    def word_starts(self) -> np.ndarray:
+        """See `Tokenizer.word_starts`. WordPiece marks the tokens that begin no word, with "##"."""
+        return np.array([False] * NUM_SPECIAL_IDS + [begins_word(token) for token in self._written()])
+
+    def _written(self) -> list[str]:
+        """What each id of the wrapped tokenizer adds to a text, with the blank before it."""
+        tokenizer = self.tokenizer
+        if hasattr(tokenizer, "suffix_indicator"):
+            suffix = tokenizer.suffix_indicator
+            words = [" " + token for token in tokenizer.get_vocabulary()]
+            return [word.removeprefix(" " + suffix) for word in words]
+        if hasattr(tokenizer, "proto"):  # detokenizing a piece of SentencePiece drops its blank
+            return [piece.replace("\u2581", " ") for piece in tokenizer.get_vocabulary()]
+        ids = np.arange(NUM_SPECIAL_IDS, self.vocab_size, dtype=np.int32)
+        return [text.decode("utf-8") for text in self.detokenize(ids[:, np.newaxis]).numpy()]
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         config = keras.saving.serialize_keras_object(self.tokenizer)

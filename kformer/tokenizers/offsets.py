@@ -12,7 +12,10 @@ from kformer.tokenizers.text_ops import replace_invalid, tf_text
 
 _EXTRA = "\n"
 # The characters of `text_ops.WHITESPACE`.
-_SPACES = (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
+_SPACES = (
+    *(*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)),
+    *(0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF),
+)
 
 
 class Spans(NamedTuple):

@@ -8,14 +8,15 @@ import itertools
 import pathlib
 import random
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from kformer.files import temporary_folder
+from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer, begins_word
 from kformer.tokenizers.model_proto import without_rule_files
 from kformer.tokenizers.offsets import (
     Spans,
@@ -27,7 +28,7 @@ from kformer.tokenizers.offsets import (
     with_every_bad_byte_replaced,
 )
 from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
-from kformer.tokenizers.text_ops import batches_of_bytes, normalize_text, tf_text, traced
+from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, normalize_text, read_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
 MODEL_FILE = "model.spm"
@@ -45,8 +46,9 @@ class SentencePieceTokenizer(Tokenizer):
     """Subwords by a SentencePiece model (Kudo and Richardson, 2018).
 
     A tokenizer that `train` made changes texts only in their Unicode form and their white space: `normalize` returns
-    the form NFC, with one blank for each run of white space and no blank at the ends. Characters outside the vocabulary
-    are written as bytes. Text that looks like a special piece, such as "<s>" or "<0x41>", is treated as text.
+    the form NFC, with one blank for each run of white space and no blank at the ends. A text of invisible characters
+    alone, such as U+200B, has no token. Characters outside the vocabulary are written as bytes. Text that looks like a
+    special piece, such as "<s>" or "<0x41>", is treated as text.
 
     Args:
         model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. If it was
@@ -89,15 +91,18 @@ class SentencePieceTokenizer(Tokenizer):
         # of eager kernels. tf.random.set_seed empties that cache, and the tokenizer would fail from then on.
         self._tokenize, self._detokenize = traced(self._tokenize_in_graph, self._detokenize_in_graph)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.model_bytes,)
+
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenize(text)
+        return self._tokenize(as_texts(text))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
         return self._detokenize(self._content(ids))
 
     def _tokenize_in_graph(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).tokenize(normalize_text(text))
+        return tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32).tokenize(read_text(text))
 
     def _detokenize_in_graph(self, ids: tf.RaggedTensor) -> tf.Tensor:
         values = ids.flat_values
@@ -108,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
         tokenizer = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32)
-        ids, start, end = tokenizer.tokenize_with_offsets(normalize_text(text))
+        ids, start, end = tokenizer.tokenize_with_offsets(read_text(as_texts(text)))
         start, end = (tf.cast(place, tf.int64) for place in (start, end))
         return Spans(ids, *given_places(normalized_characters(text), start, end, text))
 
@@ -199,6 +204,11 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = ["" if piece_id in none else processor.id_to_piece(piece_id) for piece_id in range(self.vocab_size)]
         return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(_BLANK))))) for piece in pieces]
 
+    def word_starts(self) -> np.ndarray:
+        """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
+        pieces = [spelling[0] if spelling else "" for spelling in self.spellings()]
+        return np.array([begins_word(piece.replace(_BLANK, " ")) for piece in pieces])
+
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)
         return {}
@@ -257,15 +267,15 @@ def _sample(texts: Iterable[str], limit: int) -> list[str]:
 
 def _sentences(texts: list[str]) -> Iterator[bytes]:
     for batch in batches_of_bytes(texts, 2048):
-        for sentence in normalize_text(tf.constant(batch, tf.string)).numpy():
+        for sentence in read_text(tf.constant(batch, tf.string)).numpy():
             if sentence:
                 yield sentence
 
 
 def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, character_coverage: float) -> bytes:
     writer = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
-        escape, unescape = pathlib.Path(folder, "escape.tsv"), pathlib.Path(folder, "unescape.tsv")
+    with temporary_folder() as folder:
+        escape, unescape = folder / "escape.tsv", folder / "unescape.tsv"
         escape.write_text(_ESCAPE_RULES, encoding="utf-8")
         unescape.write_text(_UNESCAPE_RULES, encoding="utf-8")
         sentencepiece.SentencePieceTrainer.train(

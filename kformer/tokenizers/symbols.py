@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer
 from kformer.tokenizers.offsets import Spans, byte_lengths, decode, is_space
 from kformer.tokenizers.ragged import join, kept, next_of, previous_of, sums_before
-from kformer.tokenizers.text_ops import batches_of_bytes, collapse_whitespace, replace_invalid
+from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, collapse_whitespace, replace_invalid
 
 SYMBOLS_FILE = "symbols.json"
 UNKNOWN_MARK = "⁇"
@@ -52,8 +53,11 @@ class SymbolTokenizer(Tokenizer):
             tf.lookup.KeyValueTensorInitializer(tf.constant(self.symbols), ids), default_value=UNKNOWN_ID
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.symbols,)
+
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._ids(self._split(text))
+        return self._ids(self._split(as_texts(text)))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
@@ -96,6 +100,10 @@ class SymbolTokenizer(Tokenizer):
 
     def spellings(self) -> list[tuple[str, ...]]:
         return [()] * NUM_SPECIAL_IDS + [(symbol,) for symbol in self.symbols]
+
+    def word_starts(self) -> np.ndarray:
+        """See `Tokenizer.word_starts`. Every symbol is a word."""
+        return np.arange(self.vocab_size) >= NUM_SPECIAL_IDS
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int | None = None) -> Self:

@@ -4,14 +4,20 @@ Shapes: B batch.
 """
 
 import importlib.metadata
+import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import tensorflow as tf
 
 # Within the brackets of a regular expression: all characters with Unicode's property White_Space, which are ASCII
-# blanks, NEXT LINE, and the separators Zs, Zl and Zp.
-WHITESPACE = r"\t-\r \x{85}\p{Z}"
+# blanks, NEXT LINE, and the separators Zs, Zl and Zp. And U+FEFF, a byte order mark: some programs put it before each
+# text, and it remains inside where files are joined.
+WHITESPACE = r"\t-\r \x{85}\x{FEFF}\p{Z}"
+# Also for these brackets: characters that show nothing, which are soft hyphens, blanks and joiners without a width, and
+# marks of the direction of writing. Beside other characters they have a meaning.
+INVISIBLE = r"\x{AD}\x{61C}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}"
 
 
 def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
@@ -37,9 +43,63 @@ def _installed_version(distribution: str) -> str | None:
         return None
 
 
+def check_keras(setting: str, keras_2_version: str | None) -> None:
+    """Refuses the environment variable TF_USE_LEGACY_KERAS where the import of tensorflow-text would fail with it.
+
+    Args:
+        setting: The value of TF_USE_LEGACY_KERAS; "" if it is not set.
+        keras_2_version: The installed version of tf_keras, or None.
+
+    Raises:
+        ImportError: TensorFlow is to use Keras 2, which is not installed.
+    """
+    if setting.lower() in ("1", "true") and keras_2_version is None:
+        raise ImportError(
+            f"TF_USE_LEGACY_KERAS={setting} makes TensorFlow look for Keras 2, which is not installed. kformer runs on "
+            "Keras 3. Run: unset TF_USE_LEGACY_KERAS. If another package needs Keras 2: pip install tf_keras"
+        )
+
+
+check_keras(os.environ.get("TF_USE_LEGACY_KERAS", ""), _installed_version("tf_keras"))
 check_tensorflow_text(tf.__version__, _installed_version("tensorflow-text"))
 
 import tensorflow_text as tf_text  # noqa: E402  (after the check, because a failed import would not name the cause)
+
+
+def as_texts(text: Any) -> tf.Tensor:
+    """The texts of a batch as a (B,) string tensor.
+
+    Raises:
+        ValueError: They are no strings, or have another shape.
+    """
+    try:
+        tensor = tf.convert_to_tensor(text, tf.string)
+    except (TypeError, ValueError):
+        tensor = None
+    if tensor is None or tensor.shape.rank not in (1, None):
+        raise ValueError(
+            "A tokenizer takes a batch of texts: a list of strings, or a string tensor of shape (B,). "
+            f"Received: {text!r:.200}. Put a single text into a list, and the texts of several rows into one list."
+        )
+    return tensor
+
+
+def as_ids(ids: Any) -> tf.Tensor | tf.RaggedTensor:
+    """The ids of a batch as a (B, T) int32 tensor, dense or ragged.
+
+    Raises:
+        ValueError: They are no integers, or have another shape.
+    """
+    try:
+        tensor = ids if tf.is_tensor(ids) else tf.ragged.constant(ids, tf.int32, ragged_rank=1)
+    except (TypeError, ValueError):
+        tensor = None
+    if tensor is None or tensor.shape.rank not in (2, None) or not tensor.dtype.is_integer:
+        raise ValueError(
+            f"A tokenizer makes texts of rows of integer ids, of shape (B, T). Received: {ids!r:.200}. "
+            "Put the ids of a single text into a list: [ids]."
+        )
+    return tf.cast(tensor, tf.int32)
 
 
 def replace_invalid(text: tf.Tensor) -> tf.Tensor:
@@ -56,6 +116,11 @@ def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
 def normalize_text(text: tf.Tensor) -> tf.Tensor:
     """(B,) string to (B,) string: valid UTF-8, Unicode form NFC, white space collapsed. Nothing else is changed."""
     return collapse_whitespace(tf_text.normalize_utf8(replace_invalid(text), "NFC"))
+
+
+def read_text(text: tf.Tensor) -> tf.Tensor:
+    """As `normalize_text`, for texts to tokenize: a text that shows nothing becomes "", as if it were blank."""
+    return tf.strings.regex_replace(normalize_text(text), f"^[ {INVISIBLE}]+$", "")
 
 
 def traced(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, normalized_characters
 from kformer.tokenizers.ragged import join, previous_of, sums_before
 from kformer.tokenizers.symbols import SymbolTokenizer
-from kformer.tokenizers.text_ops import WHITESPACE, normalize_text, tf_text
+from kformer.tokenizers.text_ops import WHITESPACE, read_text, tf_text
 
 _LETTER = r"[\p{L}\p{N}]"
 _PATTERNS = (
@@ -98,7 +98,8 @@ class WordTokenizer(SymbolTokenizer):
 
 def _split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
     """The words and marks of texts (B,), their first bytes in the normalized texts and the first bytes after them."""
-    return tf_text.regex_split_with_offsets(normalize_text(text), _TOKEN_OR_BLANKS, _TOKEN)
+    without_nul = tf.strings.regex_replace(read_text(text), r"\x00", "\x01")  # the operation would end at a NUL
+    return tf_text.regex_split_with_offsets(without_nul, _TOKEN_OR_BLANKS, _TOKEN)
 
 
 def _category(mark: str) -> str:

@@ -27,7 +27,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
         FileNotFoundError: `run` is no run folder.
         DamagedFileError: A weights file was damaged or edited.
         FileExistsError: `output` exists.
-        ValueError: The run has kept fewer weights than `last`, or none.
+        ValueError: The run has kept fewer weights than `last`, or none; or `last` is less than 1.
     """
     source = RunFolder(run).check_described()
     with derived_run(source, output) as fresh:

@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from kformer.config import Monitor
 from kformer.files import DAMAGE, replacing
 from kformer.runs.arrays import open_arrays
 
@@ -35,6 +36,7 @@ class TrainingState:
     # Seconds of the whole run, with validations, but without the time between two processes that train it.
     seconds: float = dataclasses.field(default=0.0, compare=False)
     best: float | None = None  # the best value so far of the monitored metric
+    best_loss: float | None = None  # the validation loss at the best value
     waited: int = 0  # validations since the best one
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
@@ -47,6 +49,10 @@ class TrainingState:
     end_reason: str = dataclasses.field(default="", compare=False)
     # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
     interrupted: bool = dataclasses.field(default=False, compare=False)
+
+    def out_of_patience(self, patience: int, monitor: Monitor) -> bool:
+        """Whether the last `patience` validations were not better. While the best value says nothing, none counts."""
+        return self.waited >= patience and (self.best is None or self.best != monitor.uninformative)
 
 
 class DamagedCheckpointError(ValueError):

@@ -19,8 +19,9 @@ from kformer.tasks import task_of_run
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 from kformer.training.checkpoints import TrainingState
-from kformer.translation.batches import BATCH_SIZE, Hypothesis
-from kformer.translation.codec import TextCodec, longest_source
+from kformer.translation.batches import BATCH_SIZE, Hypothesis, hypotheses
+from kformer.translation.codec import TextCodec
+from kformer.translation.parts import Parts, divide, join
 from kformer.translation.search import Searcher, compiled_search, own_values
 from kformer.translation.translator import TEXT
 
@@ -42,26 +43,44 @@ class LiveTranslator:
         model: From `build_transformer(config)`.
         config: Its configuration.
         tokenizers: Source and target tokenizer.
+        decoding: How long the lines may be that are not divided. The rest of it is not used.
     """
 
-    def __init__(self, model: keras.Model, config: TransformerConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        config: TransformerConfig,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        decoding: DecodingConfig,
+    ) -> None:
         self.model = model
         self.config = config
-        self.codec = TextCodec(*tokenizers, config, GREEDY)
+        self.codec = TextCodec(*tokenizers, config, GREEDY.completed(decoding))
+        self._divide = tf.function(self._parts, [TEXT], autograph=False)
         self._encode = tf.function(self.codec.encode, [TEXT], autograph=False)
         self._decode = tf.function(self.codec.decode_best, [_FOUND, tf.TensorSpec([None], tf.int32)], autograph=False)
-        self._search = compiled_search(Searcher(model, config, GREEDY))
+        self._search = compiled_search(Searcher(model, config, self.codec.decoding))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         """Translates texts as a `kformer.translation.batches.TranslateBatch` does, with one hypothesis per text."""
-        source, limits = self._encoded(texts)
-        found = self._decode(self._find(source, limits), limits)
-        pairs = zip(found["translation"].numpy(), found["score"].numpy(), strict=True)
-        return [[Hypothesis(text.decode("utf-8"), float(score))] for text, score in pairs][: len(texts)]
+        parts = self._divide(tf.constant(list(texts), tf.string))
+        batches = (parts.ids[first : first + BATCH_SIZE] for first in range(0, len(parts.text), BATCH_SIZE))
+        found = [self._of_rows(ids) for ids in batches]
+        translation, score, lengths = (np.concatenate(of_rows) for of_rows in zip(*found, strict=True))
+        whole = join(parts, len(texts), translation, score, lengths, self.codec.score_penalty)
+        return hypotheses(whole["translation"].numpy(), whole["score"].numpy())
+
+    def _of_rows(self, ids: tf.RaggedTensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Translations, scores and lengths, each (N, 1), of the ids of N texts."""
+        source, limits = self._padded(*self.codec.pad(ids))
+        result = self._find(source, limits)
+        found, rows = self._decode(result, limits), int(ids.nrows())
+        translation, score = (found[name][:rows, tf.newaxis].numpy() for name in ("translation", "score"))
+        return translation, score, result.lengths[:rows]
 
     def attention(self, text: str) -> list[np.ndarray]:
         """Cross-attention weights (H, T, S) of every layer, over the greedy translation of a text."""
-        source, limits = self._encoded([text.encode("utf-8")])
+        source, limits = self._padded(*self._encode(tf.constant([text])))
         found = self._find(source, limits)
         tokens = found.tokens[:1, 0, : int(found.lengths[0, 0])]  # (1, T)
         target_in = np.concatenate([np.full((1, 1), self.config.start_id, "int32"), tokens[:, :-1]], axis=1)
@@ -71,13 +90,16 @@ class LiveTranslator:
             scores = attention_scores(self.model, source, target_in, self.config.pad_id).cross
         return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
 
-    def _encoded(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and limits of the texts, padded to few shapes on backends that compile the search for every shape."""
-        source, limits = (tensor.numpy() for tensor in self._encode(tf.constant(list(texts), tf.string)))
+    def _parts(self, text: tf.Tensor) -> Parts:
+        return divide(text, self.codec.source_tokenizer, self.codec.longest_line, self.codec.longest_part)
+
+    def _padded(self, source: tf.Tensor, limits: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and limits of texts, padded to few shapes on backends that compile the search for every shape."""
+        source, limits = source.numpy(), limits.numpy()
         if keras.backend.backend() == "tensorflow":
             return source, limits
-        length = min(source.shape[1] + -source.shape[1] % _PADDED_TO, longest_source(self.config, GREEDY))
-        more_rows = -len(texts) % BATCH_SIZE
+        length = min(source.shape[1] + -source.shape[1] % _PADDED_TO, self.codec.longest_part + 1)
+        more_rows = -len(source) % BATCH_SIZE
         more_tokens = length - source.shape[1]
         source = np.pad(source, [(0, more_rows), (0, more_tokens)], constant_values=self.config.pad_id)
         return source, np.pad(limits, (0, more_rows))
@@ -96,6 +118,7 @@ class ScoreTranslations(keras.callbacks.Callback):
         pairs: Validation pairs.
         symbols: Whether the translations are symbols, not sentences.
         limit: The number of sources to translate.
+        bleu_tokenizer: How BLEU splits texts into words, see `kformer.evaluation.bleu_and_chrf`.
         on_batch: Called after each batch of translations. It may end the validation by raising an exception.
     """
 
@@ -105,6 +128,7 @@ class ScoreTranslations(keras.callbacks.Callback):
         pairs: Sequence[Pair],
         symbols: bool,
         limit: int,
+        bleu_tokenizer: str,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
@@ -112,10 +136,13 @@ class ScoreTranslations(keras.callbacks.Callback):
         self.pairs = pairs
         self.symbols = symbols
         self.limit = limit
+        self.bleu_tokenizer = bleu_tokenizer
         self.on_batch = on_batch
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        scores = score(self.translate, self.pairs, self.symbols, self.limit, lambda done: self.on_batch())
+        scores = score(
+            self.translate, self.pairs, self.symbols, self.limit, lambda done: self.on_batch(), self.bleu_tokenizer
+        )
         wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
         if logs is not None:
             logs.update({monitor.log_key: scores[monitor.metric] for monitor in wanted})

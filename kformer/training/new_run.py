@@ -6,6 +6,7 @@ import shutil
 from kformer.checksums import check_file
 from kformer.config import (
     MONITORS,
+    DecodingConfig,
     TrainingConfig,
     TransformerConfig,
     check_first_weights,
@@ -14,11 +15,13 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
+from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment
 from kformer.runs.folder import RunFolder, derived_run
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
+from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
     describe_embeddings,
     find_embeddings,
@@ -34,6 +37,7 @@ from kformer.training.run_setup import (
     describe_corpus,
     encode,
 )
+from kformer.training.text_lengths import search_of_data
 
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
@@ -47,8 +51,8 @@ def check_parts(corpus: Corpus) -> None:
     for part in ("train", "valid"):
         if not getattr(corpus, part):
             raise ValueError(
-                f"The corpus {corpus.name!r} has no {part} pairs. Training needs pairs to learn from (train) and "
-                "pairs that decide the best weights (valid)."
+                f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
+                "(train) and pairs that decide the best weights (valid)."
             )
 
 
@@ -62,7 +66,8 @@ def start_run(
     """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
 
     The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
-    run are taken instead. The corpus and the configurations are checked before anything is written.
+    run are taken instead. The corpus and the configurations are checked before anything is written. The warm-up is
+    fitted to the budget, if the configuration asks for it.
     """
     run.check_new()
     _check_monitor(training, corpus)
@@ -87,6 +92,10 @@ def start_run(
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     check_positions(transformer, training)
     pairs = encode(corpus, training, tokenizers)
+    search = search_of_data(training.task, pairs_to_learn, pairs[0])
+    if origin is not None:
+        search = _read_by_weights(search, origin.decoding_config())
+    training = fit_warmup(training, pairs[0], task.arrangement(tokenizers, training))
     found = find_embeddings(transformer, vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     if origin is not None:
@@ -96,6 +105,7 @@ def start_run(
         description |= describe_embeddings(transformer, found, pairs[0])
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     training.save(run.training_file)
+    search.save(run.decoding_file)
     run.write_corpus(description)
     run.write_samples(sample_sources(corpus.valid, KEPT_SAMPLES))
     run.write_environment(describe_environment())
@@ -112,6 +122,8 @@ def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
             f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
             "Choose one of those."
         )
+    if training.bleu_tokenizer is not None:
+        bleu_metric(training.bleu_tokenizer)
 
 
 def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
@@ -137,6 +149,16 @@ def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) 
             f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."
         )
     return stored
+
+
+def _read_by_weights(search: DecodingConfig, earlier: DecodingConfig) -> DecodingConfig:
+    """A search that lets the model read as much at once as the earlier run's model has learned to read.
+
+    Lines are divided into sentences as the new run's texts say, because its model learns to translate such lines.
+    """
+    longest = max(search.longest_source, earlier.max_source_length or 0, earlier.max_sentence_length or 0)
+    name = "max_source_length" if search.max_sentence_length is None else "max_sentence_length"
+    return search.replace(**{name: longest})
 
 
 def _copy_initial(origin: RunFolder, run: RunFolder) -> None:

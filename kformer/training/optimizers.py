@@ -39,6 +39,9 @@ class Adam(keras.optimizers.Adam):
         gradient_norm: () float32 variable: the L2 norm of the last batch's gradient over all weights (with gradient
             accumulation, of the last micro-batch's). Under `tf.distribute` it is the norm of the first replica's share
             of the gradient, because the optimizer does not see the sum of the shares.
+        averages_in_model: () bool variable, if there are averages: whether `put_averages` has put them into the model,
+            and the trained weights into their place. It is saved with the optimizer, so that a file tells which are
+            which. An update makes it False: the weights are trained ones then, and the average begins with them.
     """
 
     def __init__(self, *, ema_decay: float = 0.0, **arguments: Any) -> None:
@@ -50,10 +53,13 @@ class Adam(keras.optimizers.Adam):
         # All replicas of a distribution strategy hold the same values. Without a strategy this has no effect.
         same = "only_first_replica"
         self.gradient_norm = self.add_variable((), name="gradient_norm", dtype="float32", aggregation=same)
-        self._averages = [
-            self.add_variable(weight.shape, name="average", dtype=weight.dtype, aggregation=same)
-            for weight in (variables if self.ema_decay > 0 else ())
-        ]
+        self._averages = []
+        if self.ema_decay > 0:
+            self.averages_in_model = self.add_variable((), name="averages_in_model", dtype="bool", aggregation=same)
+            self._averages = [
+                self.add_variable(weight.shape, name="average", dtype=weight.dtype, aggregation=same)
+                for weight in variables
+            ]
 
     def apply(self, grads: list[Any], trainable_variables: list[keras.Variable] | None = None) -> Any:
         squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient in grads if gradient is not None]
@@ -93,23 +99,42 @@ class Adam(keras.optimizers.Adam):
 
     def _average(self) -> None:
         """Updates the averages with the weights if the last micro-batch has completed an update."""
+        if not self._averages:
+            return
         is_update = ops.equal(self._iterations % accumulation_steps(self), 0)
         updates = ops.cast(self.iterations, "float32")
         kept = ops.minimum(self.ema_decay, (updates - 1) / (updates + 8))
+        in_model = ops.convert_to_tensor(self.averages_in_model)
+        kept = ops.where(in_model, 0.0, kept)
         kept = ops.where(is_update, kept, 1.0)
+        self.averages_in_model.assign(ops.logical_and(in_model, ops.logical_not(is_update)))
         for weight, average in self._weights_and_averages():
             share = ops.cast(kept, average.dtype)
             average.assign(share * average + (1 - share) * weight)
 
-    def swap_averages(self) -> None:
-        """Exchanges the weights and their averages without any rounding."""
+    def _has_averages(self) -> bool:
+        """Whether there was an update. Before it, the averages are zeros."""
+        return self.built and int(ops.convert_to_numpy(self.iterations)) > 0
+
+    def put_averages(self, in_model: bool) -> None:
+        """Lets the weights and their averages change places, or back. Nothing is rounded.
+
+        Args:
+            in_model: Whether the averages are to be in the model. If they are where they should be, or if there was no
+                update yet, nothing happens.
+        """
+        if not self._has_averages() or bool(ops.convert_to_numpy(self.averages_in_model)) == in_model:
+            return
         for weight, average in self._weights_and_averages():
             value = ops.copy(weight)
             weight.assign(average)
             average.assign(value)
+        self.averages_in_model.assign(in_model)
 
     def assign_averages(self) -> None:
-        """Replaces the weights by their averages. The averages stay as they are."""
+        """Replaces the weights by their averages, if there was an update. The averages stay as they are."""
+        if not self._has_averages():
+            return
         for weight, average in self._weights_and_averages():
             weight.assign(average)
 
@@ -162,6 +187,9 @@ def _has_replicas() -> bool:
 
 def build_adam(d_model: int, training_config: TrainingConfig) -> Adam:
     """Adam with the learning rate of equation 3, with the settings in `training_config`.
+
+    The rate follows a schedule, so Keras's callbacks `LearningRateScheduler` and `ReduceLROnPlateau` cannot set it: a
+    TypeError tells it when they try. Change the settings instead, or give `Adam` a number as `learning_rate`.
 
     Under the policy `mixed_float16`, `model.compile` wraps it in Keras's `LossScaleOptimizer`. `inner_adam`,
     `accumulation_steps` and `update_count` accept both.

@@ -1,6 +1,8 @@
 """How many batches a run trains on: its plan, its budget, and the interval between validations."""
 
-from kformer.config import TrainingConfig
+import math
+
+from kformer.config import MONITORS, TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs
 from kformer.data.arrangements import Arrangement
 from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
@@ -9,6 +11,8 @@ from kformer.training.compile import compiled_by_xla
 from kformer.wording import count
 
 _FEWEST_UPDATES = 50  # between two validations, by default
+_FITTED_SHARE = 4  # a fitted warm-up takes at most one update in 4
+_LARGEST_SHARE = 0.5  # a longer warm-up leaves too few updates behind it
 
 
 def plan_batches(
@@ -44,6 +48,71 @@ def step_budget(training: TrainingConfig, plan: BatchPlan) -> int | None:
     return min(limits, default=None)
 
 
+def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement) -> TrainingConfig:
+    """The configuration with a warm-up that fits the budget, if `training.fit_warmup` asks for it.
+
+    The budget must be in steps or epochs. A budget in minutes is not known in updates before the training.
+    """
+    if not training.fit_warmup or (training.max_steps, training.max_epochs) == (None, None):
+        return training
+    updates = step_budget(training, plan_batches(pairs, training, arrangement))
+    return shorten_warmup(training, updates or 1).replace(fit_warmup=True)
+
+
+def shorten_warmup(training: TrainingConfig, updates: int) -> TrainingConfig:
+    """The configuration with a warm-up of at most a quarter of so many updates, and the same peak of the rate.
+
+    The peak of equation 3 is scale * (d_model * warmup_steps)**-0.5.
+
+    Examples:
+        >>> shorter = shorten_warmup(TrainingConfig(warmup_steps=400, learning_rate_scale=1.0), updates=400)
+        >>> shorter.warmup_steps, shorter.learning_rate_scale
+        (100, 0.5)
+    """
+    warmup_steps = min(training.warmup_steps, max(1, updates // _FITTED_SHARE))
+    scale = training.learning_rate_scale * math.sqrt(warmup_steps / training.warmup_steps)
+    return training.replace(warmup_steps=warmup_steps, learning_rate_scale=scale)
+
+
+def describe_warmup(training: TrainingConfig, updates: int) -> str:
+    """What share of a run's updates the warm-up takes, and if it is too large, what to change; the end of a sentence.
+
+    Examples:
+        >>> describe_warmup(TrainingConfig(warmup_steps=250), updates=1000)
+        'the warm-up takes 250 of them (25%).'
+    """
+    warmup = training.warmup_steps
+    share = warmup / updates
+    if share <= _LARGEST_SHARE:
+        return f"the warm-up takes {warmup:,} of them ({share:.0%})."
+    if share > 1:
+        problem = f"takes {warmup:,}, so the learning rate only reaches {updates / warmup:.0%} of its peak"
+    else:
+        problem = f"takes {warmup:,} of them ({share:.0%}), which leaves few for the rest"
+    shorter = shorten_warmup(training, updates)
+    return (
+        f"the warm-up {problem}. Little is learned in this way. Raise the budget, or begin a new run with smaller "
+        "batches (tokens_per_batch), a smaller model or a shorter warm-up: "
+        f"warmup_steps {shorter.warmup_steps} and learning_rate_scale {shorter.learning_rate_scale:.3g} keep the "
+        "peak of the learning rate."
+    )
+
+
+def describe_minutes(
+    training: TrainingConfig, state: TrainingState, seconds_per_update: float, max_steps: int | None
+) -> str:
+    """How many updates the budget in minutes holds; "" if the budget of steps and epochs, `max_steps`, ends first."""
+    minutes = training.max_minutes or 0.0
+    left = max(0.0, minutes * 60 - state.seconds)
+    expected = state.step + int(left / seconds_per_update)
+    if max_steps is not None and expected >= max_steps:
+        return ""
+    return (
+        f"At the speed of the first updates, {count(minutes, 'minute')} hold about {count(expected, 'update')}; "
+        f"{describe_warmup(training, expected)}"
+    )
+
+
 def spent_already(training: TrainingConfig, state: TrainingState, max_steps: int | None) -> str:
     """Why a resumed run has nothing left to do; "" if there is something to do."""
     if state.validating:
@@ -52,6 +121,9 @@ def spent_already(training: TrainingConfig, state: TrainingState, max_steps: int
         return f"the budget of {count(max_steps, 'step')} was spent already; raise it to go on"
     if training.max_minutes is not None and state.seconds >= training.max_minutes * 60:
         return f"the budget of {count(training.max_minutes, 'minute')} was spent already; raise it to go on"
+    monitor = MONITORS[training.monitor]
+    if state.out_of_patience(training.patience, monitor):
+        return f"{count(state.waited, 'validation')} brought no better {monitor.label} already; raise patience to go on"
     return ""
 
 

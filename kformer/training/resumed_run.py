@@ -58,6 +58,9 @@ def resume_run(
         training = complete_training_config(training, corpus, origin)
         # A run keeps this multiple, because it depends on the devices that the run began with.
         training = training.replace(batch_size_multiple=stored_training.batch_size_multiple)
+        if training.fit_warmup and stored_training.fit_warmup:  # the run keeps what its first budget decided
+            fitted = {name: getattr(stored_training, name) for name in ("warmup_steps", "learning_rate_scale")}
+            training = training.replace(**fitted, fit_warmup=True)
         _refuse_changes(run, stored_training, training, except_fields=BUDGET)
         if training != stored_training:
             run.write_config(run.training_file, training)
@@ -127,7 +130,7 @@ def _check_just_begun(run: RunFolder) -> None:
     """Refuses a run that has weights but no checkpoint: it could only begin again, and overwrite the weights."""
     if run.best_weights_file.is_file() or run.kept_weights():
         raise FileNotFoundError(
-            f"{run.path} has weights, but no readable checkpoint: it was removed. Restore "
+            f"{run.path} has weights, but no readable checkpoint: it was removed or damaged. Restore "
             f"{run.checkpoint_file.name} from a copy, or begin a new run with these weights by initialize_from "
             "(`--initialize-from`)."
         )

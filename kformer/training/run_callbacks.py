@@ -11,12 +11,14 @@ import rich.console
 from kformer.config import MONITORS
 from kformer.data import Corpus, references
 from kformer.data.arrangements import Arrangement
+from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training import callbacks
 from kformer.training.checkpoints import TrainingState
 from kformer.training.distributed import ProcessGroup
 from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
+from kformer.training.plan import describe_minutes
 from kformer.training.run_setup import RunSetup
 
 SHOWN_SAMPLES = 3  # translations to show if sources are scored but no samples are given
@@ -79,15 +81,37 @@ def translate_at_validations(
     shows: list[keras.callbacks.Callback] = []
     scored_sources = run.setup.training.scored_sources
     if samples or scored_sources:
-        translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers)
+        translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
-            leave = interrupt.leave_validation
-            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, leave))
+            leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
+            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, tokenizer, leave))
         samples = samples or list(references(corpus.valid))[:SHOWN_SAMPLES]
         shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
     if export_to is not None:
         shows.append(ExportBest(run.folder, export_to, run.state, run.console))
     return Validation(scores, [*shows, tensorboard])
+
+
+def _bleu_tokenizer(run: ActiveRun, corpus: Corpus) -> str:
+    """sacreBLEU's tokenizer for the validation targets. It is printed where it is not the usual one.
+
+    Raises:
+        ValueError: The tokenizer cannot be used on this machine.
+    """
+    training = run.setup.training
+    targets = [target for _, target in corpus.valid]
+    tokenizer = training.bleu_tokenizer or suitable_bleu_tokenizer(targets)
+    if corpus.symbols:  # BLEU is not computed
+        return tokenizer
+    if tokenizer != "13a":
+        run.console.print(f"BLEU splits texts into words by sacreBLEU's tokenizer {tokenizer}.")
+    scored = targets[: training.scored_sources]
+    if training.monitor == "bleu" and bleu_metric(tokenizer).corpus_score(scored, [scored]).score == 0:
+        run.console.print(
+            "BLEU is 0.0 for every translation of the validation sources, even a perfect one: no target has four words."
+            " Choose another monitor, such as chrf, or another bleu_tokenizer."
+        )
+    return tokenizer
 
 
 def list_callbacks(
@@ -123,10 +147,23 @@ def list_callbacks(
         *endings,
         callbacks.SaveBeforeValidation(checkpoint),
         *at_validations,
-        *([callbacks.CSVLog(folder.log_file, state)] if is_main else []),
+        *([callbacks.CSVLog(folder.log_file, state), *_estimates(run, max_steps)] if is_main else []),
         checkpoint,
         *last,
     ]
+
+
+def _estimates(run: ActiveRun, max_steps: int | None) -> list[keras.callbacks.Callback]:
+    """The callback that tells how many updates a budget in minutes holds, if there is one."""
+    if run.setup.training.max_minutes is None:
+        return []
+
+    def tell(seconds_per_update: float) -> None:
+        told = describe_minutes(run.setup.training, run.state, seconds_per_update, max_steps)
+        if told:
+            run.console.print(told, markup=False)
+
+    return [callbacks.UpdateTimer(tell)]
 
 
 def _endings(

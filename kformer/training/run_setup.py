@@ -83,14 +83,15 @@ def changed_fields(
 
 
 def describe_corpus(corpus: Corpus) -> dict:
-    """Name, sizes and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
+    """Name, sizes, forms and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
     digest = hashlib.sha256()
     for pairs in (corpus.train, corpus.valid):
         for source, target in pairs:
             digest.update(f"{source}\t{target}\n".encode())
         digest.update(b"\x00")
-    sizes = {part: len(getattr(corpus, part)) for part in ("train", "valid", "test")}
-    return {"name": corpus.name, **sizes, "symbols": corpus.symbols, "sha256": digest.hexdigest()}
+    facts = {part: len(getattr(corpus, part)) for part in ("train", "valid", "test")}
+    facts |= {"symbols": corpus.symbols, "tabs_in_sources": any("\t" in source for source, _ in corpus.train)}
+    return {"name": corpus.name, **facts, "sha256": digest.hexdigest()}
 
 
 def vocabulary_report(pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> str:

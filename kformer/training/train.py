@@ -14,8 +14,10 @@ import rich.console
 import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
+from kformer.console import Console
 from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.data.labels import check_corpus, unknown_labels
+from kformer.export.paths import check_export_path
 from kformer.files import WriteError
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -25,16 +27,24 @@ from kformer.tasks import task_of
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
-from kformer.training.console import Console
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
 from kformer.training.new_run import check_parts, start_run
-from kformer.training.plan import batches_between_validations, describe_plan, plan_batches, spent_already, step_budget
+from kformer.training.plan import (
+    batches_between_validations,
+    describe_plan,
+    describe_warmup,
+    plan_batches,
+    spent_already,
+    step_budget,
+)
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
 from kformer.training.resumed_run import check_resumable, environment_note, resume_run
 from kformer.training.run_callbacks import ActiveRun, CheckThere, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import RunSetup, vocabulary_report
-from kformer.translation.translator import require_tensorflow
+from kformer.training.text_lengths import lengths_report
+from kformer.training.user_callbacks import check_callbacks
+from kformer.translation.text_model import require_tensorflow
 from kformer.wording import count
 
 _NO_LAST_EPOCH = 2**31  # a callback ends the run
@@ -48,7 +58,8 @@ class TrainingReport:
         run: The run folder.
         steps: Optimizer updates done, those before a resume included.
         best: The best value of the monitored metric, such as the label-smoothed loss in nats per token, BLEU from 0 to
-            100, or the word error rate from 0 to 1; None if nothing was validated.
+            100, or the word error rate from 0 to 1; None if nothing was validated. With a BLEU of 0.0, the weights that
+            are kept are those with the lowest validation loss.
         reason: Why the run ended, in words.
         interrupted: Whether a signal ended it, so that it should be resumed.
     """
@@ -108,8 +119,12 @@ def train(
             the weights, and before the checkpoint is written. The logs then have all metrics. During a validation and
             at the end of an epoch the model has the validated weights: with `training.ema_decay` the averaged ones. A
             callback that sets `model.stop_training` ends the run cleanly. A run that is resumed between two
-            validations calls `fit` twice: for the rest of that epoch, and for the following ones.
-        console: Where to print; standard output by default.
+            validations calls `fit` twice: for the rest of that epoch, and for the following ones. So what a callback
+            counts begins anew, such as the patience of `EarlyStopping`; `training.patience` goes on. Callbacks that
+            assign weights or the learning rate, or would lose a file, are refused, if they are Keras's:
+            `BackupAndRestore`, `SwapEMAWeights`, `EarlyStopping(restore_best_weights=True)`,
+            `ModelCheckpoint(save_best_only=True)`, `LearningRateScheduler` and `ReduceLROnPlateau`.
+        console: Where to print; by default standard output, where characters that it cannot write become escapes.
         devices: How many of this machine's devices share every batch; by default all GPUs (or other devices) that
             Keras lists. If several processes have called `kformer.training.distributed.initialize`, all devices of all
             processes are used. Then only process 0 prints and writes to `output`, and the others get the run from it.
@@ -127,7 +142,7 @@ def train(
         kformer.runs.ownership.FolderLostError: `output` was moved or removed during the training.
         ValueError: The corpus has no training or no validation pairs; the corpus or a configuration is not that of the
             resumed run; the transformer is not that of `initialize_from`; the devices cannot share the run's batches
-            evenly; or an argument has the wrong class.
+            evenly; an argument has the wrong class; or a run cannot have one of the callbacks.
         ConnectionError: Another process was lost. The last checkpoint is undamaged.
         FloatingPointError: The loss became NaN or infinite. The last checkpoint and the best weights are kept.
         WriteError: The disk is full, for example. The files that the run folder had before are undamaged.
@@ -139,17 +154,19 @@ def train(
         >>> report.steps  # doctest: +SKIP
         2
     """
-    _check_kinds(corpus, transformer, training, callbacks)
+    _check_kinds(corpus, transformer, training)
+    check_callbacks(callbacks)
     check_parts(corpus)
     if training is not None:
         check_corpus(training.task, corpus)
     _check_samples(training, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
+        check_export_path(export_to)
     output_folder = RunFolder(output)
     group = process_group(devices)
     if console is None or not group.is_main:
-        console = Console(soft_wrap=True, markup=False, highlight=False, quiet=not group.is_main)
+        console = Console(quiet=not group.is_main)
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
 
     def open_run(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
@@ -174,6 +191,8 @@ def train(
     ):
         _check_devices(setup.training, group)
         _describe_setup(corpus, folder, setup, say)
+        if not setup.resumed:
+            _tell_fitted_warmup(training, setup.training, say)
         model = _build(folder, setup)
         state = _last_state(folder, model, say) if setup.resumed else TrainingState()
         backend = keras.backend.backend() + group.describe()
@@ -191,7 +210,7 @@ def train(
     return report
 
 
-def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -> None:
+def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
     """Refuses arguments of the wrong class before anything is written.
 
     Raises:
@@ -211,9 +230,6 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any, callbacks: Any) -
                 f"{name} must be a kformer.{kind.__name__}. Received: {value!r}. "
                 f"Make one by kformer.{kind.__name__}(FIELD=VALUE) or kformer.{kind.__name__}.of_size(SIZE)."
             )
-    for callback in callbacks:
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise ValueError(f"callbacks must be instances of keras.callbacks.Callback. Received: {callback!r}.")
 
 
 def _check_samples(training: TrainingConfig | None, samples: Sequence[str]) -> None:
@@ -242,14 +258,24 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
     if setup.resumed and (note := environment_note(folder)) is not None:
         say(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
-        say(f"{corpus.name} {part}: {pairs.report()}")
+        say(f"{corpus.name_of(part)} {part}: {pairs.report()}")
     if (note := unknown_labels(setup.training.task, corpus)) is not None:
         say(note)
+    say(lengths_report(setup.training.task, folder.decoding_config()))
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
     for name in EMBEDDING_FILES.values():
         if name in folder.corpus():
             say(f"{name}: {folder.corpus()[name]}")
+
+
+def _tell_fitted_warmup(given: TrainingConfig | None, used: TrainingConfig, say: Callable[[str], None]) -> None:
+    asked = (given or TrainingConfig.of_size("small")).warmup_steps
+    if used.warmup_steps < asked:
+        say(
+            f"The warm-up is fitted to the budget: {count(used.warmup_steps, 'update')} instead of {asked:,}, with the "
+            "same peak of the learning rate. Give warmup_steps yourself, and it stays."
+        )
 
 
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
@@ -288,6 +314,8 @@ def _fit(
     plan = plan_batches(run.setup.train, training, run.arrangement)
     run.console.print(describe_plan(plan, training))
     max_steps = step_budget(training, plan)
+    if max_steps is not None:
+        run.console.print(f"The budget is {count(max_steps, 'update')}; {describe_warmup(training, max_steps)}")
     state.end_reason = spent_already(training, state, max_steps)
     if state.end_reason:
         return

@@ -48,6 +48,30 @@ def scalars(options: Mapping[str, float | int]) -> dict[str, np.ndarray]:
     return {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
 
 
+class BatchSeeds:
+    """Seeds for batches that are drawn one after the other, so that equal texts of two batches are drawn differently.
+
+    Args:
+        seed: The seed of the first batch, from -2**63 to 2**63 - 1.
+
+    Examples:
+        The upper 32 bits count the texts of the batches before:
+
+        >>> seeds = BatchSeeds(7)
+        >>> [seeds.next(64), seeds.next(64) - 7 == 64 << 32]
+        [7, True]
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def next(self, texts: int) -> int:
+        """The seed of the next batch, which has so many texts."""
+        seed = self._seed
+        self._seed = (seed + (texts << 32) + 2**63) % 2**64 - 2**63
+        return seed
+
+
 def translate_all(
     translate: TranslateBatch,
     texts: Sequence[bytes],

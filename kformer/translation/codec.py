@@ -52,6 +52,11 @@ class TextCodec:
         """The largest number of tokens of a source, without its end id."""
         return longest_source(self.config, self.decoding) - 1
 
+    @property
+    def longest_line(self) -> int:
+        """The largest number of tokens of a line that is not divided into its sentences, without its end id."""
+        return min(self.decoding.longest_line - 1, self.longest_part)
+
     def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""
         lengths = tf.cast(ids.row_lengths(), tf.int32)
@@ -94,7 +99,7 @@ def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 def longest_source(config: TransformerConfig, decoding: DecodingConfig) -> int:
     """The largest number of tokens of a source that the model reads, its end id included."""
-    bounds = (decoding.max_source_length, config.longest_sequence)
+    bounds = (decoding.longest_source, config.longest_sequence)
     return min(bound for bound in bounds if bound is not None)
 
 

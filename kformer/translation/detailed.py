@@ -51,7 +51,7 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
     Raises:
         ValueError: A tokenizer cannot give the offsets of its tokens in a text.
     """
-    parts = divide(text, codec.source_tokenizer, codec.longest_part)
+    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
     texts = tf.size(text)
     found = _search(codec, find, parts)
     reading = _read_again(codec, model, parts, found)
@@ -59,7 +59,7 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
     joined = join(
         parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_penalty
     )
-    places = locate(text, codec.source_tokenizer, codec.longest_part)
+    places = locate(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
     translation = joined["translation"][:, 0]
     is_end = tf.cast(found.ids.values == codec.config.end_id, tf.int32)
     has_end = sums(found.ids.with_values(is_end)) > 0
@@ -70,10 +70,18 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
         "divided": tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts) > 1,
         "overlong": places.overlong,
         "truncated": tf.math.unsorted_segment_max(tf.cast(is_cut, tf.int32), parts.text, texts) > 0,
+        "short": tf.math.unsorted_segment_max(tf.cast(_is_short(codec, parts, found), tf.int32), parts.text, texts) > 0,
         **_tokens("source", text, places.start, places.end),
         **_tokens("target", translation, *_target_places(codec, parts, texts, found, has_end)),
         **_alignments(parts, texts, found.ids, reading),
     }
+
+
+def _is_short(codec: TextCodec, parts: Parts, found: _Found) -> tf.Tensor:
+    """(P,) bool, True for a part whose translation has too few characters, see `DecodingConfig.short_ratio`."""
+    source = tf.strings.length(codec.source_tokenizer.detokenize(parts.ids), "UTF8_CHAR")
+    target = tf.strings.length(found.translation, "UTF8_CHAR")
+    return tf.cast(target, tf.float32) < (codec.decoding.short_ratio or 0.0) * tf.cast(source, tf.float32)
 
 
 def alignment_layer(num_layers: int) -> int:

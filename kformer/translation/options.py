@@ -44,7 +44,7 @@ def translate_with_options(
     with tf.control_dependencies(_checks(text, target_prefix, options)):
         text = tf.identity(text)
     texts = tf.size(text)
-    parts = divide(text, codec.source_tokenizer, codec.longest_part)
+    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
     # Only the translation of a text's first part begins with the prefix.
     of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
     prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
@@ -58,9 +58,7 @@ def translate_with_options(
             return searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty)
 
         def sample() -> SearchResult:
-            # Every batch has its own seed. The batch with the first part has the given seed.
-            high = tf.bitwise.right_shift(options.seed, 32) + tf.cast(tf.reduce_min(rows), tf.int64)
-            seed = tf.stack([options.seed, high])
+            seed = batch_seed(options, rows)
             temperature = tf.where(draws, options.temperature, 1.0)
             return searcher.sample(source, limits, seed, temperature, options.top_k, options.top_p, prefix)
 
@@ -69,6 +67,12 @@ def translate_with_options(
     is_penalized = tf.logical_and(searcher.decoding.beam_size > 1, tf.logical_not(draws))
     penalty = tf.where(is_penalized, options.length_penalty, 0.0)
     return best(translate_parts(codec, parts, find, texts, 1, penalty))
+
+
+def batch_seed(options: Options, rows: tf.Tensor) -> tf.Tensor:
+    """(2,) int64: every batch of rows has its own seed. The batch with the first row has the given seed."""
+    high = tf.bitwise.right_shift(options.seed, 32) + tf.cast(tf.reduce_min(rows), tf.int64)
+    return tf.stack([options.seed, high])
 
 
 def _checks(text: tf.Tensor, target_prefix: tf.Tensor, options: Options) -> list[tf.Operation]:

@@ -12,7 +12,7 @@ from kformer.decoding.beam_search import length_norm
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
-from kformer.tokenizers.text_ops import WHITESPACE, replace_invalid
+from kformer.tokenizers.text_ops import INVISIBLE, WHITESPACE, replace_invalid
 
 # A byte that valid UTF-8 never contains. It marks both ends of the white space between two parts.
 _MARK = b"\xff"
@@ -43,25 +43,26 @@ class Pieces(NamedTuple):
     first: tf.Tensor  # (P,) bool, True for the first piece of a text
 
 
-def divide(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Parts:
+def divide(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int) -> Parts:
     """Divides texts into parts.
 
-    Each line is a part. A line of more than `longest` tokens is divided into its sentences, a sentence that is still
-    too long into groups of words, and a word that is still too long between any two tokens.
+    Each line is a part. A line of more than `longest_line` tokens is divided into its sentences, a sentence of more
+    than `longest` tokens into groups of words, and a word that is still too long between any two tokens.
 
     Args:
         text: (B,) string. Bytes that are not UTF-8 are read as U+FFFD.
         tokenizer: The tokenizer of the source.
-        longest: Largest number of tokens of a part.
+        longest_line: Largest number of tokens of a part with several sentences.
+        longest: Largest number of tokens of a part, at least `longest_line`.
     """
     lines, _ = lines_of(text)
     parts = Parts(tokenizer.tokenize(lines.texts), lines.owner, lines.gap)
 
     def shorter() -> Parts:
-        pieces, _ = short_pieces(lines, parts.ids, tokenizer, longest)
+        pieces, _ = short_pieces(lines, parts.ids, tokenizer, longest_line, longest)
         return _divided_anywhere(Parts(tokenizer.tokenize(pieces.texts), pieces.owner, pieces.gap), longest)
 
-    return tf.cond(tf.reduce_any(is_longer(parts.ids, longest)), shorter, lambda: parts)
+    return tf.cond(tf.reduce_any(is_longer(parts.ids, longest_line)), shorter, lambda: parts)
 
 
 def lines_of(text: tf.Tensor) -> tuple[Pieces, tf.Tensor]:
@@ -70,23 +71,26 @@ def lines_of(text: tf.Tensor) -> tuple[Pieces, tf.Tensor]:
     # White space at the ends is dropped: a translation never begins or ends with any.
     begun = tf.strings.regex_replace(valid, f"^[{WHITESPACE}]+", "")
     text = tf.strings.regex_replace(begun, f"[{WHITESPACE}]+$", "")
+    text = tf.strings.regex_replace(text, f"^[{WHITESPACE}{INVISIBLE}]+$", "")  # lines that show nothing are no lines
     return _split(tf.strings.regex_replace(text, _LINE_BREAK, _between(rb"\0"))), byte_lengths(valid) - byte_lengths(
         begun
     )
 
 
-def short_pieces(lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, longest: int) -> tuple[Pieces, tf.Tensor]:
+def short_pieces(
+    lines: Pieces, ids: tf.RaggedTensor, tokenizer: Tokenizer, longest_line: int, longest: int
+) -> tuple[Pieces, tf.Tensor]:
     """Divides lines that are too long into pieces that are short enough, except for long single words.
 
     Args:
         lines: The lines.
         ids: Their tokens.
-        tokenizer, longest: As in `divide`.
+        tokenizer, longest_line, longest: As in `divide`.
 
     Returns:
         The pieces, and (B,) bool, True for a text with a sentence that was divided.
     """
-    sentences = _each_divided(lines, is_longer(ids, longest), _marked_sentences)
+    sentences = _each_divided(lines, is_longer(ids, longest_line), _marked_sentences)
     long = is_longer(tokenizer.tokenize(sentences.texts), longest)
     words = _each_divided(sentences, long, _marked_words)
     overlong = tf.math.unsorted_segment_max(tf.cast(long, tf.int32), sentences.owner, lines.owner[-1] + 1) > 0

@@ -22,18 +22,18 @@ class Places(NamedTuple):
     overlong: tf.Tensor  # (B,) bool, True where one sentence has more tokens than the model reads
 
 
-def locate(text: tf.Tensor, tokenizer: Tokenizer, longest: int) -> Places:
+def locate(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int) -> Places:
     """The places in the original texts of the tokens that `divide` returns. Arguments as in `divide`."""
     lines, begin = lines_of(text)
     ids = tokenizer.tokenize(lines.texts)
 
     def shorter() -> tuple[Pieces, tf.Tensor]:
-        return short_pieces(lines, ids, tokenizer, longest)
+        return short_pieces(lines, ids, tokenizer, longest_line, longest)
 
     def whole() -> tuple[Pieces, tf.Tensor]:
         return lines, tf.zeros_like(text, tf.bool)
 
-    pieces, overlong = tf.cond(tf.reduce_any(is_longer(ids, longest)), shorter, whole)
+    pieces, overlong = tf.cond(tf.reduce_any(is_longer(ids, longest_line)), shorter, whole)
     spans = tokenizer.tokenize_with_offsets(pieces.texts)
     # Pieces and gaps together are the text without white space at its ends, and with U+FFFD for invalid bytes.
     lengths, gaps = byte_lengths(pieces.texts), byte_lengths(pieces.gap)

@@ -31,7 +31,7 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
     Returns:
         `translation` (B, N) string and `score` (B, N) float32, see `kformer.translation.parts.join`.
     """
-    parts = divide(text, codec.source_tokenizer, codec.longest_part)
+    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
 
     def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         return find(source, limits)

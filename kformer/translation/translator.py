@@ -15,6 +15,7 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.decoding.sampling import check_sampling_options
+from kformer.forks import check_process
 from kformer.layers import Cache
 from kformer.models import build_transformer
 from kformer.presets import find_preset
@@ -29,6 +30,7 @@ from kformer.translation.detailed import translate_detailed
 from kformer.translation.options import Options, translate_with_options
 from kformer.translation.scoring import score_pairs, target_batch
 from kformer.translation.search import Searcher
+from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
 from kformer.translation.texts import translate_texts
 from kformer.translation.tracing import trace_text
 
@@ -46,16 +48,16 @@ OPTIONS = [
 ]
 
 
-class Translator(tf.Module):
+class Translator(TextModel):
     """Translates texts.
 
     Every text has a translation. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
     gets the translation "" with score 0. An empty batch gives an empty batch.
 
-    The lines of a text are translated one by one. The model reads at most `decoding.max_source_length` tokens with the
-    end id, and with learned positions at most as many as it has positions. A longer line is divided into its sentences,
-    and a sentence that is still too long into parts of similar length. The translations of the parts are joined with
-    the white space that stood between the parts.
+    The lines of a text are translated one by one. A line of more than `decoding.max_source_length` tokens, the end id
+    included, is divided into its sentences, and a sentence of more than `decoding.max_sentence_length` tokens into
+    parts of similar length. With learned positions, no part is longer than the model has positions. The translations
+    of the parts are joined with the white space that stood between the parts.
 
     The translation of a text does not depend on the other texts of its batch, except for rounding: the order of sums
     depends on the shape of the batch. Rounding can decide between two hypotheses with almost equal scores.
@@ -65,7 +67,8 @@ class Translator(tf.Module):
         config: The model's configuration.
         source_tokenizer: Tokenizer of the source texts that the model was trained on.
         target_tokenizer: Tokenizer of the target texts that the model was trained on.
-        decoding: How to search; by default with the beam search of the paper.
+        decoding: How to search; by default with the beam search of the paper. Name the lengths of the texts that the
+            model was trained on, `max_source_length` and `max_sentence_length`: only a run folder knows them by itself.
         samples: Some texts of the kind that the model is made for. An export of this translator is checked with them.
         origin: Where the weights come from, see `RunFolder.origin`. An export of this translator states it.
 
@@ -93,14 +96,7 @@ class Translator(tf.Module):
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         _check(config, source_tokenizer, target_tokenizer)
-        super().__init__(name="translator")
-        self.model = model
-        self.config = config
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = target_tokenizer
-        self.decoding = decoding or DecodingConfig()
-        self.samples = tuple(samples)
-        self.origin = dict(origin or {})
+        super().__init__("translator", model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
 
@@ -111,7 +107,8 @@ class Translator(tf.Module):
         Args:
             preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
                 `kformer.presets.pack_run` writes.
-            decoding: How to search; by default as the preset says. Its scores were measured with these settings.
+            decoding: How to search; by default as the preset says. Its scores were measured with these settings. Fields
+                for the lengths of texts that are None are those of the preset.
 
         Raises:
             ValueError: There is no such model.
@@ -125,18 +122,20 @@ class Translator(tf.Module):
         Args:
             run: The path of the run folder.
             decoding: How to search; by default as the folder says, or the paper's beam search if it says nothing.
+                Fields for the lengths of texts that are None are those of the folder.
 
         Raises:
             FileNotFoundError: The folder is no run folder, or has no weights yet.
             ValueError: The run is not one of translation.
         """
+        check_process()
         folder = RunFolder(pathlib.Path(run)).check()
         folder.check_task(cls.task)
         config = folder.transformer_config()
         model = build_transformer(config, dtype="float32")
         load_weights(folder, model)
         tokenizers = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, *tokenizers, decoding or folder.decoding_config(), folder.samples(), folder.origin())
+        return cls(model, config, *tokenizers, folder.decoding_config(decoding), folder.samples(), folder.origin())
 
     def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
         """Translates one text, or a list of texts in one batch.
@@ -144,12 +143,12 @@ class Translator(tf.Module):
         Raises:
             ValueError: A text is not a string.
         """
-        if isinstance(texts, str):
+        if is_one_text(texts):
             return self([texts])[0]
         translations = self.translate(text_tensor(texts))["translation"]
         return [translation.decode("utf-8") for translation in translations.numpy()]
 
-    @tf.function(autograph=False, input_signature=[TEXT])
+    @model_function([TEXT])
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the best translation of each text.
 
@@ -187,7 +186,7 @@ class Translator(tf.Module):
         target = self.target_tokenizer.tokenize(self.translate(text)["translation"])
         return {"source": source, "target_in": target_batch(self.codec, target)[0]}
 
-    @tf.function(autograph=False, input_signature=[TEXT])
+    @model_function([TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds N = `decoding.beam_size` hypotheses of each text, best first.
 
@@ -200,7 +199,7 @@ class Translator(tf.Module):
         n_best = self.decoding.beam_size
         return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
 
-    @tf.function(autograph=False, input_signature=[TEXT, TRANSLATION])
+    @model_function([TEXT, TRANSLATION])
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the probability that the model gives to translations.
 
@@ -216,7 +215,7 @@ class Translator(tf.Module):
         """
         return score_pairs(self.codec, self.model, text, translation)
 
-    @tf.function(autograph=False, input_signature=[TEXT])
+    @model_function([TEXT])
     def translate_detailed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translates texts, and gives the places, probabilities and alignments of the tokens.
 
@@ -240,7 +239,9 @@ class Translator(tf.Module):
             source. It is the mean of the heads of one decoder layer (section 3.2.3 of the paper);
             `divided` (B,) bool, True for a text that was translated in several parts; `overlong` (B,) bool, True where
             a single sentence was too long for the model and was divided; `truncated` (B,) bool, True where the
-            translation of a part reached its largest length without an end token.
+            translation of a part reached its largest length without an end token; `short` (B,) bool, True where the
+            translation of a part is so short for its source that something may be missing, see
+            `DecodingConfig.short_ratio`.
         """
         return translate_detailed(self.codec, self.model, self.searcher.find, text)
 
@@ -326,7 +327,7 @@ class Translator(tf.Module):
             tf.constant(seed, tf.int64),
         )
 
-    @tf.function(autograph=False, input_signature=OPTIONS)
+    @model_function(OPTIONS)
     def _with_options(self, text: tf.Tensor, target_prefix: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
         return translate_with_options(self.codec, self.searcher, text, target_prefix, Options(*options))
 
@@ -353,7 +354,7 @@ class Translator(tf.Module):
         Raises:
             ValueError: An option is out of range, or a text is not a string. It is raised before the model runs.
         """
-        if isinstance(texts, str):
+        if is_one_text(texts):
             return self.sample([texts], seed, temperature, top_k, top_p)[0]
         check_sampling_options(seed, temperature, top_k, top_p)
         seeds = itertools.count(seed)  # one for each batch
@@ -365,36 +366,7 @@ class Translator(tf.Module):
         return [text.decode("utf-8") for text in found["translation"].numpy()]
 
 
-def require_tensorflow(what: str) -> None:
-    """Raises a ValueError if Keras runs on another backend.
-
-    Args:
-        what: The part that needs TensorFlow; it begins the message.
-    """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"{what} runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
-            "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
-        )
-
-
-def text_tensor(texts: Sequence[str]) -> tf.Tensor:
-    """(B,) string.
-
-    Raises:
-        ValueError: A text is not a string.
-    """
-    for number, text in enumerate(texts):
-        if not isinstance(text, str | bytes):
-            raise ValueError(
-                f"Every text must be a string. Received: {text!r} of type {type(text).__name__} at index {number}. "
-                "Pass one string, or a list of strings."
-            )
-    return tf.constant(list(texts), tf.string, shape=[len(texts)])
-
-
 def _check(config: TransformerConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
-    require_tensorflow("A Translator")
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         vocab_size = getattr(config, f"{side}_vocab_size")
         if tokenizer.vocab_size != vocab_size:

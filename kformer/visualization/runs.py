@@ -119,6 +119,8 @@ def _read(runs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> dict[str, 
     names = [folder.path.resolve().name for folder in folders]
     if len(set(names)) < len(names):  # runs of the same name in several places
         names = [str(path) for path in paths]
+    # Matplotlib cannot draw the bytes of names that are not UTF-8.
+    names = [name.encode("utf-8", "backslashreplace").decode("utf-8") for name in names]
     return {name: read_log(folder) for name, folder in zip(names, folders, strict=True)}
 
 

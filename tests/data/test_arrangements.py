@@ -89,3 +89,13 @@ class TestMasked:
         chosen = (labels != PAD)[:, 1:101].reshape(5, 50, 2)
         assert 0 < chosen.sum() < 250
         np.testing.assert_array_equal(chosen[..., 0], chosen[..., 1])
+
+    def test_a_row_that_begins_within_a_word_has_a_draw_for_it(self):
+        # Words of two tokens: 11 12, which no token begins, 10 11, and 13 12.
+        starts = np.isin(np.arange(200), [10, 13])
+        _, labels = arranged(MaskedTokens(200, 4, MASK, starts), [[11, 12, 10, 11, 13, 12]] * 400, [[0]] * 400)
+        chosen = (labels != PAD).reshape(400, 3, 2)
+        np.testing.assert_array_equal(chosen[..., 0], chosen[..., 1])
+        together = chosen[:, 0, 0] & chosen[:, 1, 0]
+        assert together.mean() < 0.1  # 0.15 squared, where one draw for both would give more than 0.15
+        assert 0.2 < chosen[:, 0].mean() < 0.5  # 15 %, or the lowest of three draws

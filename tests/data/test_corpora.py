@@ -131,11 +131,20 @@ def test_tfds_wmt14_is_turned(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib
 def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> None:
     folder = write_splits(tmp_path, train=100)
     corpus = load_corpus(f"tfds:{folder}")
-    # One source in 50 for validation, then one in 50 of the other 98 for test, by their hashes.
+    # One source in 10 for validation, then one in 10 of the other 90 for test, by their hashes.
     by_hash = sorted(range(100), key=lambda n: hashlib.sha256(f"en train ñ{n}".encode()).digest())
-    assert [source for source, _ in corpus.valid] == [f"en train ñ{n}" for n in sorted(by_hash[:2])]
-    assert [source for source, _ in corpus.test] == [f"en train ñ{by_hash[2]}"]
-    assert [source for source, _ in corpus.train] == [f"en train ñ{n}" for n in sorted(by_hash[3:])]
+    assert [source for source, _ in corpus.valid] == [f"en train ñ{n}" for n in sorted(by_hash[:10])]
+    assert [source for source, _ in corpus.test] == [f"en train ñ{n}" for n in sorted(by_hash[10:19])]
+    assert [source for source, _ in corpus.train] == [f"en train ñ{n}" for n in sorted(by_hash[19:])]
+
+
+@pytest.mark.parametrize(
+    ("sources", "number"),
+    [(2, 1), (19, 1), (50, 5), (200, 20), (999, 20), (1049, 20), (1050, 21), (5000, 100)],  # a tenth, 20, one in 50
+)
+def test_enough_sources_are_held_out_to_judge_by(sources: int, number: int) -> None:
+    train, held_out = hold_out("mine", [(f"source {n}", "target") for n in range(sources)])
+    assert (len(train), len(held_out)) == (sources - number, number)
 
 
 def test_blank_sources_are_not_held_out() -> None:
@@ -146,6 +155,15 @@ def test_blank_sources_are_not_held_out() -> None:
         ValueError, match=r"To hold out pairs of mine, .* at least two different sources\. Received: 1\. Add pairs"
     ):
         hold_out("mine", pairs[:2])
+
+
+def test_sources_that_a_model_reads_alike_stay_together() -> None:
+    # Tokenizers make one blank of all white space, and bring characters into the form NFC.
+    forms = ["caf\u00e9 {}", "cafe\u0301 {}", " caf\u00e9  {} ", "caf\u00e9\u3000{}"]
+    pairs = [(form.format(number), "target") for number in range(200) for form in forms]
+    train, held_out = hold_out("mine", pairs)
+    assert (len(train), len(held_out)) == (4 * 180, 4 * 20)
+    assert not {source.split()[-1] for source, _ in train} & {source.split()[-1] for source, _ in held_out}
 
 
 def test_tfds_too_small_to_carve(tmp_path: pathlib.Path) -> None:

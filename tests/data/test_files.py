@@ -1,5 +1,6 @@
 """Pairs from files; every damaged file is refused with its name, line and remedy."""
 
+import bz2
 import gzip
 import lzma
 import os
@@ -13,6 +14,10 @@ import pytest
 
 from kformer.data import encode_pairs, files, read_parallel, read_tsv
 from kformer.tokenizers import SymbolTokenizer
+
+COMPRESSIONS = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
+NAMES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
+COMPRESSED = pytest.mark.parametrize(("suffix", "compress"), COMPRESSIONS)
 
 
 def write(path: pathlib.Path, content: bytes) -> pathlib.Path:
@@ -62,7 +67,7 @@ def test_tsv_named_columns(tmp_path: pathlib.Path) -> None:
     assert read_tsv(path, columns=("id", "target", "source")) == [("one", "uno"), ("two", "dos")]
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(("suffix", "compress"), [*COMPRESSIONS, ("", gzip.compress), (".xz", gzip.compress)])
 def test_compressed(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / f"a.tsv{suffix}", compress(b"one\tuno\n"))
     assert read_tsv(path) == [("one", "uno")]
@@ -106,12 +111,6 @@ def test_not_utf8(tmp_path: pathlib.Path) -> None:
         read_tsv(path)
 
 
-def test_utf16(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "wide.tsv", "one\tuno\n".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"wide\.tsv, line 1: byte 0xff at position 1 is not UTF-8"):
-        read_tsv(path)
-
-
 @pytest.mark.parametrize(
     ("line", "count"),
     [(b"alone", "1 column where 2"), (b"a\tb\tc", "3 columns where 2"), (b"a\t\t", "3 columns where 2")],
@@ -150,15 +149,15 @@ def incompressible(lines: int) -> bytes:
     return b"".join(f"{n * 2654435761 % 2**32}\t{n * 40503 % 65537}\n".encode() for n in range(lines))
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@COMPRESSED
 def test_cut_short(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(incompressible(20_000))
     path = write(tmp_path / f"a.tsv{suffix}", whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged or incomplete"):
+    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \w+ data are damaged or incomplete"):
         read_tsv(path)
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@COMPRESSED
 def test_damaged_data(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(incompressible(2000))
     # 24 bytes keep the headers of both formats whole; a deflate block of ones is of no valid type.
@@ -169,14 +168,16 @@ def test_damaged_data(suffix: str, compress, tmp_path: pathlib.Path) -> None:
 
 def test_damaged_block_type(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv.gz", gzip.compress(b"one\tuno\n")[:10] + b"\xff" * 30)
-    with pytest.raises(ValueError, match=r"a\.tsv\.gz: the \.gz data are damaged or incomplete \(.*invalid block type"):
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz: the gzip data are damaged or incomplete \(.*invalid block type"):
         read_tsv(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".GZ"])
 def test_only_named_compressed(suffix: str, tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / f"a.tsv{suffix}", b"one\tuno\n")
-    with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged"):
+    with pytest.raises(
+        ValueError, match=rf"a\.tsv\{suffix}: the \w+ data are damaged.* If it is plain text, rename it"
+    ):
         read_tsv(path)
 
 
@@ -193,12 +194,12 @@ def pairs_or_error(path: pathlib.Path) -> list[tuple[str, str]] | str:
         return str(error)
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@COMPRESSED
 def test_a_flipped_bit_is_damage_and_not_the_fault_of_a_line(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     whole = compress(SENTENCES)
     path = write(tmp_path / f"a.tsv{suffix}", whole)
     pairs = read_tsv(path)
-    damage = f"{path}: the {suffix} data are damaged or incomplete ("
+    damage = f"{path}: the {NAMES[suffix]} data are damaged or incomplete ("
     told = 0
     for bit in random.Random(0).sample(range(8 * len(whole)), 50):
         flipped = bytearray(whole)
@@ -210,20 +211,20 @@ def test_a_flipped_bit_is_damage_and_not_the_fault_of_a_line(suffix: str, compre
     assert told >= 45
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@COMPRESSED
 def test_damage_in_the_second_of_two_joined_files(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     # `cat a.xz b.xz` is a file of two streams, which may be filled up by zeros to a multiple of 4 bytes.
     first, second = compress(b"one\tuno\n"), compress(b"two\tdos\n")
     for joined in (first + second, first + bytes(8) + second + bytes(4)):
         assert read_tsv(write(tmp_path / f"a.tsv{suffix}", joined)) == [("one", "uno"), ("two", "dos")]
-    for place in (0, 1, 2, len(second) // 2, len(second) - 1):
+    for place in (0, 1, 2, len(second) // 2, len(second) - 2):
         flipped = bytearray(first + second)
         flipped[len(first) + place] ^= 1
-        with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \{suffix} data are damaged or incomplete"):
+        with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}: the \w+ data are damaged or incomplete"):
             read_tsv(write(tmp_path / f"a.tsv{suffix}", bytes(flipped)))
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(("suffix", "compress"), [("", bytes), *COMPRESSIONS])
 def test_named_pipe(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     path = tmp_path / f"a.tsv{suffix}"
     os.mkfifo(path)

@@ -20,6 +20,7 @@ LONG = [("one two", "even"), ("one", "odd")]
         ("classify", "one", " ", "Received: ' ' for the text 'one'. Add the label, or remove the line."),
         ("tag", "one two", "n3", "Every word needs one tag. Received: 2 words and 1 tag for the text 'one two'."),
         ("tag", "one\u3000two", "a b c", "Received: 2 words and 3 tags"),
+        ("tag", "\ufeffone two", "a b c", "Received: 2 words and 3 tags"),
     ],
 )
 def test_a_wrong_target_is_refused_with_its_text(task, text, target, message):

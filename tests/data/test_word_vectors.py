@@ -47,6 +47,7 @@ BINARY = (
         (b"", "is empty, or its first line is no vector. Expected is a file in word2vec's text or binary format or"),
         (b"Hello, this is a letter.\n", "is empty, or its first line is no vector"),
         (b"\x1f\x8b\x08\x00", "is compressed by gzip. Decompress it first"),
+        (b"\xef\xbb\xbfa 1 2\n", "begins with a byte order mark .U.FEFF.. Remove it"),
         (b"2 2\n", "promises 2 words with 2 numbers each, but 0 follow. Complete the file"),
         (b"0 2\n", "promises 0 words"),
         (b"3 2\na 1 2\nb 3 4\n", "promises 3 words with 2 numbers each, but 2 follow"),

@@ -12,7 +12,7 @@ from keras import ops
 from weight_copies import copy_attention
 
 from kformer.hardware import cpu_multiplies_bfloat16
-from kformer.layers import MultiHeadAttention, causal_mask, scaled_dot_product, scaled_dot_product_attention
+from kformer.layers import Band, MultiHeadAttention, causal_mask, scaled_dot_product, scaled_dot_product_attention
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K
@@ -63,6 +63,20 @@ class TestScaledDotProductAttention:
         value = np.array([[[[1.0, 2.0], [3.0, 6.0]]]], "float32")
         output = scaled_dot_product_attention(np.zeros((1, 1, 1, 2), "float32"), value, value)
         np.testing.assert_allclose(output[0, 0, 0], [2.0, 4.0], rtol=1e-6)
+
+    def test_a_fused_kernel_gets_a_mask_with_a_row_for_each_query(self, monkeypatch):
+        # As cuDNN's flash attention wants it. With a mask (B, 1, 1, S), Keras falls back to a slower kernel on a GPU.
+        monkeypatch.setattr(scaled_dot_product, "FUSED_DTYPES", {keras.backend.backend(): ("float32",)})
+        fused, shapes = keras.ops.dot_product_attention, []
+
+        def as_cudnn(query, key, value, mask):
+            shapes.append(tuple(mask.shape[2:]))
+            return fused(query, key, value, mask=mask)
+
+        monkeypatch.setattr(keras.ops, "dot_product_attention", as_cudnn)
+        query, key, value = normal(B, H, T, K), normal(B, H, S, K, seed=1), normal(B, H, S, K, seed=2)
+        scaled_dot_product_attention(query, key, value, random_mask(B, 1, 1, S))
+        assert shapes == [(T, S)]
 
     @pytest.mark.parametrize("mask_shape", [None, (B, 1, 1, S), (1, 1, T, S), (B, 1, T, S), (B, H, T, S)])
     def test_equals_the_loops(self, mask_shape):
@@ -161,11 +175,12 @@ class TestMultiHeadAttention:
         expected = oracles.multi_head_attention(oracles.weights_of(layer), H, query, key, mask)
         np.testing.assert_allclose(layer(query, key=key, attention_mask=mask), expected, atol=1e-4)
 
-    def test_key_and_value_default_to_what_stands_before_them(self, layer):
+    def test_key_and_value_default_to_each_other_and_to_the_query(self, layer):
         query, key, value = normal(B, T, D), normal(B, S, D, seed=1), normal(B, S, D, seed=2)
         np.testing.assert_array_equal(layer(query), layer(query, key=query, value=query))
         np.testing.assert_array_equal(layer(query, key=key), layer(query, key=key, value=key))
         assert np.abs(to_numpy(layer(query, key=key, value=value)) - to_numpy(layer(query, key=key))).max() > 0.1
+        np.testing.assert_array_equal(layer(query, value=value), layer(query, key=value))
 
     @pytest.mark.parametrize("case", ["self", "self_masked", "causal", "cross", "cross_masked", "three_inputs"])
     def test_parity_with_keras(self, layer, case):
@@ -186,12 +201,62 @@ class TestMultiHeadAttention:
             use_causal_mask=case == "causal",
             return_attention_scores=True,
         )
-        ours_mask = causal_mask(T) if case == "causal" else None if mask is None else mask[:, None]
-        outputs = layer(query, key=key, value=value, attention_mask=ours_mask)
+        options = {"attention_mask": mask, "use_causal_mask": case == "causal"}
+        outputs = layer(query, key=key, value=value, **options)
         np.testing.assert_allclose(outputs, expected, atol=1e-5)
-        scores = layer.attention_scores(query, key, ours_mask)
+        again, scores = layer(query, key=key, value=value, **options, return_attention_scores=True)
+        np.testing.assert_array_equal(again, outputs)
         assert scores.shape == (B, H, T, key.shape[1])
         np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
+        if case != "causal":
+            np.testing.assert_array_equal(layer.attention_scores(query, key, mask), scores)
+
+    def test_a_causal_mask_joins_the_others(self, layer):
+        ids = np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32")
+        embedded = keras.layers.Embedding(4, D, mask_zero=True)(ids)
+        both = causal_mask(T) & (ids != 0)[:, None, None, :]
+        expected = layer(embedded, attention_mask=both)
+        np.testing.assert_allclose(layer(embedded, use_causal_mask=True), expected, atol=1e-6)
+        keys = (ids != 0)[:, None, :]
+        for mask in (keys, keys.astype("int32")):
+            outputs = layer(embedded, attention_mask=mask, use_causal_mask=True)
+            np.testing.assert_allclose(outputs, expected, atol=1e-6)
+        band = Band(T, keys=(ids != 0)[:, None, None, :])
+        outputs, scores = layer(embedded, attention_mask=band, use_causal_mask=True, return_attention_scores=True)
+        np.testing.assert_allclose(outputs, expected, atol=1e-5)
+        np.testing.assert_allclose(scores, layer.attention_scores(embedded, attention_mask=both), atol=1e-6)
+
+    def test_a_causal_mask_of_other_keys(self, layer):
+        query, key = normal(B, T, D), normal(B, S, D, seed=1)
+        expected = layer(query, key, attention_mask=causal_mask(T, S))
+        np.testing.assert_allclose(layer(query, key, use_causal_mask=True), expected, atol=1e-6)
+
+    def test_the_mask_of_the_value_hides_padding_too(self, layer):
+        ids = np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32")
+        embedded, query = keras.layers.Embedding(4, D, mask_zero=True)(ids), normal(B, S, D)
+        expected = layer(query, embedded, attention_mask=(ids != 0)[:, None, :])
+        np.testing.assert_allclose(layer(query, value=embedded), expected, atol=1e-6)
+
+    def test_the_second_and_third_tensor_are_not_swapped_in_silence(self, layer):
+        query, key, value = normal(B, T, D), normal(B, S, D, seed=1), normal(B, S, D, seed=2)
+        with pytest.raises(TypeError, match="positional"):  # Keras's own layer has the order query, value, key
+            layer(query, value, key)
+
+    def test_scores_in_a_functional_model(self, layer):
+        inputs = keras.Input((None, D))
+        outputs, scores = layer(inputs, return_attention_scores=True, use_causal_mask=True)
+        assert (outputs.shape, scores.shape) == ((None, None, D), (None, H, None, None))
+        model = keras.Model(inputs, [outputs, scores])
+        query = normal(B, T, D)
+        np.testing.assert_allclose(model(query)[1], layer.attention_scores(query, query, causal_mask(T)), atol=1e-6)
+        for name in ("key", "value"):
+            _, scores = layer(inputs, **{name: keras.Input((S, D))}, return_attention_scores=True)
+            assert scores.shape == (None, H, None, S)
+
+    @pytest.mark.parametrize("shape", [(T, D), (B, 1, T, D)], ids=str)
+    def test_inputs_of_another_rank_are_refused(self, layer, shape):
+        with pytest.raises(ValueError, match=rf"expected ndim=3, found ndim={len(shape)}"):
+            layer(normal(*shape))
 
     def test_dropout_works_on_the_weights_in_training_only(self, layer):
         query = normal(B, T, D)
@@ -214,17 +279,20 @@ class TestMultiHeadAttention:
         np.testing.assert_allclose(layer(embedded, attention_mask=everything), layer(plain), atol=1e-6)
         assert np.abs(to_numpy(layer(plain)) - to_numpy(layer(embedded)))[0].max() > 1e-3
 
-    @pytest.mark.parametrize("second", ["score_bias", "value"])
+    @pytest.mark.parametrize("second", ["score_bias", "key and value"])
     def test_an_implicit_mask_counts_beside_a_second_tensor_too(self, layer, second):
         ids = np.array([[3, 1, 2, 0, 0], [1, 1, 1, 1, 1]], "int32")
         embedded = keras.layers.Embedding(4, D, mask_zero=True)(ids)
         plain = ops.convert_to_tensor(to_numpy(embedded))
         visible = (ids != 0)[:, None, None, :]
-        others = {second: normal(1, H, T, T, seed=1) if second == "score_bias" else normal(B, T, D, seed=1)}
+        bias, value = {"score_bias": normal(1, H, T, T, seed=1)}, {"value": normal(B, T, D, seed=1)}
+        masked, others = (
+            (bias, bias) if second == "score_bias" else ({"key": embedded, **value}, {"key": plain, **value})
+        )
         expected = layer(plain, attention_mask=visible, **others)
-        np.testing.assert_allclose(layer(embedded, **others), expected, atol=1e-6)
+        np.testing.assert_allclose(layer(embedded, **masked), expected, atol=1e-6)
         everything = np.ones((1, 1, 1, T), bool)
-        unmasked = layer(embedded, attention_mask=everything, **others)
+        unmasked = layer(embedded, attention_mask=everything, **masked)
         np.testing.assert_allclose(unmasked, layer(plain, **others), atol=1e-6)
         assert np.abs(to_numpy(unmasked) - to_numpy(expected))[0].max() > 1e-3
 

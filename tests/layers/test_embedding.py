@@ -116,3 +116,17 @@ def test_a_frozen_matrix_stays_frozen_in_a_copy_and_is_the_only_frozen_weight(ki
         layer(ids)
         assert [weight.name for weight in layer.non_trainable_weights] == ["embeddings"]
         assert len(layer.trainable_weights) == trained - 1
+
+
+@pytest.mark.parametrize(("mode", "levels"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_a_quantized_matrix_gives_the_same_numbers_up_to_its_levels(mode, levels, tie_weights):
+    embedding = TokenEmbedding(input_dim=10, output_dim=16, tie_weights=tie_weights)
+    ids = np.array([[3, 5, 9]])
+    vectors = np.array(embedding(ids))
+    logits = np.array(embedding(vectors, reverse=True))
+    embedding.quantize(mode)
+    half_a_level = np.abs(vectors).max() / levels
+    np.testing.assert_allclose(embedding(ids), vectors, atol=half_a_level)
+    found = np.array(embedding(vectors, reverse=True))
+    np.testing.assert_allclose(found, logits, atol=np.abs(logits).max() * 3 / levels)

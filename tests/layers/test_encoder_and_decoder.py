@@ -311,10 +311,8 @@ class TestImplicitMasks:
     def test_padding_of_the_target(self, embedded, source):
         masked, plain = embedded
         layer, stack = DecoderLayer(D, H, F), Decoder(layers(DecoderLayer, 1))
-        np.testing.assert_allclose(
-            layer(masked, source), layer(plain, source, attention_mask=padding_mask(self.IDS)), atol=1e-6
-        )
         seen = causal_mask(S) & padding_mask(self.IDS)
+        np.testing.assert_allclose(layer(masked, source), layer(plain, source, attention_mask=seen), atol=1e-6)
         stack(masked, source)
         np.testing.assert_allclose(
             stack(masked, source), stack.layers[0](plain, source, attention_mask=seen), atol=1e-6

@@ -50,9 +50,10 @@ def test_the_last_layers_weights_are_those_its_forward_pass_uses(kind, stack, su
     attention = getattr(model.get_layer(stack).layers[-1], sublayer)
     original, used = attention.call, []
 
-    def recorded(query, key=None, attention_mask=None, **others):
-        used.append(attention.attention_scores(query, key, attention_mask))
-        return original(query, key=key, attention_mask=attention_mask, **others)
+    def recorded(query, key=None, **others):
+        outputs, weights = original(query, key=key, **others, return_attention_scores=True)
+        used.append(weights)
+        return outputs
 
     monkeypatch.setattr(attention, "call", recorded)
     logits_of(model, SOURCE, TARGET_IN)

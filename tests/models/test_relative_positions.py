@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from small_models import SOURCE, TARGET_IN, B, T, logits_of, small_transformer
+from small_models import SOURCE, TARGET_IN, B, T, logits_of, small_config, small_transformer
 from test_start_decoding import all_at_once, histories, stepwise
 
-from kformer.models import start_decoding
+from kformer.models import build_language_model, start_decoding
 
 DISTANCES = ("rotary", "alibi", "relative", "relative_buckets")
 
@@ -52,3 +52,19 @@ def test_a_saved_model_computes_the_same(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras", compile=False)
     np.testing.assert_allclose(logits_of(loaded, SOURCE, TARGET_IN), logits_of(model, SOURCE, TARGET_IN), atol=1e-6)
+
+
+def buckets_of(stack):
+    """The buckets of the distances from -200 to 200."""
+    return set(ops.convert_to_numpy(stack.positions.buckets(np.arange(-200, 201))).tolist())
+
+
+def test_decoders_have_all_buckets_for_earlier_positions_and_encoders_half_of_them():
+    translator = small_transformer(positional_encoding="relative_buckets")
+    decoder_only = build_language_model(small_config(num_encoder_layers=0, positional_encoding="relative_buckets"))
+    assert buckets_of(translator.get_layer("encoder")) == set(range(32)) - {16}  # 16: none at distance 0 to the right
+    for model in (translator, decoder_only):
+        decoder = model.get_layer("decoder")
+        assert buckets_of(decoder) == set(range(32))
+        # Distances up to 15 have a bucket of their own; in the encoder, those up to 7.
+        assert ops.convert_to_numpy(decoder.positions.buckets(-np.arange(16))).tolist() == list(range(16))

@@ -116,7 +116,12 @@ def test_a_loaded_model_decodes(tmp_path):
 
 @pytest.mark.tensorflow_only
 @pytest.mark.parametrize(
-    "positional_encoding", ["sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets"]
+    "positional_encoding",
+    [
+        "sinusoidal",
+        "relative",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("learned", "rotary", "alibi", "relative_buckets")),
+    ],
 )
 def test_in_a_tensorflow_graph_with_open_batch_and_length(positional_encoding):
     import tensorflow as tf

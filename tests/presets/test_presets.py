@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -148,7 +149,8 @@ def test_the_command_packs(numbers_run, tmp_path):
     assert re.search(r"MB in all; the packed weights are \d\.\d\d% from the run's\.", answer.stdout)
     packed = RunFolder(tmp_path / "new")
     assert packed.preset()["scores"] == {"bleu": 99.0}
-    assert packed.decoding_config() == load_recipe("bible-en-es").decoding != DecodingConfig()
+    lengths = RunFolder(numbers_run).decoding_config()  # those of the run's training texts
+    assert packed.decoding_config() == load_recipe("bible-en-es").decoding.completed(lengths) != lengths
     assert packed.samples() == ["one two", "six"]
     with np.load(packed.packed_weights_file) as weights:  # every matrix has a row or column that reaches the last step
         largest = {
@@ -159,12 +161,14 @@ def test_the_command_packs(numbers_run, tmp_path):
 
 def test_a_packed_model_keeps_the_search_of_its_run_unless_it_gets_another(numbers_run, tmp_path):
     run = RunFolder(shutil.copytree(numbers_run, tmp_path / "run"))
-    assert pack_run(run.path, tmp_path / "of-the-paper").run.decoding_config() == DecodingConfig()
-    greedy = DecodingConfig(beam_size=1)
+    lengths = run.decoding_config()
+    assert pack_run(run.path, tmp_path / "of-the-paper").run.decoding_config() == DecodingConfig().completed(lengths)
+    greedy = DecodingConfig(beam_size=1, max_source_length=9, max_sentence_length=12, short_ratio=0.5)
     greedy.save(run.decoding_file)
+    run.note_files()
     assert pack_run(run.path, tmp_path / "of-the-run").run.decoding_config() == greedy
     wide = DecodingConfig(beam_size=6)
-    assert pack_run(run.path, tmp_path / "another", decoding=wide).run.decoding_config() == wide
+    assert pack_run(run.path, tmp_path / "another", decoding=wide).run.decoding_config() == wide.completed(greedy)
     assert average_weights(run.path, tmp_path / "mean").decoding_config() == greedy
 
 
@@ -176,16 +180,20 @@ def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed,
         return contextlib.nullcontext(run.path)
 
     monkeypatch.setattr("kformer.inference.load.saved_model_of", saved_model_of)
-    monkeypatch.setattr("kformer.inference.load.SavedModel", lambda path, threads: None)
+    monkeypatch.setattr(
+        "kformer.inference.load.SavedModel", lambda path, threads, trust: types.SimpleNamespace(text_input="text")
+    )
     run = RunFolder(shutil.copytree(packed.run.path, tmp_path / "run"))
-    kept, given = DecodingConfig(beam_size=2, length_penalty=1.4), DecodingConfig(beam_size=3)
+    kept = DecodingConfig(beam_size=2, length_penalty=1.4, max_source_length=9, max_sentence_length=12, short_ratio=0.5)
+    given = DecodingConfig(beam_size=3)
+    used = kept.replace(beam_size=3, length_penalty=given.length_penalty)  # only the lengths are those of the folder
     kept.save(run.decoding_file)
     run.note_files()
     for translator in (Translator.from_run, Translator.from_preset):
-        assert [translator(run.path).decoding, translator(run.path, given).decoding] == [kept, given]
+        assert [translator(run.path).decoding, translator(run.path, given).decoding] == [kept, used]
     for decoding in (None, given):
         load_model(run.path, decoding)
-    assert searches == [kept, given]
+    assert searches == [kept, used]
     with pytest.raises(ValueError, match="Received: n_best=3, beam_size=2. Widen the beam."):
         load_model(run.path, n_best=3)
 
@@ -210,11 +218,20 @@ def test_every_shipped_model_is_known_and_says_where_it_comes_from():
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_shipped_classifier_and_a_language_model_answer(name):
     predictor = OTHERS[name].from_preset(name)
-    assert predictor.decoding == load_recipe(name).decoding
+    assert predictor.decoding == load_recipe(name).decoding.completed(predictor.decoding)
     assert len(predictor.samples) == 16
     assert set(predictor.samples) <= {source for source, _ in load_corpus(load_recipe(name).corpus).valid}
     answer = predictor("In the beginning, God created the heavens and the earth.")
     assert answer == "law" if name == "bible-books" else answer.startswith("In the beginning, God created the heavens")
+
+
+def test_tabs_and_byte_order_marks_are_blanks_to_the_shipped_classifier():
+    texts = [f"42 {text}" for text, _ in load_corpus("bible-books").test[:40]]
+    classifier = Classifier.from_preset("bible-books")
+    expected = classifier.probabilities(texts)
+    for sign in "\t\ufeff":
+        changed = [sign + text.replace(" ", sign, 1) for text in texts]
+        np.testing.assert_array_equal(classifier.probabilities(changed), expected)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -223,10 +240,29 @@ def test_every_shipped_model_translates(name):
     assert Translator.from_preset(name)(source) == translation
 
 
+TERAH = (  # Genesis 11:31-32
+    "Terah took Abram his son, Lot the son of Haran, his son’s son, and Sarai his daughter-in-law, his son Abram’s "
+    "wife. They went from Ur of the Chaldees, to go into the land of Canaan. They came to Haran and lived there. "
+    "The days of Terah were two hundred five years. Terah died in Haran."
+)
+
+
+def test_the_end_of_a_long_line_is_translated():
+    """The model learned from single verses. It read this line at once, and left out the two last sentences."""
+    translator = Translator.from_preset("bible-en-es")
+    found = translator.translate_detailed([TERAH, "In the beginning, God created the heavens and the earth."])
+    assert found["divided"].numpy().tolist() == [True, False]
+    assert not found["short"].numpy().any()
+    translation = found["translation"].numpy()[0].decode()
+    assert translation.endswith("Y murió Tara en Harán.")
+    at_once = Translator.from_preset("bible-en-es", translator.decoding.replace(max_source_length=256))
+    assert "murió" not in at_once(TERAH)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_shipped_model_searches_as_its_recipe_and_is_tried_on_sentences_of_its_corpus(name):
     translator = Translator.from_preset(name)
-    assert translator.decoding == load_recipe(name).decoding
+    assert translator.decoding == load_recipe(name).decoding.completed(translator.decoding)
     assert len(translator.samples) == 16
     assert set(translator.samples) <= {source for source, _ in load_corpus(name).valid}
 

@@ -25,7 +25,7 @@ class FakeServer:
         version: The version of all models.
         refusals: Pairs of a status and words, with which the next requests for a translation are refused.
         held: For a text, the event that its answer waits for.
-        flags: Values of `divided`, `overlong` and `truncated` that take the place of the rule's.
+        flags: Values of `divided`, `overlong`, `truncated` and `short` that take the place of the rule's.
         token: The bearer token that requests must have; None for no token.
         asked: Signature and text of every request for a translation.
         url: Where the page is.

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <tensorflow/c/c_api.h>
 
-#define MOST 16 /* inputs or outputs of a signature */
+#define MOST 32 /* inputs or outputs of a signature */
 #define TOLERANCE 1e-3
 
 typedef struct {

@@ -88,6 +88,7 @@ def detailed(text):
         "divided": len(sources) > 1,
         "overlong": False,
         "truncated": False,
+        "short": False,
     }
     for side, whole, lines in (("source", text, sources), ("target", translation, targets)):
         tokens = [token for line in lines for token in line]

@@ -123,6 +123,7 @@ def test_both_protocols_give_the_same_names_types_and_values(served):
     assert {value.dtype for value in ours.values()} == {np.dtype(kind) for kind in ("float32", "int32", "bool")}
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be read as text")
 def test_texts_that_people_and_machines_send_arrive_as_they_are(client, numbers_translator):
     texts = [text for text in hostile.BY_HAND if len(text) < 100]
     assert client.translate(texts) == numbers_translator(texts)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.tensorflow_only
 
 def written(folder, text):
     file = folder / "some.config"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8-sig")  # with a byte order mark, as Notepad writes it
     return file
 
 

@@ -26,7 +26,7 @@ def impatient(cold_export_folder):
 def request(*texts):
     """A predict request as it stands on the wire: headers and body."""
     body = json.dumps({"instances": texts}).encode()
-    return f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body
+    return f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body
 
 
 def everything(connection):
@@ -34,7 +34,9 @@ def everything(connection):
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/models/numbers:pre", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: "])
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v1/models/numbers:pre", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "]
+)
 def test_a_connection_whose_headers_do_not_arrive_in_time_is_closed(impatient, sent):
     with impatient.connect() as connection:
         connection.sendall(sent)
@@ -54,7 +56,7 @@ def test_headers_that_arrive_in_parts_are_waited_for(impatient):
 def test_large_headers_are_read_also_in_parts(impatient):
     cookie = b"Cookie: " + b"a" * 30_000
     with impatient.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + cookie)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + cookie)
         time.sleep(0.1)
         connection.sendall(b"\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
@@ -108,11 +110,6 @@ def test_half_a_message_over_grpc_is_given_up_in_time(impatient):
     assert b"The request did not arrive in time." in _told_for_half_a_message(impatient)
 
 
-def test_without_the_token_half_a_message_is_given_up_too(cold_export_folder):
-    with running(small(cold_export_folder, limits=Limits(seconds=1), token="secret")) as server:
-        assert b"The request did not arrive in time." in _told_for_half_a_message(server)
-
-
 def _told_for_half_a_message(server):
     with server.connect(server.server.grpc_port) as connection:
         connection.sendall(http2.predict_call("numbers")[:-5])
@@ -140,19 +137,19 @@ def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
 
 
 def test_a_connection_whose_client_reads_nothing_is_closed(impatient):
-    asking = f"GET {MODEL}/metadata HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100
+    asking = f"GET {MODEL}/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 3  # few: more are refused
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(10)
         connection.connect(("127.0.0.1", impatient.server.rest_port))
         with pytest.raises(ConnectionError):
-            _ask_on(connection, asking, times=100)  # for 40 MB of answers
+            _ask_on(connection, asking, times=2000)  # for 24 MB of answers
 
 
 def _ask_on(connection, asking, times):
     for _ in range(times):
         connection.sendall(asking)
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
 def test_what_a_client_that_has_gone_asked_for_is_not_computed(cold_export_folder):

@@ -1,6 +1,7 @@
 """The bodies of REST requests and answers, in the forms of TensorFlow Serving's documentation."""
 
 import gc
+import gzip
 import json
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_while_json_is_read_nobody_looks_for_circles_of_objects():
     rounds = []
     gc.callbacks.append(note := lambda phase, info: rounds.append(phase))
     try:
-        values = read_body(b'{"inputs": [' + b"[]," * 50_000 + b"[]]}").values
+        values = read_body(b'{"inputs": [' + b"[]," * 50_000 + b"[]]}").values["inputs"]
     finally:
         gc.callbacks.remove(note)
     assert len(values) == 50_001
@@ -123,6 +124,9 @@ def test_bytes_that_are_not_utf8_arrive_as_they_are():
         (b"", "JSON Parse error"),
         (b'{"instances": ["a"', "JSON Parse error"),
         (b"[" * 100_000, "JSON Parse error"),
+        ('{"inputs": ["a"]}'.encode("utf-16"), "JSON Parse error: the body is in UTF-16LE. JSON is sent in UTF-8"),
+        ('{"inputs": ["a"]}'.encode("utf-16-be"), "JSON Parse error: the body is in UTF-16 or UTF-32"),
+        (gzip.compress(b'{"inputs": ["a"]}'), "JSON Parse error: the body is compressed by gzip, but the header"),
         (b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
         (b'["a"]', "JSON Value: list Is not object"),
         ({}, "Missing 'inputs' or 'instances' key"),
@@ -137,6 +141,10 @@ def test_bytes_that_are_not_utf8_arrive_as_they_are():
         ({"instances": ["a", {"text": "b"}]}, "Expecting value/list at item 1 of input list"),
         ({"instances": [{"txet": "a"}]}, "does not have named input: 'txet'"),
         ({"instances": [{"b64": "!"}]}, "Unable to base64 decode"),
+        (
+            {"instances": [{"b64": "-_8="}]},
+            r"Unable to base64 decode. Use the alphabet with \+ and /, not",
+        ),
         ({"inputs": {"texts": ["a"]}}, "Missing named input: text in 'inputs' object"),
     ],
     ids=lambda value: str(value)[:40],

@@ -1,12 +1,19 @@
 """Versions that come and go, with models that are only names."""
 
+import errno
+import os
 import shutil
+import threading
 
 import pytest
 
+from kformer.inference.c_api import SavedModelError
+from kformer.serving import loading
+from kformer.serving import version as version_module
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import Code, ServingError
 from kformer.serving.models import ModelManager
+from kformer.serving.served_model import ServedModel
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -23,16 +30,31 @@ class Loaded:
 
 
 class World:
-    """A folder of versions and a manager over it. A version whose file says "broken" cannot be loaded."""
+    """A folder of versions and a manager over it.
 
-    def __init__(self, folder, **settings):
-        self.folder, self.changes, self.loaded = folder, [], []
+    A version whose file says "broken" cannot be loaded; one that says "slow" is loaded when `go_on` is set.
+    """
+
+    def __init__(self, folder, load_seconds=60.0, **settings):
+        self.folder, self.changes, self.loaded, self.forgotten = folder, [], [], []
+        self.error, self.go_on = None, threading.Event()
         self.settings = ModelSettings("m", folder, **settings)
-        self.manager = ModelManager([self.settings], self.load, lambda *change: self.changes.append(change))
+        self.manager = ModelManager(
+            [self.settings],
+            self.load,
+            lambda *change: self.changes.append(change),
+            lambda *version: self.forgotten.append(version),
+            load_seconds,
+        )
 
     def load(self, name, version, path):
-        if (path / "model").read_text() == "broken":
+        content = (path / "model").read_text()
+        if self.error is not None:
+            raise self.error
+        if content == "broken":
             raise ValueError("the model is broken")
+        if content == "slow":
+            assert self.go_on.wait(60)
         self.loaded.append(Loaded(name, version))
         return self.loaded[-1]
 
@@ -193,15 +215,6 @@ def test_a_model_that_is_asked_for_again_while_it_is_let_go_stays(world):
     other = ModelSettings("other", world.folder)
     world.add(1)
     world.manager.update()
-    load = world.load
-
-    def load_meanwhile(name, version, path):
-        """While the second model is loaded, the first one, which was to go, is asked for again."""
-        world.manager._load = load
-        world.manager._settings = {"m": world.settings, "other": other}
-        return load(name, version, path)
-
-    world.manager._load = load_meanwhile
     world.manager.reload([other])
     world.manager.reload([world.settings, other])
     assert world.manager.servable("m").version == world.manager.servable("other").version == 1
@@ -241,9 +254,236 @@ def test_closing_lets_all_versions_go(world):
     assert [model.closed for model in world.loaded] == [True]
 
 
+def test_closing_waits_for_a_change_of_the_models_and_lets_its_versions_go(world, tmp_path_factory, monkeypatch):
+    other = ModelSettings("other", tmp_path_factory.mktemp("other"))
+    (other.base_path / "1").mkdir()
+    (other.base_path / "1" / "model").write_text("fine")
+    world.add(1)
+    world.manager.update()
+    looking, look, told = threading.Event(), ServedModel.look, []
+
+    def look_slowly(model, unload):
+        if model.settings is other:
+            looking.set()
+            assert world.go_on.wait(10)
+        return look(model, unload)
+
+    def reload():
+        with pytest.raises(ServingError, match="No version could be loaded of: .*other"):
+            world.manager.reload([world.settings, other])
+
+    def close():
+        world.manager.close()
+        told.append(len(world.changes))
+
+    monkeypatch.setattr(ServedModel, "look", look_slowly)
+    threads = [threading.Thread(target=reload), threading.Thread(target=close)]
+    threads[0].start()
+    assert looking.wait(10)
+    threads[1].start()
+    threads[1].join(0.3)
+    world.go_on.set()
+    for thread in threads:
+        thread.join(10)
+    world.manager._loader.join()
+    assert told == [len(world.changes)]  # nothing has begun after the end
+    assert all(model.closed for model in world.loaded)
+
+
 def test_as_many_of_the_newest_versions_are_served_as_are_asked_for(tmp_path):
     world = World(tmp_path, latest=2)
     for number in (1, 2, 3):
         world.add(number)
     world.manager.update()
     assert world.states() == {3: "AVAILABLE", 2: "AVAILABLE"}
+
+
+# Errors that pass, and loads that take too long
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the versions, which a test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr(version_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_load_that_failed_for_a_passing_reason_is_tried_again_each_minute_five_times(world, clock):
+    world.add(1)
+    world.error = PermissionError(13, "Permission denied", "model")
+    for minute in range(8):
+        clock[0] = 1000.0 + 61 * minute
+        world.manager.update()
+        world.manager.update()
+    assert world.seen().count((1, "LOADING")) == 6
+    (version,) = world.manager.status("m")
+    assert version.error == "[Errno 13] Permission denied: 'model'"
+    world.error = None
+    os.chmod(world.folder / "1" / "model", 0o600)  # the rights have changed, not the content
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+
+
+def test_it_works_as_soon_as_the_reason_has_passed(world, clock):
+    world.add(1)
+    world.error = SavedModelError("too many open files", code=8)
+    world.manager.update()
+    world.error = None
+    clock[0] += 59
+    world.manager.update()
+    assert world.states() == {1: "END"}
+    clock[0] += 2
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+
+
+@pytest.mark.parametrize("error", [ValueError("damaged"), SavedModelError("no such operation", code=5)])
+def test_what_is_wrong_with_the_model_itself_does_not_pass(world, clock, error):
+    world.add(1)
+    world.error = error
+    for _ in range(4):
+        clock[0] += 61
+        world.manager.update()
+    assert world.seen().count((1, "LOADING")) == 1
+
+
+def test_a_folder_that_cannot_be_read_is_no_reason_to_load_it_again(world, monkeypatch):
+    def refuse(file):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    world.add(1)
+    readable = version_module.fingerprint(world.folder / "1")
+    monkeypatch.setattr(version_module, "_facts", refuse)
+    files = version_module.fingerprint(world.folder / "1")
+    failed = version_module.Version(1, world.folder / "1", files=files)
+    assert version_module.next_try(failed) is None
+    monkeypatch.undo()
+    assert version_module.next_try(failed).files == readable
+
+
+def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", 0.0)
+    slow, other = World(tmp_path / "m", load_seconds=0.1), ModelSettings("other", tmp_path / "other")
+    for folder in ("m/1", "m/2", "other/1"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "model").write_text("slow" if folder == "m/2" else "fine")
+    slow.manager._models["other"] = ServedModel(other, slow.manager._loader)
+    slow.manager.update()
+    assert slow.manager.servable("other").version == 1
+    assert slow.manager.servable("m").version == 1  # the one before
+    assert slow.manager.is_ready()
+    late, _ = slow.manager.status("m")
+    assert (late.state.name, late.error) == ("LOADING", "loading takes longer than 0.1 seconds; it goes on")
+    slow.go_on.set()
+    slow.manager._loader.join()
+    slow.manager.update()
+    assert slow.manager.servable("m").version == 2  # better late than never
+    assert slow.states() == {2: "AVAILABLE", 1: "END"}
+
+
+def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_path):
+    world = World(tmp_path / "m", load_seconds=0.1)
+    for folder, content in (("m/1", "fine"), ("slow/1", "slow"), ("m/2", "fine")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "model").write_text(content)
+        if folder == "slow/1":
+            world.manager.update()
+            with pytest.raises(ServingError, match="No version could be loaded of: slow"):
+                world.manager.reload([world.settings, ModelSettings("slow", tmp_path / "slow")])
+    world.manager.update()  # while it is still being loaded
+    assert world.manager.names() == ["m"]
+    assert world.manager.servable("m").version == 2
+    world.go_on.set()
+    world.manager._loader.join()
+    assert [model.closed for model in world.loaded if model.name == "slow"] == [True]
+
+
+def test_versions_are_loaded_one_after_the_other(tmp_path):
+    world = World(tmp_path, latest=3)
+    for number in (1, 2, 3):
+        world.add(number)
+    world.manager.update()
+    assert world.seen() == [(number, state) for number in (1, 2, 3) for state in ("LOADING", "AVAILABLE")]
+
+
+def test_versions_that_are_long_gone_leave_the_status(world, clock):
+    world.add(1)
+    world.manager.update()
+    world.add(2)
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "END"}
+    clock[0] += 601
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE"}
+    assert world.forgotten == [("m", 1)]
+
+
+# Other models are asked for: all of them, or nothing changes
+
+
+def test_a_bad_model_in_a_list_leaves_everything_as_it_was(world, tmp_path):
+    world.add(1)
+    world.manager.update()
+    for name, content in (("good", "fine"), ("bad", "broken")):
+        (tmp_path / "more" / name / "7").mkdir(parents=True)
+        (tmp_path / "more" / name / "7" / "model").write_text(content)
+    models = [ModelSettings(name, tmp_path / "more" / name) for name in ("good", "bad")]
+    with pytest.raises(ServingError, match="No version could be loaded of: bad. The models stay as they were"):
+        world.manager.reload(models)
+    assert world.manager.names() == ["m"]
+    assert world.manager.is_ready()
+    assert not world.loaded[0].closed
+    world.manager.update()
+    assert world.loaded[1].closed  # the good one of the list
+    assert sorted(world.forgotten) == [("bad", 7), ("good", 7)]
+
+
+def test_a_label_of_a_version_that_is_not_loaded_is_refused(world):
+    world.add(1)
+    world.manager.update()
+    for number, refused in ((7, True), (1, False)):
+        labelled = ModelSettings("m", world.folder, labels={"stable": number})
+        if refused:
+            with pytest.raises(ServingError, match="Labels name versions that are not loaded: stable of m") as error:
+                world.manager.reload([labelled])
+            assert error.value.code == Code.FAILED_PRECONDITION
+            with pytest.raises(ServingError, match="Unrecognized servable version label"):
+                world.manager.servable("m", label="stable")
+        else:
+            world.manager.reload([labelled])
+            assert world.manager.servable("m", label="stable").version == 1
+    assert len(world.loaded) == 1  # the version stays
+
+
+def test_an_empty_list_is_refused(world):
+    world.add(1)
+    world.manager.update()
+    with pytest.raises(ServingError, match="The list names no model") as error:
+        world.manager.reload([])
+    assert error.value.code == Code.INVALID_ARGUMENT
+    assert world.manager.servable("m").version == 1
+    assert not ModelManager([], world.load, lambda *change: None).is_ready()
+
+
+def test_the_same_number_in_another_folder_is_another_version(world, tmp_path):
+    world.add(1)
+    world.manager.update()
+    (tmp_path / "more" / "1").mkdir(parents=True)
+    (tmp_path / "more" / "1" / "model").write_text("fine")
+    world.manager.reload([ModelSettings("m", tmp_path / "more")])
+    assert world.manager.servable("m") is world.loaded[1]
+    assert [model.closed for model in world.loaded] == [True, False]
+    world.manager.update()
+    assert world.seen()[-1] == (1, "AVAILABLE")  # what the metrics show
+
+
+def test_a_policy_can_change_without_loading_anything_again(world):
+    for number in (1, 2, 3):
+        world.add(number)
+    world.manager.update()
+    world.manager.reload([ModelSettings("m", world.folder, latest=2)])
+    assert world.states() == {3: "AVAILABLE", 2: "AVAILABLE"}
+    world.manager.reload([world.settings])
+    assert world.states() == {3: "AVAILABLE", 2: "END"}
+    assert [model.version for model in world.loaded] == [3, 2]

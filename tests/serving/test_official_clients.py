@@ -14,6 +14,11 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from servers import running
+
+from kformer.export.operations import read
+from kformer.serving.config_files import ModelSettings
+from kformer.serving.settings import ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
 EXPORT = pathlib.Path(__file__).parents[2] / "export"
@@ -41,16 +46,20 @@ class Shown(NamedTuple):
         return json.loads(self.command[self.command.index("-d") + 1]) if "-d" in self.command else None
 
 
-@pytest.fixture(scope="module")
-def shown(served):
-    """By their headings."""
+def show(server):
+    """What the script shows, by its headings."""
     done = subprocess.run(
-        ["bash", EXPORT / "client_curl.sh", served.url, "numbers"],
+        ["bash", EXPORT / "client_curl.sh", server.url, "numbers"],
         env={**os.environ, **TEXTS}, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stderr == ""
     sections = re.findall(r"^# (.*)\n\$ (.*)\n((?:(?!# ).*\n)*)", done.stdout, re.MULTILINE)
     return {heading: Shown(shlex.split(command), answer) for heading, command, answer in sections}
+
+
+@pytest.fixture(scope="module")
+def shown(served):
+    return show(served)
 
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
@@ -99,6 +108,22 @@ def test_columns_have_an_object_of_lists_as_outputs(shown, heading):
     assert {*answer} == {"outputs"}
     assert {*answer["outputs"]} == {"translation", "score"}
     assert answer["outputs"]["translation"] == ["tres dos uno", "uno seis"]
+
+
+@needs_curl
+@pytest.mark.parametrize("signatures", [{"serving_default"}, {"serving_default", "translate_detailed"}])
+def test_only_signatures_that_the_model_has_are_asked_for(cold_export_folder, tmp_path, signatures):
+    version = shutil.copytree(cold_export_folder / "1", tmp_path / "numbers" / "1")
+    model = read(version)
+    for name in {*model.meta_graphs[0].signature_def} - signatures:
+        if not name.startswith("__"):
+            del model.meta_graphs[0].signature_def[name]
+    (version / "saved_model.pb").write_bytes(model.SerializeToString())
+    with running(ServerSettings([ModelSettings("numbers", version.parent)], rest_port=0, grpc_port=0)) as server:
+        requests = show(server)
+    assert len(requests) == 12
+    failed = [heading for heading, request in requests.items() if '"error"' in request.answer]
+    assert failed == ["An error: a model that is not served", "An error: a request without inputs"]
 
 
 @needs_curl

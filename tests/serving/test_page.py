@@ -329,12 +329,13 @@ def test_a_server_that_wants_a_token_gets_it(server, open_page):
 def test_flags_are_told_in_words(page, server):
     page.translate("one")
     assert page["notes"].text == ""
-    server.flags = {"overlong": True, "truncated": True}
+    server.flags = {"overlong": True, "truncated": True, "short": True}
     page.translate("one\ntwo")
-    divided, overlong, truncated = page["notes"].text.splitlines()
+    divided, overlong, truncated, short = page["notes"].text.splitlines()
     assert divided.startswith("The text was translated in parts")
     assert overlong.startswith("A sentence was too long for the model")
     assert truncated.startswith("The translation of a part was ended by its largest length")
+    assert short.startswith("The translation of a part is much too short for its source")
 
 
 def test_what_stands_between_tokens_is_shown(page):

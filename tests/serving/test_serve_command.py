@@ -90,8 +90,23 @@ def free_port():
         return taken.getsockname()[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, number):
+@pytest.fixture
+def heeds_sighup():
+    """Processes that start now heed SIGHUP, also where the tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, id="SIGTERM"),
+        pytest.param(signal.SIGINT, id="Ctrl-C", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, id="a closed terminal", marks=pytest.mark.slow),
+    ],
+)
+def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, heeds_sighup, number):
     """Every line of its log is JSON, also those of libraries."""
     with Process(cold_export_folder) as server:
         assert f"REST http://{server.rest}/v1/models/numbers, gRPC grpc://{server.grpc}" in server.line
@@ -196,8 +211,24 @@ def test_what_cannot_be_served_is_refused_before_anything_starts(numbers_export,
     assert "holds no version of an export. Make one: kformer export" in refused(tmp_path)
     assert "--log-level must be one of debug" in refused(numbers_export, "--log-level", "loud")
     assert "needs both --tls-certificate and --tls-key" in refused(numbers_export, "--tls-key", "key.pem")
+    assert "names such as translate.example.org" in refused(numbers_export, "--allowed-hosts", "a.example:80")
+    assert "origins such as https://example.org" in refused(numbers_export, "--enable-cors", "https://a.example/page")
+    (tmp_path / "token").write_bytes("secret".encode("utf-16"))
+    told = refused(numbers_export, "--token-file", tmp_path / "token")
+    assert "one token: printable ASCII characters without blanks, in one line. Received: '\\ufffd' within it" in told
+    assert "secret" not in told
     (tmp_path / "token").write_text("\n")
     assert "token is empty" in refused(numbers_export, "--token-file", tmp_path / "token")
+
+
+def test_changing_the_models_needs_a_token_of_its_own(numbers_export, tmp_path, monkeypatch):
+    monkeypatch.delenv("KFORMER_RELOAD_TOKEN", raising=False)
+    (tmp_path / "token").write_text("sesame")
+    assert "--allow-reload needs a token of its own" in refused(numbers_export, "--allow-reload")
+    same = ("--token-file", tmp_path / "token", "--reload-token-file", tmp_path / "token")
+    assert "must be another one" in refused(numbers_export, "--allow-reload", *same)
+    assert "are for --allow-reload" in refused(numbers_export, "--reload-base", tmp_path)
+    assert "Name that file" in refused(numbers_export, "--model-config-poll-seconds", "1")
 
 
 def test_a_port_that_is_taken_is_told(numbers_export, served):
@@ -243,6 +274,10 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
         "--max-text-bytes": 4,
         "--max-texts": 5,
         "--timeout": 6.5,
+        "--max-connections": 8,
+        "--max-queue-seconds": 9,
+        "--allowed-hosts": "a.example, b.example",
+        "--enable-cors": "https://a.example,http://localhost:3000",
     }
     written = [str(part) for option in options.items() for part in option]
     assert CliRunner().invoke(app, ["serve", str(numbers_export), *written]).exit_code == 0
@@ -251,10 +286,21 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     assert (settings.host, settings.rest_port, settings.grpc_port) == ("0.0.0.0", 1, 2)
     limits = settings.limits
     assert (limits.request_bytes, limits.text_bytes, limits.texts, limits.seconds) == (3, 4, 5, 6.5)
+    assert (settings.connections, settings.batching.max_queue_seconds) == (8, 9)
+    assert settings.allowed_hosts == ("a.example", "b.example")
+    assert settings.origins == ("https://a.example", "http://localhost:3000")
     assert (settings.batching.max_batch_size, settings.metrics_path) == (7, "/m")
     config = f'model_config_list {{ config {{ name: "a" base_path: "{numbers_export}" }} }}'
     (tmp_path / "models").write_text(config)
     arguments = ["serve", "--model-config-file", str(tmp_path / "models"), "--log-level", "error"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert made[1].models[0].name == "a"
+    assert made[1].reload is None
+    assert (made[1].trust, made[1].model_config_poll_seconds) == (False, 0)
+    monkeypatch.setenv("KFORMER_RELOAD_TOKEN", "sesame")
+    more = ["--allow-reload", "--trust", "--model-config-poll-seconds", "7"]
+    assert CliRunner().invoke(app, [*arguments, *more]).exit_code == 0
+    assert (made[2].reload.token, list(made[2].reload.bases)) == ("sesame", [numbers_export])
+    assert (made[2].trust, made[2].model_config_file) == (True, tmp_path / "models")
+    assert made[2].model_config_poll_seconds == 7
     assert made[1].limits.texts == made[1].batching.max_batch_size

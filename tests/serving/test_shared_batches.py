@@ -7,9 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from kformer.serving.batching import BATCH_BYTES, Batcher, ClosedError
+from kformer.serving.batching import Batcher, ClosedError
 from kformer.serving.config_files import Batching
 from kformer.serving.errors import Code, ServingError
+from kformer.serving.fair_queue import BATCH_BYTES
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -243,6 +244,22 @@ def test_threads_share_the_warm_up_before_the_start_is_over_and_a_failure_is_tol
     assert sorted(run.batches) == [[0], [1], [2], [3]]
     with pytest.raises(ValueError, match="13 brings bad luck"):
         Batcher(Doubling(), Batching(), on_batch=lambda *_: None).start([*warmup, ("double", {"x": np.array([13])})])
+
+
+def test_no_thread_stays_where_the_system_has_none_for_another(monkeypatch):
+    started = []
+
+    class Scarce(threading.Thread):
+        def start(self):
+            if len(started) == 2:
+                raise RuntimeError("can't start new thread")
+            super().start()
+            started.append(self)
+
+    monkeypatch.setattr(threading, "Thread", Scarce)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        batcher(Doubling(), num_batch_threads=4)
+    assert [thread.is_alive() for thread in started] == [False, False]
 
 
 def test_batches_are_told_with_their_size():

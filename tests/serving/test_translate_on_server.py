@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import sys
 import time
@@ -77,11 +78,23 @@ def test_several_requests_are_under_way_at_once(tmp_path):
     assert server.most_at_once == REQUESTS_AT_ONCE
 
 
+def test_a_caller_that_writes_one_line_and_waits_is_answered():
+    with ScriptedRest() as server:
+        command = [sys.executable, "-m", "kformer", "translate", "--server", server.url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+            for line in (b"one\n", b"two\n"):
+                process.stdin.write(line)
+                assert select.select([process.stdout], [], [], 60)[0], "no answer"
+                assert process.stdout.readline() == line.upper()
+            process.stdin.close()
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("way", ["file", "variable"])
 def test_a_token_is_read_from_a_file_or_a_variable(way, lines, tmp_path, monkeypatch):
     options = []
     if way == "file":
-        (tmp_path / "token").write_text("abc\n")
+        (tmp_path / "token").write_text("abc\n", encoding="utf-8-sig")  # as Notepad writes it
         options = ["--token-file", tmp_path / "token"]
     monkeypatch.setenv("KFORMER_TOKEN", "of another server" if way == "file" else "abc")
     with ScriptedRest() as server:

@@ -1,5 +1,6 @@
 """What trained models of each task answer, in Python, exported and on the command line."""
 
+import gzip
 import json
 import math
 import shutil
@@ -20,6 +21,7 @@ from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
+from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
 from kformer.translation.batches import OUTPUTS
 from kformer.translation.translator import Translator
@@ -63,11 +65,22 @@ class TestClassifier:
         alone = classifier.function(tf.constant(TEXTS[:1]))["probabilities"].numpy()
         np.testing.assert_allclose(together[:1], alone, atol=1e-5)
 
+    @pytest.mark.filterwarnings("ignore:1 of 4 texts cannot be read as text")
     @pytest.mark.parametrize("texts", [[], ["", " \t ", "\x00", "二" * 700]])
     def test_it_answers_any_text(self, classifier, texts):
         assert len(classifier(texts)) == len(texts)
 
-    def test_the_second_text_counts(self, classifier):
+    def test_a_model_of_single_texts_reads_a_tab_as_a_blank(self, classifier):
+        texts = ["one two\tthree", "\tone two three", "one\t two\tthree\t"]
+        np.testing.assert_array_equal(
+            classifier.probabilities(texts), classifier.probabilities(["one two three"] * len(texts))
+        )
+
+    def test_the_second_text_counts_for_a_model_of_pairs(self, classifier):
+        pairs = [(f"{source}\tone", label) for source, label in corpus_of("classify").train]
+        facts = {"corpus": describe_corpus(Corpus("pairs", pairs, [], []))}
+        tokenizers = classifier.source_tokenizer, classifier.target_tokenizer
+        classifier = Classifier(classifier.model, classifier.config, *tokenizers, origin=facts)
         found = classifier.function(tf.constant(["one two", "one two\tone", "one\ttwo one"]))["probability"].numpy()
         assert len(set(found.tolist())) == 3
 
@@ -93,6 +106,7 @@ class TestTagger:
 def test_the_search_of_the_run_folder_says_how_much_of_a_text_is_read(kind, task, run_of, tmp_path):
     run = shutil.copytree(run_of(task), tmp_path / "run")
     DecodingConfig(max_source_length=4).save(RunFolder(run).decoding_file)
+    RunFolder(run).note_files()
     assert kind.from_run(run).longest == 4
     assert kind.from_run(run, DecodingConfig(max_source_length=5)).longest == 5
 
@@ -133,6 +147,10 @@ class TestLanguageModel:
         assert first == again != other
         assert len(set(first)) > 1  # rows draw for themselves
 
+    def test_batches_draw_for_themselves(self, language_model):
+        texts = language_model.sample(["one"] * 128, seed=1, max_length=6)  # two batches
+        assert texts[:64] != texts[64:]
+
     def test_top_k_1_is_greedy_search(self, language_model):
         assert language_model.sample(TEXTS, top_k=1) == language_model(TEXTS)
 
@@ -149,6 +167,15 @@ class TestLanguageModel:
         found = language_model.score(["one two", "six six six one"])
         assert found["log_probability"][0] == pytest.approx(expected, abs=1e-4)
         assert found["tokens"][0] == len(ids) + 1
+
+    def test_the_length_penalty_counts_the_tokens_of_the_prompt(self, run_of):
+        decoding = DecodingConfig(beam_size=3, length_penalty=0.6, max_extra_length=20, max_source_length=64)
+        model = LanguageModel.from_run(run_of("language-model"), decoding)
+        prompts = ["six", "one two three four five six"]
+        found = model.function(tf.constant(prompts))
+        whole = model.score([text.decode() for text in found["text"].numpy()])
+        expected = whole["log_probability"] / ((5 + whole["tokens"]) / 6) ** 0.6
+        np.testing.assert_allclose(found["score"], expected, atol=1e-4)
 
     def test_bytes_that_are_not_utf_8_are_replaced(self, language_model):
         (text,) = language_model.function(tf.constant([b"one caf\xe9"]))["text"].numpy()
@@ -214,8 +241,9 @@ def slow(*values):
 def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     predictor = request.getfixturevalue(name)
     path = export_saved_model(predictor, tmp_path, precision=precision)
-    found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(TEXTS))
-    assert [answer.decode() for answer in found[OUTPUTS[predictor.task][0]].numpy()] == predictor(TEXTS)
+    texts = [*TEXTS, *(text.replace(" ", "\t", 1) for text in TEXTS)]  # neither has learned that a tab means anything
+    found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
+    assert [answer.decode() for answer in found[OUTPUTS[predictor.task][0]].numpy()] == predictor(TEXTS) * 2
     facts = description(path)
     assert facts["task"] == predictor.task
     assert tuple(facts["labels"]) == predictor.labels
@@ -246,7 +274,10 @@ def test_only_translators_have_other_signatures_and_the_variant_xla(classifier, 
 
 class TestCommands:
     def run(self, capsys, tmp_path, command, model, texts, *options):
-        (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
+        return self.run_bytes(tmp_path, command, model, "".join(f"{text}\n" for text in texts).encode(), *options)
+
+    def run_bytes(self, tmp_path, command, model, content, *options):
+        (tmp_path / "in.txt").write_bytes(content)
         files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
         app([command, str(model), *files, *options], standalone_mode=False)
         return (tmp_path / "out.txt").read_text().splitlines()
@@ -259,12 +290,33 @@ class TestCommands:
         assert all(0.5 <= float(line.split("\t")[1]) <= 1 for line in scored)
         assert self.run(capsys, tmp_path, "tag", run_of("tag"), TEXTS) == [lengths(text) for text in TEXTS]
 
+    @pytest.mark.parametrize(
+        ("command", "task"),
+        [
+            ("classify", "classify"),
+            ("tag", "tag"),
+            pytest.param("generate", "language-model", marks=pytest.mark.slow),
+        ],
+    )
+    def test_every_command_reads_the_files_that_training_reads(self, command, task, capsys, tmp_path, run_of):
+        answers = self.run(capsys, tmp_path, command, run_of(task), TEXTS)
+        content = "\r\n".join(TEXTS)
+        for packed in (gzip.compress(content.encode("utf-8-sig")), content.encode("utf-16")):
+            assert self.run_bytes(tmp_path, command, run_of(task), packed) == answers
+        assert capsys.readouterr().err == ""
+
     def test_generate(self, capsys, tmp_path, run_of):
         model = LanguageModel.from_run(run_of("language-model"))
         arguments = ("generate", run_of("language-model"), ["one", "six two"])
         assert self.run(capsys, tmp_path, *arguments) == model(["one", "six two"])
         drawn = self.run(capsys, tmp_path, *arguments, "--temperature", "1", "--seed", "7", "--max-length", "5")
         assert drawn == model.sample(["one", "six two"], seed=7, max_length=5)
+
+    def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
+        arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
+        first, again = (self.run(capsys, tmp_path, *arguments) for _ in range(2))
+        assert first == again
+        assert first[:64] != first[64:]
 
     @pytest.mark.parametrize(
         ("options", "message"),

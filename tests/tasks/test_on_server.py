@@ -47,14 +47,14 @@ def served(exported):
         yield server
 
 
-def invoke(command, url, tmp_path, *options):
+def invoke(command, url, tmp_path, *options, texts=TEXTS):
     """What the command makes of the texts, by a server's model."""
-    return invoke_with(command, ["--server", url], tmp_path, *options)
+    return invoke_with(command, ["--server", url], tmp_path, *options, texts=texts)
 
 
-def invoke_with(command, model, tmp_path, *options):
+def invoke_with(command, model, tmp_path, *options, texts=TEXTS):
     """What the command makes of the texts, by the model that these arguments name."""
-    (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
+    (tmp_path / "in").write_text("\n".join(texts) + "\n")
     files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
     answer = CliRunner().invoke(app, [command, *model, *files, *options], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
@@ -68,10 +68,28 @@ def test_the_command_of_each_task_asks_a_server(task, protocol, served, predicto
     assert invoke(task, urls[protocol], tmp_path) == predictors[task](TEXTS)
 
 
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_tabs_and_byte_order_marks_in_requests_are_white_space(protocol, served, predictors):
+    urls = {"rest": f"{served.url}/v1/models/classify", "grpc": f"grpc://{served.grpc_address}/classify"}
+    texts = ["one two three", "\ufeffone two three", "one\ufefftwo three", "one\ttwo three\t"]
+    with Client(urls[protocol]) as client:
+        found = client.predict("serving_default", {"text": texts})["probabilities"]
+    for probabilities in (found, predictors["classify"].probabilities(texts)):
+        np.testing.assert_array_equal(probabilities, probabilities[[0, 0, 0, 0]])
+
+
 def test_a_server_draws_texts(served, predictors, tmp_path):
     options = ("--temperature", "1", "--seed", "7", "--max-length", "5")
     found = invoke("generate", f"{served.url}/v1/models/generate", tmp_path, *options)
     assert found == predictors["generate"].sample(TEXTS, seed=7, max_length=5)
+
+
+def test_requests_to_a_server_draw_for_themselves(served, tmp_path):
+    url = f"{served.url}/v1/models/generate"
+    options = ("--temperature", "1", "--max-length", "6")
+    first, again = (invoke("generate", url, tmp_path, *options, texts=["one"] * 64) for _ in range(2))
+    assert first == again
+    assert first[:32] != first[32:]  # two requests
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,12 @@
 """What holds for every tokenizer: graphs, edge cases, files, SavedModels."""
 
 import pathlib
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import keras_nlp
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -20,7 +23,7 @@ from kformer.tokenizers import (
     save_tokenizers,
     train_tokenizers,
 )
-from kformer.tokenizers.text_ops import check_tensorflow_text
+from kformer.tokenizers.text_ops import check_keras, check_tensorflow_text
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
 MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
@@ -253,3 +256,59 @@ def test_tensorflow_text_of_another_tensorflow(found: str | None, message: str) 
     with pytest.raises(ImportError, match=message + r'.*pip install "tensorflow-text==2.21.\*"'):
         check_tensorflow_text("2.21.0", found)
     check_tensorflow_text("2.21.0", "2.21.1")
+
+
+@pytest.mark.parametrize("setting", ["1", "True", "true"])
+def test_keras_2_that_is_not_installed(setting: str) -> None:
+    with pytest.raises(ImportError, match=f"TF_USE_LEGACY_KERAS={setting} makes.*unset TF_USE_LEGACY_KERAS.*tf_keras"):
+        check_keras(setting, None)
+    check_keras(setting, "2.21.0")
+    check_keras("0", None)
+    check_keras("", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["K AE T", b"K", tf.constant("K"), [["K"], ["T"]], tf.ragged.constant([["K"], []]), [1, 2], np.array([1.5]), None],
+)
+def test_what_is_no_batch_of_texts_is_refused(text: Any, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"a list of strings, or a string tensor of shape \(B,\)\. Received: "):
+        tokenizer.tokenize(text)
+
+
+def test_what_is_no_batch_of_texts_is_refused_in_a_data_set(tokenizer: Tokenizer) -> None:
+    texts = tf.data.Dataset.from_tensor_slices(["K AE T", "T"])
+    with pytest.raises(ValueError, match="Put a single text into a list"):
+        texts.map(tokenizer.tokenize)
+    (ids,) = texts.batch(2).map(tokenizer.tokenize)
+    assert ids.to_list() == tokenizer.tokenize(["K AE T", "T"]).to_list()
+
+
+def test_texts_of_any_kind_have_the_same_ids(tokenizer: Tokenizer) -> None:
+    expected = tokenizer.tokenize(tf.constant(["K AE T", "T"])).to_list()
+    for texts in (["K AE T", b"T"], ("K AE T", "T"), np.array(["K AE T", "T"]), np.array(["K AE T", "T"], object)):
+        assert tokenizer.tokenize(texts).to_list() == expected
+
+
+@pytest.mark.parametrize("ids", [[4, 5], tf.constant([4, 5]), 4, [[4.5]], tf.constant([[4.0]]), [["K"]]])
+def test_what_is_no_batch_of_ids_is_refused(ids: Any, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"rows of integer ids, of shape \(B, T\)\. Received: .*into a list: \[ids\]"):
+        tokenizer.detokenize(ids)
+
+
+def test_ids_of_any_kind_have_the_same_texts() -> None:
+    tokenizer = SymbolTokenizer(["K", "AE", "T"])
+    padded = [[4, 5], [6, 0]]
+    for ids in ([[4, 5], [6]], tf.ragged.constant([[4, 5], [6]]), padded, np.array(padded), tf.constant(padded)):
+        assert tokenizer.detokenize(ids).numpy().tolist() == [b"K AE", b"T"]
+    assert tokenizer.detokenize([]).shape == (0,)
+    assert tokenizer.detokenize([[]]).numpy().tolist() == [b""]
+
+
+def test_a_pickled_tokenizer_gives_the_same_ids(tokenizer: Tokenizer) -> None:
+    if isinstance(tokenizer, KerasNLPTokenizer):
+        with pytest.raises(TypeError, match="keras-nlp cannot be pickled. Save it with .*load_tokenizer"):
+            pickle.dumps(tokenizer)
+        return
+    copied = pickle.loads(pickle.dumps(tokenizer))
+    assert copied.tokenize(["K AE T <"]).to_list() == tokenizer.tokenize(["K AE T <"]).to_list()

@@ -10,9 +10,11 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from kformer.tokenizers import SentencePieceTokenizer
+from kformer.tokenizers import SentencePieceTokenizer, WordTokenizer
 
-WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
 HARD = ["<s>", "</s>", "<0x41>", "<pad>", "<unk>", "▁", "\ufdd0", "\ufdd01", "\ufdd00", "\u2585", "\0", " ", "e\u0301"]
 
 
@@ -175,3 +177,18 @@ def test_sampling_is_fair() -> None:
     sample = [int(text) for text in _sample((str(n) for n in range(10_000)), 1000)]
     assert len(set(sample)) == 1000
     assert np.mean(sample) == pytest.approx(5000, abs=300)  # standard error of the mean: 2887 / sqrt(1000) = 91
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \u200e\n\u2060 \u00ad", "\ufeff\u202a\u202c\u2069"])
+def test_a_text_that_shows_nothing_has_no_token(bpe: SentencePieceTokenizer, text: str) -> None:
+    words = WordTokenizer.train(["fox \u200b number"])
+    for tokenizer in (bpe, words):
+        nothing, fox = tokenizer.tokenize(tf.constant([text, "fox"])).to_list()
+        assert nothing == []
+        assert fox
+        assert tokenizer.tokenize_with_offsets(tf.constant([text])).ids.to_list() == [[]]
+
+
+def test_invisible_characters_beside_letters_stay(bpe: SentencePieceTokenizer) -> None:
+    text = "fox\u200b \u200eriver"
+    assert bpe.normalize(tf.constant([text])).numpy()[0].decode() == text

@@ -27,10 +27,18 @@ def split(text: str) -> list[str]:
         ("e\u0301te\u0301 שָׁלוֹם, привет", "été שָׁלוֹם , привет"),  # NFC; marks belong to their letters
         ("ok👩‍👩‍👧!", "ok 👩‍👩‍👧 !"),
         (" \u3000a\nb\t", "a b"),
+        ("\ufeffa\ufeffb", "a b"),
     ],
 )
 def test_words_and_marks_are_tokens(text: str, tokens: str) -> None:
     assert split(text) == tokens.split(" ")
+
+
+def test_a_nul_ends_no_text() -> None:
+    tokenizer = WordTokenizer(["one", "two"])
+    assert tokenizer.tokenize(["one\0two one", "\0", "one"]).to_list() == [[4, 3, 5, 4], [3], [4]]
+    spans = tokenizer.tokenize_with_offsets(tf.constant(["one\0 two"]))
+    assert (spans.start.to_list(), spans.end.to_list()) == ([[0, 3, 5]], [[3, 4, 8]])
 
 
 @pytest.mark.parametrize(

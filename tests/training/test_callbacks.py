@@ -32,9 +32,11 @@ from kformer.training.callbacks import (
     TensorBoardLog,
     TimeBudget,
     TrackState,
+    UpdateTimer,
 )
-from kformer.training.checkpoints import TrainingState, load_checkpoint
+from kformer.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
 from kformer.training.optimizers import build_adam, update_count
+from kformer.training.plan import describe_minutes
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
 
@@ -115,6 +117,64 @@ def test_budget_counts_from_a_given_start():
     clock, model = FakeClock(), tiny_model()
     fit(model, [TimeBudget(TrainingState(), max_minutes=1, started=clock.now - 61, clock=clock)], epochs=7)
     assert int(model.optimizer.iterations) == 1
+
+
+def told_updates(max_steps=None, **changes):
+    """What is told of a run whose first update takes 20 seconds, and each further one 2 seconds."""
+    clock, state, told = FakeClock(), TrainingState(**changes), []
+
+    def an_update():
+        clock.now += 20 if clock.now == 1000 else 2
+
+    def tell(seconds_per_update):
+        told.append(describe_minutes(training, state, seconds_per_update, max_steps))
+
+    training = TrainingConfig(warmup_steps=800, max_minutes=5)
+    timer = UpdateTimer(tell, seconds=5, clock=clock)
+    fit(tiny_model(), [AtBatch(an_update), TrackState(state, clock=clock), timer], epochs=2, steps=5)
+    return told
+
+
+def test_the_updates_that_minutes_hold_are_told_soon_and_once():
+    # After three updates of 2 s, 26 of 300 s have passed: 4 updates are done, and 274 / 2 are to come.
+    (told,) = told_updates()
+    assert told.startswith(
+        "At the speed of the first updates, 5 minutes hold about 141 updates; the warm-up takes 800,"
+    )
+    assert "reaches 18% of its peak. Little is learned" in told
+
+
+def test_the_updates_before_a_resume_count_among_the_expected_ones():
+    # 100 updates and 200 s were before: 226 of 300 s have passed at update 104, and 74 / 2 are to come.
+    (told,) = told_updates(step=100, batch=100, seconds=200.0)
+    assert " hold about 141 updates; " in told
+
+
+def test_minutes_that_hold_more_than_the_budget_of_steps_are_not_told():
+    assert told_updates(max_steps=141) == [""]
+    assert told_updates(max_steps=142) == told_updates()
+
+
+def test_micro_batches_are_not_timed_as_updates():
+    clock, measured = FakeClock(), []
+
+    def two_seconds_pass():
+        clock.now += 2
+
+    # Without the first batch, three updates of two batches of 2 s.
+    timer = UpdateTimer(measured.append, seconds=5, clock=clock)
+    fit(tiny_model(accumulation=2), [AtBatch(two_seconds_pass), timer], epochs=1, steps=10)
+    assert measured == [4.0]
+
+
+def test_batches_that_xla_compiles_are_not_taken_for_slow_updates():
+    clock, measured, seconds = FakeClock(), [], iter([40, 30, 2, 30, 2, 2, 30, 2, 2, 2])
+
+    def time_passes():
+        clock.now += next(seconds)
+
+    fit(tiny_model(), [AtBatch(time_passes), UpdateTimer(measured.append, seconds=98, clock=clock)], epochs=1, steps=10)
+    assert measured == [2.0]
 
 
 def test_the_first_reason_to_end_is_kept():
@@ -416,6 +476,49 @@ def test_an_equal_figure_is_no_better_one(tmp_path, name):
     keep.on_epoch_end(1, {monitor.log_key: 5.0})
     assert (state.waited, state.end_reason) == (1, f"1 validation brought no better {monitor.label}")
     assert path.read_bytes() == before
+
+
+def keep_by_bleu(validations, path, state, patience):
+    """The numbers of the validations, BLEU and loss each, whose weights `KeepBest` keeps, and why it ended the run."""
+    model, kept = tiny_model(), []
+    keep = KeepBest(path, state, patience, MONITORS["bleu"])
+    keep.set_model(model)
+    for number, (bleu, loss) in enumerate(validations):
+        keep.on_epoch_end(number, {"val_bleu": bleu, "val_token_loss": loss})
+        if state.waited == 0:
+            kept.append(number)
+    return kept, state.end_reason
+
+
+def test_while_bleu_is_zero_the_loss_decides_and_patience_does_not_count(tmp_path):
+    state, path = TrainingState(), tmp_path / "best.weights.h5"
+    kept, ended = keep_by_bleu([(0.0, 5.0), (0.0, 4.0), (0.0, 6.0), (0.0, 4.5), (0.0, 3.0)], path, state, patience=1)
+    assert (kept, ended, state.best, state.best_loss) == ([0, 1, 4], "", 0.0, 3.0)
+    # From the first BLEU above zero on, the loss does not matter, and patience counts: also if BLEU falls to zero.
+    kept, ended = keep_by_bleu([(0.1, 9.0), (0.2, 8.0), (0.0, 1.0)], path, state, patience=1)
+    assert (kept, ended, state.best) == ([0, 1], "1 validation brought no better BLEU", 0.2)
+
+
+def test_without_a_loss_in_the_logs_equal_figures_are_no_better_and_do_not_end_the_run(tmp_path):
+    state = TrainingState()
+    keep = KeepBest(tmp_path / "best.weights.h5", state, 1, MONITORS["bleu"])
+    keep.set_model(tiny_model())
+    for number in range(3):
+        keep.on_epoch_end(number, {"val_bleu": 0.0})
+    assert (state.best, state.waited, state.end_reason) == (0.0, 2, "")
+
+
+def test_a_resumed_run_knows_the_loss_that_decided(tmp_path):
+    validations, path = [(0.0, 5.0), (0.0, 0.1 + 0.2), (0.0, 0.3), (0.0, 0.3)], tmp_path / "best.weights.h5"
+    undisturbed, model = TrainingState(), tiny_model()
+    keep_by_bleu(validations, path, undisturbed, patience=1)
+    stopped = TrainingState()
+    keep_by_bleu(validations[:2], path, stopped, patience=1)
+    save_checkpoint(tmp_path / "checkpoint.npz", model, stopped)
+    resumed = load_checkpoint(tmp_path / "checkpoint.npz", model)
+    keep_by_bleu(validations[2:], path, resumed, patience=1)
+    assert resumed == undisturbed
+    assert (resumed.best_loss, resumed.waited) == (0.3, 1)
 
 
 def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):

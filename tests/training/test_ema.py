@@ -87,6 +87,131 @@ def test_a_plain_fit_without_validation_leaves_the_averaged_weights_too():
     np.testing.assert_allclose(flat(model), average_of(seen.after_batches, 0.3), atol=1e-6)
 
 
+def test_a_fit_that_is_too_short_for_an_update_leaves_the_weights():
+    """Four batches of an update of eight: there is no average yet."""
+    model, kept = tiny_model(8, ema_decay=0.3), SeeWeights()
+    before = flat(model)
+    fit(model, [AverageWeights(), kept], epochs=1, steps=4, validation_data=(IDS, IDS))
+    np.testing.assert_array_equal(kept.at_ends[0], before)
+    np.testing.assert_array_equal(flat(model), before)
+
+
+EPOCHS = 3
+SHORT = {"steps": 2}  # in an epoch
+VALIDATION = {"validation_data": (IDS, IDS), **SHORT}
+
+
+def model_that_averages():
+    keras.utils.set_random_seed(1)
+    return tiny_model(ema_decay=0.9)
+
+
+@pytest.fixture(scope="module", params=[VALIDATION, SHORT], ids=["validated", "not validated"])
+def undisturbed(request):
+    """The weights and the history of a whole `fit`, and what it was given besides."""
+    model = model_that_averages()
+    history = fit(model, [AverageWeights()], EPOCHS, **request.param)
+    return flat(model), history, request.param
+
+
+only_validated = pytest.mark.parametrize("undisturbed", [VALIDATION], indirect=True, ids=["validated"])
+
+
+def goes_on_like(undisturbed, model, done):
+    """Whether the epochs after the first ones end with the weights, losses and validations of an undisturbed `fit`."""
+    weights, history, arguments = undisturbed
+    found = fit(model, [AverageWeights()], EPOCHS, initial_epoch=done, **arguments)
+    np.testing.assert_array_equal(flat(model), weights)
+    assert found == {name: values[done:] for name, values in history.items()}
+
+
+@pytest.mark.parametrize(
+    ("first", "options"),
+    [(True, {}), (False, {}), (True, {"save_freq": 2})],
+    ids=["before the averages", "after the averages", "at ends of batches"],
+)
+def test_a_file_that_was_saved_beside_averages_goes_on_like_an_undisturbed_fit(undisturbed, tmp_path, first, options):
+    saved = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.keras"), **options)
+    callbacks = [saved, AverageWeights()] if first else [AverageWeights(), saved]
+    fit(model_that_averages(), callbacks, epochs=2, **undisturbed[2])
+    goes_on_like(undisturbed, keras.models.load_model(tmp_path / "1.keras"), done=1)
+
+
+@only_validated
+def test_a_file_of_weights_alone_goes_on_too(undisturbed, tmp_path):
+    saved = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.weights.h5"), save_weights_only=True)
+    fit(model_that_averages(), [AverageWeights(), saved], epochs=2, **undisturbed[2])
+    model = tiny_model(ema_decay=0.9)
+    model.optimizer.build(model.trainable_variables)
+    model.load_weights(tmp_path / "2.weights.h5")
+    goes_on_like(undisturbed, model, done=2)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the averages", "after the averages"])
+def test_a_backup_that_was_made_beside_averages_goes_on_like_an_undisturbed_fit(undisturbed, tmp_path, first):
+    def callbacks(*more):
+        backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+        return [*more, backup, AverageWeights()] if first else [AverageWeights(), backup, *more]
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(model_that_averages(), callbacks(Interrupts("on_train_batch_begin", 3)), EPOCHS, **undisturbed[2])
+    model = model_that_averages()
+    found = fit(model, callbacks(), EPOCHS, **undisturbed[2])
+    np.testing.assert_array_equal(flat(model), undisturbed[0])
+    assert found["loss"] == undisturbed[1]["loss"][1:]  # the first epoch was whole
+
+
+class Interrupts(keras.callbacks.Callback):
+    """Ctrl-C when `hook` is called for the n-th time, from 0."""
+
+    def __init__(self, hook, number):
+        super().__init__()
+        setattr(self, hook, self.called)
+        self.left = number
+
+    def called(self, number=None, logs=None):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@only_validated
+@pytest.mark.parametrize(
+    ("hook", "first"),
+    [
+        ("on_test_begin", True),
+        ("on_test_begin", False),
+        ("on_test_end", True),
+        ("on_epoch_end", True),
+        ("on_epoch_end", False),
+    ],
+)
+def test_ctrl_c_in_a_validation_and_another_fit_are_like_an_undisturbed_fit(undisturbed, hook, first):
+    model, interrupts = model_that_averages(), Interrupts(hook, 0)
+    callbacks = [interrupts, AverageWeights()] if first else [AverageWeights(), interrupts]
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callbacks, EPOCHS, **VALIDATION)
+    goes_on_like(undisturbed, model, done=1)
+
+
+def test_the_best_file_holds_the_weights_that_were_validated(tmp_path):
+    path = tmp_path / "best.keras"
+    best = keras.callbacks.ModelCheckpoint(str(path), monitor="val_token_loss", mode="min", save_best_only=True)
+    history = fit(model_that_averages(), [AverageWeights(), best], epochs=4, **VALIDATION)
+    model = keras.models.load_model(path)
+    found = model.evaluate(IDS, IDS, verbose=0, return_dict=True)["token_loss"]
+    assert found == pytest.approx(min(history["val_token_loss"]), rel=1e-6)
+
+
+def test_a_file_that_is_trained_without_averages_begins_a_new_average(tmp_path):
+    saved = keras.callbacks.ModelCheckpoint(str(tmp_path / "m.keras"))
+    fit(model_that_averages(), [AverageWeights(), saved], epochs=1, **VALIDATION)
+    model, seen = keras.models.load_model(tmp_path / "m.keras"), SeeWeights()
+    fit(model, [seen], epochs=1, steps=1)
+    fit(model, [AverageWeights()], epochs=1, steps=1)
+    assert np.abs(flat(model) - seen.after_batches[0]).max() < 0.1
+
+
 @pytest.mark.parametrize(
     ("optimizer", "told"), [("sgd", "Received: SGD, ema_decay=0.0"), (None, r"Received: Adam, ema_decay=0.0")]
 )

@@ -2,8 +2,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from test_callbacks import fit, tiny_model
 
-from kformer.training.optimizers import Adam
+from kformer.training.optimizers import Adam, update_count
 
 SETTINGS = {"learning_rate": 0.1, "beta_1": 0.7, "beta_2": 0.9, "epsilon": 1e-3}
 
@@ -69,3 +70,17 @@ def test_rows_that_keras_hands_over_one_by_one():
     Adam(**SETTINGS).apply([tf.convert_to_tensor(rows)], weights[1:])
     np.testing.assert_array_equal(*(ops.convert_to_numpy(weight) for weight in weights))
     assert np.count_nonzero(ops.convert_to_numpy(weights[0])) == 2
+
+
+def test_a_scheduled_rate_cannot_be_set_and_keras_says_so_before_the_first_step():
+    model = tiny_model()  # compiled with build_adam
+    with pytest.raises(TypeError, match="its learning rate is not settable"):
+        fit(model, [keras.callbacks.LearningRateScheduler(lambda epoch: 0.1)])
+    assert update_count(model.optimizer) == 0
+
+
+def test_a_callback_of_keras_lowers_a_rate_that_is_a_number():
+    model = tiny_model()
+    model.compile(Adam(learning_rate=0.1), model.loss)
+    fit(model, [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=100)], epochs=3, steps=1)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.1 * 0.5**2)

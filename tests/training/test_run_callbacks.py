@@ -62,7 +62,7 @@ def test_with_averages_all_that_look_at_the_weights_see_them(tmp_path):
     assert names(listed(tmp_path, max_minutes=1.0, ema_decay=0.9)) == (
         "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt "
         "SaveBeforeValidation UseEMA Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
-        "UseTrained CSVLog Checkpoint"
+        "UseTrained CSVLog UpdateTimer Checkpoint"
     )
 
 
@@ -71,7 +71,7 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
     assert names(main) == (
         "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
         "SaveBeforeValidation Scores KeepBest KeepLast ProgressBar Shows OfUser NoticeStop "
-        "CSVLog Checkpoint CompareLast"
+        "CSVLog UpdateTimer Checkpoint CompareLast"
     )
     assert names(other) == (
         "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "

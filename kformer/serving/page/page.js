@@ -18,6 +18,7 @@ const FLAGS = {
   divided: "The text was translated in parts, each for itself: its lines, or its sentences where a line is long.",
   overlong: "A sentence was too long for the model and was divided within. Its translation may be worse.",
   truncated: "The translation of a part was ended by its largest length. Something may be missing.",
+  short: "The translation of a part is much too short for its source. Something may be missing.",
 };
 
 const [model, text, token, source, target, answer, others, lines] =

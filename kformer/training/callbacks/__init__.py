@@ -13,7 +13,7 @@ them one dict of logs, which the first ones complete. The order must be:
    `KeepBest` (the best metric and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
    callbacks, each followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left
    out;
-5. `CSVLog`;
+5. `CSVLog` and `UpdateTimer`;
 6. `Checkpoint`: saves the state of the run after all other callbacks; where several processes train, `CompareLast`
    comes after it.
 
@@ -39,6 +39,7 @@ from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.callbacks.stop_together import CompareLast, StopTogether
 from kformer.training.callbacks.tensorboard_log import TensorBoardLog
 from kformer.training.callbacks.track_state import TrackState
+from kformer.training.callbacks.update_timer import UpdateTimer
 
 __all__ = [
     "AverageWeights",
@@ -60,6 +61,7 @@ __all__ = [
     "TensorBoardLog",
     "TimeBudget",
     "TrackState",
+    "UpdateTimer",
     "UseEMA",
     "UseTrained",
 ]

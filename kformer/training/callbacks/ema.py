@@ -13,9 +13,15 @@ class AverageWeights(keras.callbacks.Callback):
         model.compile(build_adam(d_model, training), ...)
         model.fit(..., callbacks=[AverageWeights()])
 
-    At the end of an epoch, the callbacks after this one in the list see the averaged weights, too. Training goes on
-    with the trained weights. After the last epoch they are dropped, so another `fit` starts from the averaged weights.
-    (`kformer.train` does not use this callback: it keeps both kinds of weights, so that a run can be resumed.)
+    The averages are in the model from the beginning of a validation, or from the end of an epoch that has none, until
+    the next epoch begins. The trained weights are kept in the optimizer meanwhile, and training goes on with them.
+    So `ModelCheckpoint` and `EarlyStopping` save and restore the weights that were validated. A file that
+    `ModelCheckpoint` or `BackupAndRestore` has saved at any time holds both kinds of weights, and the optimizer's
+    variable `averages_in_model` tells which are in the model. So a `fit` with this callback goes on from such a file,
+    or after Ctrl-C, as if it had not been stopped. (A `fit` without it trains on with the weights that it finds.)
+
+    When `fit` ends, the averages stay in the model and the trained weights are dropped, so another `fit` starts from
+    the averages. (`kformer.train` does not use this callback: a run folder keeps both kinds of weights.)
 
     Raises:
         ValueError: The optimizer keeps no averages.
@@ -29,28 +35,19 @@ class AverageWeights(keras.callbacks.Callback):
                 f"Received: {type(optimizer).__name__}, ema_decay={getattr(optimizer, 'ema_decay', 0.0)}. "
                 "Compile the model with build_adam(d_model, training) and an ema_decay above 0 in training."
             )
-        self._in_model = False  # whether the averages have changed places with the weights
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        if self._in_model:
-            self._swap()
+        inner_adam(self.model.optimizer).put_averages(in_model=False)
 
     def on_test_begin(self, logs: dict | None = None) -> None:
-        if not self._in_model:
-            self._swap()
+        inner_adam(self.model.optimizer).put_averages(in_model=True)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        if not self._in_model:  # there was no validation
-            self._swap()
+        inner_adam(self.model.optimizer).put_averages(in_model=True)  # if there was no validation
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        if self._in_model:
-            self._swap()
+        inner_adam(self.model.optimizer).put_averages(in_model=False)
         inner_adam(self.model.optimizer).assign_averages()
-
-    def _swap(self) -> None:
-        inner_adam(self.model.optimizer).swap_averages()
-        self._in_model = not self._in_model
 
 
 class UseEMA(keras.callbacks.Callback):
@@ -62,11 +59,11 @@ class UseEMA(keras.callbacks.Callback):
     """
 
     def on_test_begin(self, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).swap_averages()
+        inner_adam(self.model.optimizer).put_averages(in_model=True)
 
 
 class UseTrained(keras.callbacks.Callback):
     """Puts the trained weights back at the end of an epoch, after its validation."""
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).swap_averages()
+        inner_adam(self.model.optimizer).put_averages(in_model=False)

@@ -9,9 +9,14 @@ from kformer.training.callbacks.ends_run import EndsRun
 from kformer.training.checkpoints import TrainingState
 from kformer.wording import count
 
+_LOSS = MONITORS["loss"].log_key
+
 
 class KeepBest(EndsRun):
     """Keeps the weights with the best monitored metric. Ends the run after `patience` validations without a better one.
+
+    As long as the best value is a BLEU of 0.0, which does not tell which weights are better (`Monitor.uninformative`),
+    the weights with the lowest validation loss are kept, and the run is not ended.
 
     The weights are written by `kformer.runs.weights.save_weights`. The best value and the counter are in `state`, so a
     resumed run continues with them. Keras's `EarlyStopping` resets both when `fit` begins.
@@ -49,18 +54,21 @@ class KeepBest(EndsRun):
                 "Give fit validation data and compile the metric, or choose another monitor."
             )
         value = float(logs[self.monitor.log_key])
-        if self._is_better(value):
+        loss = float(logs[_LOSS]) if _LOSS in logs else None
+        if self._is_better(value, loss):
             if self.path is not None:
                 save_weights(self.path, self.model)
-            self.state.best = value
+            self.state.best, self.state.best_loss = value, loss
             self.state.waited = 0
             return
         self.state.waited += 1
-        if self.state.waited >= self.patience:
+        if self.state.out_of_patience(self.patience, self.monitor):
             self.request_stop()
 
-    def _is_better(self, value: float) -> bool:
-        best = self.state.best
+    def _is_better(self, value: float, loss: float | None) -> bool:
+        best, best_loss = self.state.best, self.state.best_loss
         if best is None or not math.isfinite(value):
             return math.isfinite(value)
+        if value == best == self.monitor.uninformative and loss is not None and best_loss is not None:
+            return loss < best_loss
         return value > best if self.monitor.mode == "max" else value < best

@@ -9,6 +9,7 @@ import rich.console
 import rich.progress
 
 from kformer.config import MONITORS
+from kformer.console import Console
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5
@@ -46,7 +47,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.state = state
         self.total_steps = total_steps
         self.max_minutes = max_minutes
-        self.console = console or rich.console.Console(soft_wrap=True, highlight=False)
+        self.console = console or Console()
         self.line_seconds = line_seconds
         self.clock = clock
         self._live: rich.progress.Progress | None = None

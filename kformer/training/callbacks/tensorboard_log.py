@@ -1,5 +1,6 @@
 """Scalars, texts and images for TensorBoard."""
 
+import os
 import pathlib
 import time
 from typing import Any
@@ -81,7 +82,9 @@ class TensorBoardLog(keras.callbacks.Callback):
         if run not in self._writers:
             folder = self.directory / run
             folder.mkdir(parents=True, exist_ok=True)
-            self._writers[run] = tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
+            self._writers[run] = tf.io.TFRecordWriter(
+                os.fsencode(folder / f"events.out.tfevents.{time.time_ns()}")  # any bytes may be in a name
+            )
             version = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
             self._writers[run].write(version.SerializeToString())
             # This event makes TensorBoard ignore what earlier files hold from this step on.

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import pathlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
+from kformer.files import temporary_folder
 from kformer.runs.folder import RunFolder
 from kformer.training.distributed.broadcast import broadcast_number, pack, receive, send
 
@@ -83,18 +83,18 @@ class ProcessGroup:
                     broadcast_number(0)
                 raise
             if self.world_size > 1:
-                with tempfile.TemporaryFile() as archive:
+                with temporary_folder() as folder, tempfile.TemporaryFile(dir=folder) as archive:
                     pack(run, archive)
                     send(archive)
             yield run, content
             self.barrier()
             return
-        with tempfile.TemporaryDirectory(prefix="kformer-run-") as folder, tempfile.TemporaryFile() as archive:
+        with temporary_folder() as folder, tempfile.TemporaryFile(dir=folder) as archive:
             if not receive(archive):
                 raise ConnectionError("Process 0 could not open the run. Its own output says why.")
             with zipfile.ZipFile(archive) as packed:
-                packed.extractall(folder)
-            copy = RunFolder(pathlib.Path(folder))
+                packed.extractall(folder / "run")
+            copy = RunFolder(folder / "run")
             yield copy, open_copy(copy)
             self.barrier()
 

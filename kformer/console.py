@@ -1,0 +1,49 @@
+"""Consoles for a person: nothing that is printed can end a program, whatever the stream can write."""
+
+import os
+from typing import IO, Any
+
+import rich.console
+
+# A character that the encoding of a stream lacks, such as ñ in ASCII, becomes an escape: \xf1.
+ERRORS = "backslashreplace"
+
+
+class Console(rich.console.Console):
+    """A console that prints texts as they are: without emoji codes, colours of its own and broken lines.
+
+    Characters that the stream cannot write become escapes. When the output pipe is closed, as by `| head`, it stops
+    printing, and the program goes on.
+
+    Args:
+        file: Where to print; None: standard output.
+        markup: Whether `[bold]` in a text is markup.
+        quiet: True: prints nothing.
+    """
+
+    def __init__(self, file: IO[str] | None = None, *, markup: bool = False, quiet: bool = False) -> None:
+        super().__init__(file=file, markup=markup, quiet=quiet, emoji=False, highlight=False, soft_wrap=True)
+
+    @property  # type: ignore[misc]
+    def file(self) -> Any:
+        return _EscapingStream(super().file)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())  # otherwise Python's flush at exit would fail
+        os.close(nowhere)
+
+
+class _EscapingStream:
+    """A stream to which any text can be written."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"  # a StringIO has none
+        return self._stream.write(text.encode(encoding, ERRORS).decode(encoding))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,29 @@
+"""Scripts that are written without blanks between words."""
+
+_HAN = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+_UNSPACED = (
+    *_HAN,
+    *((0x3001, 0x30FF), (0x31F0, 0x31FF), (0xFF01, 0xFF9F)),  # kana, and the punctuation of Chinese and Japanese
+    *((0x0E00, 0x0E7F), (0x0E80, 0x0EFF), (0x0F00, 0x0FFF)),  # Thai, Lao, Tibetan
+    *((0x1000, 0x109F), (0xAA60, 0xAA7F), (0x1780, 0x17FF)),  # Burmese, Khmer
+    *((0x1950, 0x19DF), (0x1A20, 0x1AAF), (0x1B00, 0x1B7F), (0xA980, 0xA9DF)),  # Tai Le, Lue, Tham, Balinese, Javanese
+)
+
+
+def is_han(character: str) -> bool:
+    """Whether this is a Chinese character. Japanese is written with them, too."""
+    return _is_in(character, _HAN)
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan or the like; not of Korean.
+
+    Examples:
+        >>> [is_unspaced(character) for character in "市のชaя시"]
+        [True, True, True, False, False, False]
+    """
+    return _is_in(character, _UNSPACED)
+
+
+def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(chr(first) <= character <= chr(last) for first, last in ranges)

@@ -1,0 +1,118 @@
+"""One model that is served: its folder, which versions of it are wanted, and their states."""
+
+import pathlib
+from collections.abc import Iterable
+
+from kformer.export.versions import versions
+from kformer.serving.config_files import ModelSettings
+from kformer.serving.loading import Loader
+from kformer.serving.version import State, Version, fingerprint, newest, next_try
+
+# A version that was let go stays in the status for this long, so that one can see what happened.
+SECONDS_SHOWN = 600.0
+
+
+class ServedModel:
+    """A model and its versions.
+
+    Args:
+        settings: Which versions are wanted, and where they are.
+        loader: Loads them.
+        known: Versions that are loaded already. Those of another folder are left out.
+
+    Attributes:
+        versions: By their numbers.
+    """
+
+    def __init__(self, settings: ModelSettings, loader: Loader, known: Iterable[Version] = ()) -> None:
+        self.settings = settings
+        self._loader = loader
+        self._name = settings.name
+        here = settings.base_path.resolve()
+        self.versions = {
+            version.number: version
+            for version in known
+            if version.path.parent.resolve() == here and version.state in (State.LOADING, State.AVAILABLE)
+        }
+
+    def available(self) -> list[Version]:
+        """The versions that answer."""
+        with self._loader.changed:
+            return [version for version in self.versions.values() if version.state == State.AVAILABLE]
+
+    def lacking_labels(self) -> list[str]:
+        """Labels of versions that do not answer."""
+        numbers = {version.number for version in self.available()}
+        return sorted(label for label, number in self.settings.labels.items() if number not in numbers)
+
+    def look(self, unload: bool = True) -> list[int]:
+        """Looks into the folder, begins to load what is new, and lets go what is no longer wanted.
+
+        Args:
+            unload: False: nothing is let go.
+
+        Returns:
+            The numbers of versions that have long been gone, and are forgotten.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        if not self.settings.base_path.is_dir():
+            raise FileNotFoundError(f"{self.settings.base_path} is no folder.")
+        found = versions(self.settings.base_path)
+        wanted = self._wanted(found)
+        for version in newest(self.versions):
+            self._loader.tell_overdue(self._name, version)
+        for number in sorted(wanted):
+            self._load_if_new(number, found[number])
+        if not self.settings.specific:
+            self._load_an_older_one(sorted({*found} - wanted, reverse=True), found)
+        # Old versions are let go only when a wanted version answers.
+        if unload and any(version.number in wanted for version in self.available()):
+            for version in self.available():
+                if version.number not in wanted:
+                    self._loader.let_go(self._name, version)
+        return self._forget(found)
+
+    def _load_if_new(self, number: int, path: pathlib.Path) -> None:
+        """Begins to load a version, unless it is loaded, or could not be loaded from the same files."""
+        known = self.versions.get(number)
+        if known is not None and known.state == State.END and known.error:
+            chosen = next_try(known)
+        elif known is None or known.state == State.END:
+            chosen = Version(number, path, files=fingerprint(path))
+        else:
+            chosen = known if known.state == State.START else None
+        if chosen is None:
+            return
+        with self._loader.changed:
+            self.versions[number] = chosen
+        if self._loader.may_start():  # or else at the next look, which follows when the other load ends
+            self._loader.start(self._name, chosen)
+
+    def _load_an_older_one(self, numbers: Iterable[int], found: dict[int, pathlib.Path]) -> None:
+        """Begins to load the newest other version that may work, where nothing else works or may soon."""
+        for number in numbers:
+            with self._loader.changed:
+                if any(version.is_loading or version.state == State.AVAILABLE for version in self.versions.values()):
+                    return
+            self._load_if_new(number, found[number])
+
+    def _wanted(self, found: dict[int, pathlib.Path]) -> set[int]:
+        """The numbers of the versions that should be served."""
+        if self.settings.specific:
+            return {*self.settings.specific} & {*found}
+        return {*sorted(found, reverse=True)[: self.settings.latest]}
+
+    def _forget(self, found: dict[int, pathlib.Path]) -> list[int]:
+        """Forgets broken versions that somebody has removed, and those that were let go long ago."""
+        gone = [
+            version.number
+            for version in self.versions.values()
+            if version.state == State.END
+            and (version.number not in found if version.error else version.seconds > SECONDS_SHOWN)
+        ]
+        with self._loader.changed:
+            for number in gone:
+                del self.versions[number]
+        return gone

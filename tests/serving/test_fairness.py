@@ -1,0 +1,207 @@
+"""Shares of clients, lanes of small and large requests, and how long a request may have to wait."""
+
+import asyncio
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from kformer.serving.batching import Batcher
+from kformer.serving.config_files import Batching
+from kformer.serving.costs import Costs
+from kformer.serving.errors import Code, ServingError
+from kformer.serving.fair_queue import FairQueue, Request
+from kformer.serving.lanes import Lanes
+from kformer.serving.predict import Predictor
+from kformer.serving.settings import Limits
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+def request(client="", rows=1, seconds=1.0, size=5):
+    return Request("s", {}, rows, rows, size, size, True, client, seconds)
+
+
+def filled(*requests, max_rows=1):
+    queue = FairQueue(max_rows)
+    for entry in requests:
+        queue.put(entry)
+    return queue
+
+
+def order(queue):
+    return [request.client for _ in range(len(queue)) for request in queue.take()]
+
+
+# What a request costs
+
+
+def test_costs_are_the_times_that_batches_of_like_texts_have_taken():
+    costs = Costs()
+    assert costs.seconds("s", 5, 1) == 0  # nothing is known
+    costs.note("s", longest=5, rows=1, seconds=0.1)
+    assert costs.seconds("s", 7, 3) == pytest.approx(0.3)  # texts of 4 to 7 bytes are alike
+    costs.note("s", longest=5, rows=8, seconds=0.4)  # in a full batch a row takes half
+    assert costs.seconds("s", 5, 2) == pytest.approx(0.1)
+    costs.note("s", longest=5, rows=8, seconds=0.8)  # a slower batch weighs a fifth: 0.8 * 0.05 + 0.2 * 0.1
+    assert costs.seconds("s", 5, 1) == pytest.approx(0.06)
+    costs.note("s", longest=5, rows=8, seconds=0.32)  # a faster one a half: 0.5 * 0.06 + 0.5 * 0.04
+    assert costs.seconds("s", 5, 1) == pytest.approx(0.05)
+    assert costs.seconds("s", 40, 1) == pytest.approx(8 * 0.05)  # 32 to 63 bytes, eight times as many, unknown
+    costs.note("s", longest=40, rows=8, seconds=4)
+    assert costs.seconds("s", 40, 1) == pytest.approx(0.5)
+    assert costs.seconds("other", 5, 1) == 0
+
+
+# Shares of a queue
+
+
+def test_clients_are_served_in_turns_however_much_each_asks():
+    queue = filled(*[request("many") for _ in range(4)], request("one"), request("other"))
+    assert order(queue) == ["many", "one", "other", "many", "many", "many"]
+
+
+def test_a_request_counts_by_its_cost():
+    """Two seconds of one client against one second of the other, each time."""
+    queue = filled(*[request("slow", seconds=2) for _ in range(3)], *[request("fast") for _ in range(5)])
+    assert order(queue) == ["slow", "fast", "fast", "slow", "fast", "fast", "slow", "fast"]
+
+
+def test_who_has_been_served_before_has_no_claim_and_no_debt():
+    queue = filled(*[request("a") for _ in range(3)])
+    assert order(queue) == ["a", "a", "a"]
+    for client in ("a", "b", "a"):
+        queue.put(request(client))
+    assert order(queue) == ["a", "b", "a"]
+
+
+def test_before_a_clients_request_others_have_as_much_as_itself_at_most():
+    queue = filled(*[request("many", rows=2, seconds=3) for _ in range(4)], request("one", seconds=1))
+    assert (queue.rows_before("many"), queue.seconds_before("many")) == (9, 13)
+    assert (queue.rows_before("one"), queue.seconds_before("one")) == (2, 2)
+    assert (queue.rows_before("new"), queue.seconds_before("new")) == (0, 0)
+
+
+# Bounds of waiting
+
+
+def lanes(**options):
+    return Lanes(Batching(**{"max_batch_size": 32, "num_batch_threads": 2, **options}))
+
+
+def put(target, entry, seconds=10.0):
+    target.put(entry, "key", 32, seconds)
+
+
+def test_a_request_that_would_wait_too_long_is_refused_and_told_when_to_come_back():
+    target = lanes()
+    for _ in range(5):
+        put(target, request("a", seconds=4.0))  # 20 seconds of two threads
+    with pytest.raises(
+        ServingError, match="The server is busy: 5 texts wait already, and take about 10.0 seconds"
+    ) as told:
+        put(target, request("a"), seconds=7.5)
+    assert (told.value.code, told.value.retry_seconds) == (Code.RESOURCE_EXHAUSTED, 3)
+    put(target, request("a"), seconds=10.0)
+    put(target, request("b"), seconds=0.1)  # another client has its share
+
+
+def test_a_client_cannot_fill_the_queue_of_others():
+    target = lanes(max_enqueued_batches=2)
+    for _ in range(64):
+        put(target, request("flood", seconds=0.0))
+    with pytest.raises(ServingError):
+        put(target, request("flood", seconds=0.0))
+    for _ in range(32):  # with as many of the flood before them, these are 64, two batches
+        put(target, request("other", seconds=0.0))
+    with pytest.raises(ServingError):
+        put(target, request("other", seconds=0.0))
+
+
+# Lanes
+
+
+def test_a_request_without_time_left_is_too_late_and_not_one_too_many():
+    batcher = Batcher(lambda signature, inputs: inputs, Batching(num_batch_threads=1), on_batch=lambda *_: None)
+    signature = types.SimpleNamespace(complete=lambda inputs: inputs, check_outputs=lambda names: None)
+    servable = types.SimpleNamespace(
+        signature=lambda name: signature,
+        submit=lambda signature, inputs, client, seconds: batcher.submit("s", inputs, True, client, seconds),
+    )
+    manager = types.SimpleNamespace(servable=lambda *which: servable)
+    inputs = {"text": np.array([b"one"], object)}
+    predicting = Predictor(manager, Limits(), None).predict("m", lambda signature: inputs, seconds=-0.01)
+    with pytest.raises(ServingError, match="than the client waits") as late:
+        asyncio.run(predicting)
+    assert late.value.code == Code.DEADLINE_EXCEEDED
+
+
+def take(target):
+    found = target.next(at_once=True)
+    return found, [entry.client for entry in found.requests]
+
+
+def test_small_requests_do_not_wait_behind_large_ones_and_share_no_batch_with_them():
+    target = lanes()
+    for _ in range(3):
+        put(target, request("large", rows=32))
+    put(target, request("small"))
+    _, clients = take(target)
+    assert clients == ["small"] or clients == ["large"]
+    _, more = take(target)
+    assert {*clients, *more} == {"large", "small"}
+    assert target.next(at_once=True) is None  # the second thread is kept for small requests
+    put(target, request("small"))
+    assert take(target)[1] == ["small"]
+
+
+def test_without_small_requests_large_ones_have_all_threads():
+    target = lanes()
+    for _ in range(3):
+        put(target, request("large", rows=32))
+    assert take(target)[1] == take(target)[1] == ["large"]
+
+
+def test_one_thread_gives_both_lanes_equal_time():
+    target = lanes(num_batch_threads=1)
+    for _ in range(10):
+        put(target, request("large", rows=32), seconds=100)
+        target.put(request("small"), "one by one", 1, 100)
+    had = {"large": 0.0, "small": 0.0}
+    for _ in range(8):
+        batch, clients = take(target)
+        seconds = 3.0 if clients[0] == "large" else 1.0
+        had[clients[0]] += seconds
+        target.end(batch, seconds)
+    assert abs(had["large"] - had["small"]) <= 3.0
+
+
+def test_a_word_is_answered_while_large_requests_fill_the_server():
+    class Slow:
+        """Holds up batches of more than four texts."""
+
+        def __init__(self):
+            self.gate = threading.Event()
+            self.begun = threading.Semaphore(0)
+
+        def __call__(self, signature, inputs):
+            self.begun.release()
+            if len(inputs["text"]) > 4:
+                self.gate.wait(10)
+            return {"size": np.array([len(text) for text in inputs["text"]])}
+
+    def ask(texts, client):
+        return target.submit("size", {"text": np.array([b"word"] * texts, object)}, True, client)
+
+    run = Slow()
+    target = Batcher(run, Batching(num_batch_threads=2, batch_timeout_micros=0), on_batch=lambda *_: None)
+    target.start()
+    ask(1, "one").result(5)
+    large = [ask(32, "many") for _ in range(20)]
+    for _ in range(5):
+        assert ask(1, "one").result(5)["size"].tolist() == [4]
+    assert not any(answer.done() for answer in large)
+    run.gate.set()
+    assert all(answer.result(10)["size"].tolist() == [4] * 32 for answer in large)
+    target.close()

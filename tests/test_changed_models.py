@@ -1,0 +1,156 @@
+"""What answers texts follows its model when the model gets other weights, and can be copied to other processes."""
+
+import copy
+import pickle
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+
+from kformer.config import DecodingConfig
+from kformer.export.saved_model import export_saved_model
+from kformer.models import build_model
+from kformer.tasks import Classifier, LanguageModel, Tagger
+from kformer.tokenizers import SymbolTokenizer
+from kformer.translation.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+
+TEXTS = ["one two three", "six five", "four"]
+
+
+@pytest.fixture
+def translator(numbers_run):
+    return Translator.from_run(numbers_run, DecodingConfig(beam_size=2))
+
+
+def add_adapters(model):
+    """Adapters (LoRA) of rank 2 with random weights on every dense layer."""
+    random = np.random.default_rng(1)
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(2)
+            layer.lora_kernel_b.assign(random.normal(0, 0.5, layer.lora_kernel_b.shape))
+
+
+def fresh(translator):
+    """Another translator of the same model, which was never called."""
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return Translator(translator.model, translator.config, *tokenizers, translator.decoding)
+
+
+def everything(translator):
+    """The scores that each method of a translator gives."""
+    text, translations = tf.constant(TEXTS), tf.constant([toy.translation(text) for text in TEXTS])
+    return [
+        translator.translate(text)["score"],
+        translator.translate_n_best(text)["score"],
+        translator.score(text, translations)["log_probability"],
+        translator.translate_detailed(text)["score"],
+        translator.translate_with_options(text, max_length=9)["score"],
+    ]
+
+
+def test_a_translator_that_was_called_follows_adapters(translator):
+    before = everything(translator)
+    add_adapters(translator.model)
+    after = everything(translator)
+    for old, new, expected in zip(before, after, everything(fresh(translator)), strict=True):
+        np.testing.assert_array_equal(new, expected)
+        assert np.abs(new - old).max() > 0.1
+
+
+def test_new_values_of_the_same_weights_are_followed_without_a_new_trace(translator):
+    translator(TEXTS)
+    translator.model.set_weights([weights * 0.5 for weights in translator.model.get_weights()])
+    assert translator(TEXTS) == fresh(translator)(TEXTS)
+    assert translator.translate.experimental_get_tracing_count() == 1
+
+
+def test_training_a_model_that_answers_texts_does_not_trace_again(translator):
+    translator(TEXTS)
+    translator.model.compile("sgd", "sparse_categorical_crossentropy")
+    ids = np.full((2, 3), 5, np.int32)
+    translator.model.fit({"source": ids, "target_in": ids}, ids, verbose=0)
+    translator(TEXTS)
+    assert translator.translate.experimental_get_tracing_count() == 1
+
+
+def test_the_parts_of_a_translator_cannot_be_exchanged(translator):
+    with pytest.raises(AttributeError, match=r"keeps its decoding.*Translator\(model, config, .*decoding=\.\.\."):
+        translator.decoding = DecodingConfig(beam_size=1)
+    with pytest.raises(AttributeError, match="keeps its model"):
+        translator.model = copy.deepcopy(translator.model)
+
+
+def untrained(kind):
+    """A classifier, tagger or language model of number words, with random weights."""
+    words, labels = SymbolTokenizer(list(toy.WORDS)), SymbolTokenizer(["even", "odd"])
+    if kind is LanguageModel:
+        config = toy.TRANSFORMER.replace(source_vocab_size=10, target_vocab_size=10, num_encoder_layers=0)
+        return LanguageModel(build_model(kind.task, config, "float32"), config, words)
+    config = toy.TRANSFORMER.replace(
+        source_vocab_size=10, target_vocab_size=6, num_decoder_layers=0, embedding_tying="none"
+    )
+    return kind(build_model(kind.task, config, "float32"), config, words, labels)
+
+
+@pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
+def test_the_other_tasks_follow_adapters(kind):
+    predictor = untrained(kind)
+    name = "probability" if kind is Classifier else "score"
+    before = predictor.function(tf.constant(TEXTS))[name]
+    add_adapters(predictor.model)
+    after = predictor.function(tf.constant(TEXTS))[name]
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_array_equal(after, tf.function(predictor.answer)(tf.constant(TEXTS))[name])
+
+
+@pytest.mark.parametrize(
+    "precision", ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("float32", "bfloat16"))]
+)
+def test_an_export_has_the_adapters_merged(precision, translator, tmp_path):
+    add_adapters(translator.model)
+    path = export_saved_model(translator, tmp_path, precision=precision)
+    score = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(TEXTS))["score"]
+    tolerance = {"float32": 1e-4, "bfloat16": 0.05, "int8": 0.1}[precision]
+    np.testing.assert_allclose(score, translator.translate(tf.constant(TEXTS))["score"], rtol=tolerance)
+
+
+def test_a_pickled_translator_translates_with_the_weights_that_it_had(translator):
+    add_adapters(translator.model)
+    copied = pickle.loads(pickle.dumps(translator))
+    assert copied.decoding == translator.decoding
+    for old, new in zip(everything(translator), everything(copied), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
+def test_pickles_of_the_other_tasks_answer_the_same(kind):
+    predictor = untrained(kind)
+    assert pickle.loads(pickle.dumps(predictor))(TEXTS) == predictor(TEXTS)
+
+
+def test_a_copied_translator_does_not_follow_the_model_of_the_first(translator):
+    copied = copy.deepcopy(translator)
+    before = copied(TEXTS)
+    add_adapters(translator.model)
+    assert copied(TEXTS) == before
+
+
+@pytest.mark.parametrize("options", [{}, pytest.param({"type_check": False}, marks=pytest.mark.slow)])
+def test_keras_quantizes_a_model_and_its_translations_stay(options, translator, tmp_path):
+    expected = translator.score(TEXTS, [toy.translation(text) for text in TEXTS])["log_probability"]
+    size = sum(weights.nbytes for weights in translator.model.get_weights())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+        translator.model.quantize("int8", **options)
+    assert sum(weights.nbytes for weights in translator.model.get_weights()) < 0.35 * size
+    assert translator(TEXTS) == [toy.translation(text) for text in TEXTS]
+    found = translator.score(TEXTS, [toy.translation(text) for text in TEXTS])["log_probability"]
+    np.testing.assert_allclose(found, expected, atol=0.3)
+    with pytest.raises(ValueError, match="that Keras has quantized cannot be exported.*with precision int8"):
+        export_saved_model(translator, tmp_path / "export")

@@ -1,0 +1,62 @@
+"""What all commands have in common: their help can be read at 80 columns, and no option of one value is given twice."""
+
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+
+
+def commands(command, words=()):
+    """Every command below one, with the words that call it."""
+    below = getattr(command, "commands", {})
+    found = [] if below else [(words, command)]
+    return found + [one for name, sub in below.items() for one in commands(sub, (*words, name))]
+
+
+COMMANDS = commands(typer.main.get_command(app))
+OPTIONS = [
+    (words, option)
+    for words, command in COMMANDS
+    for option in command.params
+    if option.param_type_name == "option" and not option.is_flag
+]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, words, env={"COLUMNS": "80"})
+
+
+def test_there_are_commands_with_options():
+    assert {"train", "serve", "plot attention"} <= {" ".join(words) for words, _ in COMMANDS}
+    assert len(OPTIONS) > 50
+
+
+@pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
+def test_the_help_at_80_columns_has_every_option_whole(words, command):
+    shown = invoke(*words, "--help").output
+    assert max(map(len, shown.splitlines())) <= 80
+    names = {name for option in command.params for name in (*option.opts, *option.secondary_opts) if name[0] == "-"}
+    assert names <= {*re.findall(r"--[a-z-]+(?<!-)", shown)}
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), OPTIONS, ids=[f"{' '.join(words)} {option.opts[0]}" for words, option in OPTIONS]
+)
+def test_an_option_of_one_value_is_refused_twice(words, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a command that is not refused would write
+    name = option.opts[0]
+    answer = invoke(*words, name, "1", name, "2")
+    refused = f"{name} takes one value, and was given 2 times. Give it once." in " ".join(answer.output.split())
+    assert refused is not option.multiple
+    assert answer.exit_code != 0
+
+
+def test_a_switch_and_its_opposite_are_refused_and_a_switch_may_be_repeated():
+    answer = invoke("train", "--freeze-embeddings", "--train-embeddings")
+    assert "--train-embeddings/--freeze-embeddings takes one value, and was given 2 times." in " ".join(
+        answer.output.split()
+    )
+    assert "takes one value" not in invoke("train", "--resume", "--resume").output

@@ -1,0 +1,108 @@
+"""Saved models load in a new process after `import kformer` alone."""
+
+import importlib
+import inspect
+import json
+import os
+import pathlib
+import pickle
+import pkgutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import kformer
+from kformer.layers import DecoderLayer, EncoderLayer
+from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.metrics import TokenAccuracy
+from kformer.models import build_transformer
+from kformer.schedules import WarmupInverseSqrt
+from kformer.training.optimizers import Adam
+
+# Arguments that classes need, by name.
+ARGUMENTS = {
+    **{"d_model": 8, "d_ff": 16, "num_heads": 2, "num_steps": 2, "head_dim": 4, "max_length": 5},
+    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1},
+}
+# Classes that need other arguments.
+SPECIAL = {
+    "AccumulatingAdam": lambda kind: kind(gradient_accumulation_steps=2),
+    "Encoder": lambda kind: kind([EncoderLayer(8, 2, 16)]),
+    "Decoder": lambda kind: kind([DecoderLayer(8, 2, 16)]),
+}
+
+PROGRAM = """
+import json, pickle, sys
+{imports}
+import numpy as np
+
+configs = json.load(open("configs.json"))
+for config in configs:
+    made = keras.saving.deserialize_keras_object(config)
+    name = type(made).__module__ + "." + type(made).__name__
+    assert name.startswith("kformer.") and config["registered_name"] == "kformer>" + type(made).__name__, name
+    assert keras.saving.serialize_keras_object(made)["config"] == config["config"], name
+    assert keras.saving.get_registered_object(config["registered_name"]) is type(made)
+ids = np.full((2, 3), 5, "int32")
+inputs = {{"source": ids, "target_in": ids}}
+for model in (keras.models.load_model("m.keras"), pickle.load(open("m.pickle", "rb"))):
+    assert type(model.optimizer).__module__ == "kformer.training.optimizers", type(model.optimizer)
+    assert int(model.optimizer.iterations) == 1
+    np.testing.assert_array_equal(model.predict(inputs, verbose=0), np.load("logits.npy"))
+    model.fit(inputs, ids, verbose=0)
+print("all", len(configs))
+"""
+
+
+def registered_classes():
+    """All classes of kformer that Keras may find in a saved model."""
+    for module in pkgutil.walk_packages(kformer.__path__, "kformer."):
+        if not module.name.startswith(("kformer.cli", "kformer.__main__")):
+            importlib.import_module(module.name)
+    objects = keras.saving.get_custom_objects()
+    return [objects[name] for name in sorted(objects) if name.startswith("kformer>")]
+
+
+def made(kind):
+    """An object of a class."""
+    if kind.__name__ in SPECIAL:
+        return SPECIAL[kind.__name__](kind)
+    parameters = inspect.signature(kind).parameters.values()
+    required = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    return kind(**{name: ARGUMENTS[name] for name in required})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the configurations of an object of every class, and with a compiled model, saved and pickled."""
+    path = tmp_path_factory.mktemp("saved")
+    configs = [keras.saving.serialize_keras_object(made(kind)) for kind in registered_classes()]
+    (path / "configs.json").write_text(json.dumps(configs))
+    config = kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2)
+    model = build_transformer(config, dtype="float32")
+    optimizer = Adam(learning_rate=WarmupInverseSqrt(8))
+    model.compile(optimizer, LabelSmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
+    ids = np.full((2, 3), 5, "int32")
+    inputs = {"source": ids, "target_in": ids}
+    model.fit(inputs, ids, verbose=0)
+    np.save(path / "logits.npy", model.predict(inputs, verbose=0))
+    model.save(path / "m.keras")
+    (path / "m.pickle").write_bytes(pickle.dumps(model))
+    return path
+
+
+@pytest.mark.parametrize("imports", ["import kformer\nimport keras", "import keras\nimport kformer"])
+def test_every_class_loads_in_a_new_process_that_imported_kformer_alone(imports, folder):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(imports=imports)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(kformer.__path__[0]).parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["all", str(len(registered_classes()))]

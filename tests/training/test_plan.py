@@ -1,0 +1,44 @@
+"""What a run says of its budget before it begins."""
+
+import pytest
+
+from kformer.config import TrainingConfig
+from kformer.training.checkpoints import TrainingState
+from kformer.training.plan import describe_minutes, describe_warmup, spent_already
+
+
+def test_a_warmup_that_leaves_time_is_told_in_a_few_words():
+    assert describe_warmup(TrainingConfig(warmup_steps=800), 12_900) == "the warm-up takes 800 of them (6%)."
+    assert describe_warmup(TrainingConfig(warmup_steps=500), 1000) == "the warm-up takes 500 of them (50%)."
+
+
+def test_a_warmup_longer_than_half_of_the_run_is_told_with_a_remedy():
+    told = describe_warmup(TrainingConfig(warmup_steps=800, learning_rate_scale=1.2), 1280)
+    assert told.startswith("the warm-up takes 800 of them (62%), which leaves few for the rest. Little is learned")
+    # A quarter of 1,280 is 320, and 1.2 * (320 / 800)**0.5 = 0.759.
+    assert "warmup_steps 320 and learning_rate_scale 0.759 keep the peak of the learning rate" in told
+    told = describe_warmup(TrainingConfig(warmup_steps=800), 800)
+    assert told.startswith("the warm-up takes 800 of them (100%), which leaves few for the rest")
+
+
+@pytest.mark.parametrize(("updates", "share", "warmup"), [(63, "8%", 15), (3, "0%", 1)])
+def test_a_run_that_ends_inside_its_warmup_is_told_how_little_of_the_rate_it_reaches(updates, share, warmup):
+    told = describe_warmup(TrainingConfig(warmup_steps=800), updates)
+    assert f"takes 800, so the learning rate only reaches {share} of its peak. Little is learned" in told
+    assert f"a shorter warm-up: warmup_steps {warmup} and learning_rate_scale" in told
+
+
+def test_minutes_that_are_over_hold_the_updates_that_were_done():
+    training, state = TrainingConfig(warmup_steps=1, max_minutes=0.1), TrainingState(step=4, seconds=26.0)
+    assert " hold about 4 updates; " in describe_minutes(training, state, seconds_per_update=2.0, max_steps=None)
+
+
+def test_a_run_out_of_patience_trains_no_further_when_it_is_resumed() -> None:
+    state = TrainingState(step=400, best=2.5, waited=3)
+    reason = "3 validations brought no better loss already; raise patience to go on"
+    assert spent_already(TrainingConfig(patience=3), state, max_steps=None) == reason
+    assert spent_already(TrainingConfig(patience=4), state, max_steps=None) == ""
+    state.best = None  # every loss was NaN
+    assert spent_already(TrainingConfig(patience=3), state, max_steps=None) == reason
+    state.best = 0.0  # a BLEU of 0.0 tells nothing, so that no validation counts
+    assert spent_already(TrainingConfig(patience=3, monitor="bleu"), state, max_steps=None) == ""
