@@ -300,6 +300,46 @@ def test_the_path_of_a_table_is_the_tensor_that_tensorflow_takes(tmp_path, graph
     assert found(with_table(tmp_path / "model", graph)) == {"InitializeTableFromTextFileV2"}
 
 
+@pytest.mark.parametrize("dtype", [tf.resource, tf.variant])
+@pytest.mark.parametrize("operation", ["Const", "HostConst", "ParseTensor", "DeserializeSparse"])
+def test_bytes_that_become_the_handle_of_a_variable_are_refused(tmp_path, operation, dtype):
+    """They could name the variable that holds the path of a table's file, and no node shows that it is assigned."""
+
+    def graph(graph_def):
+        graph_def.node.add(name="call", op=operation).attr["dtype"].type = dtype.as_datatype_enum
+
+    assert found(with_table(tmp_path / "model", graph)) == {f"{operation} of a handle"}
+
+
+def test_variables_that_are_restored_are_no_handles(words, tmp_path):
+    def edit(meta_graph):
+        nodes = (node for function in meta_graph.graph_def.library.function for node in function.node_def)
+        restoring = next(node for node in (*meta_graph.graph_def.node, *nodes) if node.op == "RestoreV2")
+        restoring.attr["dtypes"].list.type[0] = tf.variant.as_datatype_enum
+
+    assert found(edited(words, tmp_path / "model", edit)) == {"RestoreV2 of a handle"}
+
+
+def test_a_caller_cannot_give_the_type_of_a_constant(tmp_path):
+    def graph(graph_def):
+        inner = function(graph_def, "inner", "")
+        inner.node_def.add(name="value", op="Const").attr["dtype"].placeholder = "T"
+        call(graph_def.node, "", "inner").attr["f"].func.attr["T"].type = tf.resource.as_datatype_enum
+
+    assert found(with_table(tmp_path / "model", graph)) == {"Const of a handle"}
+
+
+def test_lint_names_what_is_no_operation(tmp_path):
+    def graph(graph_def):
+        function(graph_def, "twice", "path")
+        function(graph_def, "twice", "path")
+        by_a_placeholder(graph_def)
+
+    problems = [finding.problem for finding in lint(with_table(tmp_path / "model", graph))]
+    for name in ("two functions of one name", "an attribute that a call fills"):
+        assert any(problem.startswith(f"{name} can reach files") for problem in problems)
+
+
 def test_a_link_does_not_hide_behind_many_others(words, tmp_path):
     model = edited(words, tmp_path / "model", lambda meta_graph: None)
     (model / "assets" / "vocabulary.txt").unlink()

@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from kformer.export.light_graph import functions_of, node_name, read_meta_graphs
+from kformer.export.light_graph import functions_of, node_name, read_meta_graphs, types_of
 from kformer.export.version_files import outside_links
 
 _LIST = pathlib.Path(__file__).with_name("allowed_operations.txt")
@@ -24,6 +24,12 @@ _FROM_ASSETS = {"InitializeTableFromTextFile": 1, "InitializeTableFromTextFileV2
 _RESTORING = {"RestoreV2": 0}
 _SAVING = frozenset({"SaveV2", "MergeV2Checkpoints"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # their inputs are those of the function, in order
+# Operations that make tensors from bytes, which stand in the graph, in a request or in a file. In TensorFlow, 20 is the
+# type of handles and 21 that of variants, which may hold handles: such bytes could name a variable that no node shows.
+_FROM_BYTES = frozenset(
+    {"Const", "HostConst", "ParseTensor", "DeserializeSparse", "DeserializeManySparse", "RestoreV2"}
+)
+_HANDLES = frozenset({20, 21})
 _VARIABLE_USES = frozenset({"AssignVariableOp", "ReadVariableOp", "VarIsInitializedOp"})
 _INITIALIZERS = ("saved_model_main_op", "legacy_init_op")  # collections
 MOST_NAMED = 5  # operations in a message
@@ -114,7 +120,9 @@ class _Graph:
         self._nodes = {node.name: node for node in meta_graph.graph_def.node}
         library = meta_graph.graph_def.library
         self._functions = {function.signature.name: function for function in library.function}
-        self._doubled = len(self._functions) < len(library.function)
+        self._odd: dict[Forbidden, None] = {}  # as an ordered set: what is never allowed, wherever it stands
+        if len(self._functions) < len(library.function):
+            self._odd[Forbidden("two functions of one name", ("library",))] = None
         self._doubtful: list[tuple[str, Any]] = []  # nodes that depend on their place: the function or "", and the node
         self._calls: dict[str, list[tuple[str, Any]]] = {}  # by function: the nodes that call it
         self._called: dict[str | tuple[str, str], set[str]] = {}  # the same by function, or by node of the outer graph
@@ -129,9 +137,7 @@ class _Graph:
 
     def forbidden(self) -> list[Forbidden]:
         """The operations that are not allowed where they stand."""
-        found: dict[Forbidden, None] = {}  # as an ordered set
-        if self._doubled:
-            found[Forbidden("two functions of one name", ("library",))] = None
+        found = dict(self._odd)
         if not self._doubtful:
             return list(found)
         if self._placeholders:
@@ -163,11 +169,14 @@ class _Graph:
     def _look_at(self, scope: str, node: Any) -> None:
         if node.op not in self._functions and node.op not in allowed_operations():
             self._doubtful.append((scope, node))
+        filled = any(value.placeholder for value in node.attr.values())
+        if node.op in _FROM_BYTES and (filled or _HANDLES & set(types_of(node))):
+            self._odd[Forbidden(f"{node.op} of a handle", tuple(filter(None, (scope, node.name))))] = None
         if node.op == "VarHandleOp":
             # Its container does not matter, because TensorFlow has two names for the usual one. No name is one, too.
             key = node.attr["shared_name"].s
             self._handles[key] = self._handles.get(key, 0) + 1
-        self._placeholders |= any(value.placeholder for value in node.attr.values())
+        self._placeholders |= filled
         for name in functions_of(node):
             if name in self._functions:
                 self._calls.setdefault(name, []).append((scope, node))

@@ -14,13 +14,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from kformer.export.version_files import check_files
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_STRING, _BYTES = "string", "bytes"
+_STRING, _BYTES, _ENUM = "string", "bytes", "int32"  # an enum has the same bytes as its number
 # Message: its fields as (number, name, type); `[]` is a repeated field, `map` one from strings to messages.
 _MESSAGES: dict[str, tuple[tuple[int, str, str], ...]] = {
     "NameAttrList": ((1, "name", _STRING),),
-    "ListValue": ((2, "s", "bytes[]"), (9, "func", "NameAttrList[]")),
+    "ListValue": ((2, "s", "bytes[]"), (6, "type", "int32[]"), (9, "func", "NameAttrList[]")),
     "AttrValue": (
-        *((1, "list", "ListValue"), (2, "s", _BYTES)),
+        *((1, "list", "ListValue"), (2, "s", _BYTES), (6, "type", _ENUM)),
         *((9, "placeholder", _STRING), (10, "func", "NameAttrList")),
     ),
     "NodeDef": (
@@ -91,6 +91,13 @@ def functions_of(node: Any) -> Iterator[str]:
         yield from (function.name for function in value.list.func)
 
 
+def types_of(node: Any) -> Iterator[int]:
+    """TensorFlow's numbers of the types that a node names."""
+    for value in node.attr.values():
+        yield value.type
+        yield from value.list.type
+
+
 @functools.cache
 def _class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
@@ -116,6 +123,6 @@ def _add(message: Any, number: int, name: str, kind: str) -> None:
         kind, label = f"{message.name}.{entry.name}", _FIELD.LABEL_REPEATED
     elif kind.endswith("[]"):
         kind, label = kind.removesuffix("[]"), _FIELD.LABEL_REPEATED
-    scalar = {_STRING: _FIELD.TYPE_STRING, _BYTES: _FIELD.TYPE_BYTES}.get(kind)
+    scalar = {_STRING: _FIELD.TYPE_STRING, _BYTES: _FIELD.TYPE_BYTES, _ENUM: _FIELD.TYPE_INT32}.get(kind)
     type_name = None if scalar else f".kformer.light.{kind}"
     message.field.add(name=name, number=number, type=scalar or _FIELD.TYPE_MESSAGE, type_name=type_name, label=label)

@@ -43,7 +43,7 @@ def lint(saved_model: str | pathlib.Path, server_version: str | None = None) -> 
         found.setdefault(place.operation, []).append(place)
     findings = [
         *_operations(found, server),
-        *_confinement(saved_model, server),
+        *_confinement(saved_model, set(lacking(found, server))),
         *_set_up(found),
         *_signatures(saved_model),
         *_path(saved_model),
@@ -78,11 +78,11 @@ def _operations(found: dict[str, list[Place]], server: str) -> Iterator[Finding]
             yield Finding(True, f"TensorFlow Serving {server} lacks {operation}", _remedy(operation), paths)
 
 
-def _confinement(saved_model: str | pathlib.Path, server: str) -> Iterator[Finding]:
+def _confinement(saved_model: str | pathlib.Path, missing: set[str]) -> Iterator[Finding]:
     """Yields what kformer does not load without --trust, and TensorFlow Serving runs."""
     places: dict[str, list[tuple[str, ...]]] = {}
     for operation, path in forbidden(saved_model):
-        if not is_refused(operation) and not lacking([operation], server):
+        if not is_refused(operation) and operation not in missing:
             places.setdefault(operation, []).append(path)
     for operation, paths in sorted(places.items()):
         yield Finding(

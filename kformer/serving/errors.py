@@ -2,6 +2,7 @@
 
 import enum
 
+SERVER_FAILED = "The server failed. Its log says why."
 _LONGEST = 500  # characters of a message: gRPC sends it as a header, and clients refuse headers beyond 8 KB
 
 

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 )
 
 from kformer.serving.config_files import model_settings
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import SERVER_FAILED, Code, ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.predict import Predictor
 from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
@@ -32,7 +32,6 @@ _ANSWERED = (
     "This server supports only Predict and GetModelMetadata: exported translators have no signatures for the other "
     "methods."
 )
-_FAILED = "The server failed. Its log says why."
 
 
 class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -128,7 +127,7 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
             _tell(response, Code.INVALID_ARGUMENT, str(error))
         except Exception:
             log.exception("failed", extra={"fields": {"protocol": "grpc"}})
-            _tell(response, Code.INTERNAL, _FAILED)
+            _tell(response, Code.INTERNAL, SERVER_FAILED)
         return response
 
 
@@ -146,7 +145,7 @@ async def _with_errors_answered(answer: Callable[[], Awaitable[Any]], context: A
         await context.abort(grpc.StatusCode[error.code.name], str(error))
     except Exception:
         log.exception("failed", extra={"fields": {"protocol": "grpc"}})
-        await context.abort(grpc.StatusCode.INTERNAL, _FAILED)
+        await context.abort(grpc.StatusCode.INTERNAL, SERVER_FAILED)
 
 
 def _named(spec: model_pb2.ModelSpec) -> model_pb2.ModelSpec:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from kformer.export.versions import LARGEST_VERSION
 from kformer.serving.access import PAGE_FILES
-from kformer.serving.errors import Code, ServingError, too_large
+from kformer.serving.errors import SERVER_FAILED, Code, ServingError, too_large
 from kformer.serving.json_tensors import read_body, write_body
 from kformer.serving.metrics import Metrics
 from kformer.serving.predict import Predictor
@@ -241,7 +241,7 @@ def _with_errors_answered(endpoint: Endpoint) -> Endpoint:
             return Response(status_code=499)  # nobody reads it
         except Exception:
             log.exception("failed", extra={"fields": {"path": request.scope["path"][:200]}})
-            return _error(500, "The server failed. Its log says why.")
+            return _error(500, SERVER_FAILED)
 
     return answer
 

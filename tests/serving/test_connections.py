@@ -1,7 +1,6 @@
 """Clients of `kformer serve` that do not do what clients should: they begin and do not go on, do not read, or leave."""
 
 import json
-import socket
 import time
 
 import grpc
@@ -134,22 +133,6 @@ def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
     with impatient.connect(impatient.server.grpc_port) as connection:
         connection.sendall(http2.PREFACE[:10])
         assert b"handshake timeout" in everything(connection)
-
-
-def test_a_connection_whose_client_reads_nothing_is_closed(impatient):
-    asking = f"GET {MODEL}/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 3  # few: more are refused
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(10)
-        connection.connect(("127.0.0.1", impatient.server.rest_port))
-        with pytest.raises(ConnectionError):
-            _ask_on(connection, asking, times=2000)  # for 24 MB of answers
-
-
-def _ask_on(connection, asking, times):
-    for _ in range(times):
-        connection.sendall(asking)
-        time.sleep(0.01)
 
 
 def test_what_a_client_that_has_gone_asked_for_is_not_computed(cold_export_folder):

@@ -21,7 +21,11 @@ CHUNKED = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked
 
 
 class Endpoints:
-    """/healthz is answered at once, /slow when `gate` is set, /echo with the body, and all else without reading."""
+    """What is asked for.
+
+    /healthz is answered at once, /slow when `gate` is set, /echo with the body, /large by 30 MB, and all else without
+    reading the body.
+    """
 
     def __init__(self):
         self.gate = threading.Event()
@@ -50,6 +54,8 @@ class Endpoints:
                     return
                 body, more = body + message["body"], message["more_body"]
             body += b"|" + b",".join(name for name, _ in scope["headers"])
+        elif path == "/large":
+            body = b"x" * 30_000_000
         elif path != "/healthz":
             body = b"refused"
         headers = [(b"content-length", str(len(body)).encode())]
@@ -206,6 +212,15 @@ def test_a_client_cannot_send_any_number_of_requests_ahead():
             connection.sendall(slow + GET * 64)
             assert rest_of(connection)[1] < 5
         assert server.opened() == 0
+
+
+def test_a_connection_whose_client_does_not_take_its_answer_is_closed(impatient):
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", impatient.port))
+        connection.sendall(GET.replace(b"/healthz", b"/large"))
+        wait(lambda: impatient.opened() == 1)
+        wait(lambda: impatient.opened() == 0)
 
 
 def test_the_address_of_a_client_is_the_one_it_has(impatient):
