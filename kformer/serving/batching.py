@@ -137,7 +137,8 @@ class Batcher:
                 self._answer(batch.requests)
                 with self._changed:
                     self._lanes.end(batch, time.perf_counter() - began)
-                    self._changed.notify_all()
+                    if self._closed:
+                        self._changed.notify_all()  # threads that may have nothing left to wait for
 
     def _next_batch(self) -> Batch | None:
         """Waits for a batch; None after `close`, when nothing is left."""
@@ -145,7 +146,8 @@ class Batcher:
             while not (self._closed and self._lanes.is_empty):
                 found = self._lanes.next(at_once=self._closed)
                 if isinstance(found, Batch):
-                    self._changed.notify()  # another thread may take what is left
+                    if not self._lanes.is_empty:
+                        self._changed.notify()  # another thread may take what is left
                     return found
                 self._changed.wait(found)
         return None
