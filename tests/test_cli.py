@@ -503,6 +503,7 @@ def test_the_version_is_told():
         ("kformer translate --preset c", {"cmudict"}),
         ("kformer train --size ", {"tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"}),
         ("kformer export --precision b", {"bfloat16"}),
+        ("kformer translate --beam-size 1 --beam-size 2 --preset c", {"cmudict"}),  # a mistake that is told later
     ],
 )
 def test_a_shell_completes_commands_and_names(words, expected, monkeypatch, capsys):

@@ -29,6 +29,11 @@ def invoke(*words):
     return CliRunner().invoke(app, words, env={"COLUMNS": "80"})
 
 
+def test_the_program_alone_shows_its_commands():
+    assert "Usage: " in invoke().output
+    assert "translate" in invoke().output
+
+
 def test_there_are_commands_with_options():
     assert {"train", "serve", "plot attention"} <= {" ".join(words) for words, _ in COMMANDS}
     assert len(OPTIONS) > 50

@@ -187,6 +187,9 @@ TOLD_TEXTS = {
         r"0: byte 0xf1 at .* text.decode\(\"cp1252\"\)",
     ),
     "NUL": (["two", "two\0one"], 1, r"1: character 4 is a NUL, which no text has. Remove it"),
+    "NUL at the beginning": (["\0two"], 1, r"0: character 1 is a NUL"),
+    "surrogate": (["two", "two \udc41one"], 1, r"1: character 5 is half of a surrogate pair, which is no character"),
+    "UTF-8 mark and CP1252": ([b"\xef\xbb\xbftwo \xf1"], 1, r"0: byte 0xf1 at .* text.decode\(\"cp1252\"\)"),
 }
 
 
@@ -210,6 +213,13 @@ def test_python_tells_what_it_cannot_read(command, form, predictors):
     told = f"{number} of {len(texts)} texts cannot be read as text; .* The first is at index {fault}"
     with pytest.warns(UserWarning, match=told) as warned:
         assert len(predictors[command](texts)) == len(texts)
+    assert [one.filename for one in warned] == [__file__]
+
+
+@pytest.mark.parametrize("command", PYTHON)
+def test_a_warning_of_one_text_names_the_line_of_the_caller_too(command, predictors):
+    with pytest.warns(UserWarning, match="1 of 1 text cannot be read") as warned:
+        predictors[command]("two\0one")
     assert [one.filename for one in warned] == [__file__]
 
 

@@ -1,6 +1,7 @@
 """A process that was forked from one with a model says so, where it would wait for ever."""
 
 import multiprocessing
+import os
 import re
 
 import pytest
@@ -45,4 +46,5 @@ def test_python_and_the_c_api_refuse_to_compute_in_a_forked_process(numbers_tran
         lambda: load_model(numbers_export),
     ):
         assert re.search(SENTENCE, said_by_child(task))
+    assert re.search(f"forked from process {os.getpid()} ", said_by_child(lambda: numbers_translator("one two")))
     assert numbers_translator("one two") == "dos uno"

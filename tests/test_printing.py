@@ -44,6 +44,20 @@ def test_a_path_is_printed_as_it_is():
     assert stream.getvalue() == "runs/a:on:b/[bold]/" + "long/" * 100 + "\n"
 
 
+def test_a_quiet_console_prints_nothing():
+    stream = io.StringIO()
+    Console(stream, quiet=True).print("x")
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_gets_no_colours_of_numbers_and_paths(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal(io.BytesIO(), encoding="ascii")
+    Console(stream).print("runs/7")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"runs/7\n"
+
+
 @pytest.mark.parametrize("show", [status, lambda text, console: progress_bar(text, 3, console)])
 def test_displays_of_a_terminal_draw_with_what_it_has(show, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")

@@ -34,6 +34,23 @@ print("from Python", file=sys.stderr)
 """
 
 
+WITHOUT_A_MODULE = """
+import importlib.util, sys
+from kformer.import_hooks import ImportHook
+ImportHook("absent", None).install()
+assert importlib.util.find_spec("absent") is None
+try:
+    import absent
+except ImportError:
+    print("told")
+"""
+
+
+def test_a_module_that_is_not_there_is_told_as_without_a_hook():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_A_MODULE], capture_output=True, text=True, check=True)
+    assert done.stdout == "told\n"
+
+
 def start(folder: pathlib.Path, program: str, fake: str, **environment: str) -> subprocess.Popen[str]:
     """Begins a program in a process in which `import tensorflow` executes `fake`."""
     (folder / "tensorflow.py").write_text(fake)

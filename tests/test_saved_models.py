@@ -19,6 +19,7 @@ from kformer.layers import DecoderLayer, EncoderLayer
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenAccuracy
 from kformer.models import build_transformer
+from kformer.saved_objects import CLASSES
 from kformer.schedules import WarmupInverseSqrt
 from kformer.training.optimizers import Adam
 
@@ -92,6 +93,12 @@ def folder(tmp_path_factory):
     model.save(path / "m.keras")
     (path / "m.pickle").write_bytes(pickle.dumps(model))
     return path
+
+
+def test_the_list_of_classes_is_complete():
+    """A class that is missing would still load after another one of its module or package, but not by itself."""
+    listed = {(module, name) for module, names in CLASSES.items() for name in names}
+    assert {(kind.__module__, kind.__name__) for kind in registered_classes()} == listed
 
 
 @pytest.mark.parametrize("imports", ["import kformer\nimport keras", "import keras\nimport kformer"])

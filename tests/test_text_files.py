@@ -39,6 +39,7 @@ READ_EVERYWHERE = {
     "UTF-16": TEXT.encode("utf-16"),
     "UTF-16, big end first": b"\xfe\xff" + TEXT.replace("\n", "\r\n").encode("utf-16-be"),
     "UTF-32": TEXT.encode("utf-32"),
+    "UTF-32, big end first": b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"),
 }
 REFUSED_EVERYWHERE = {
     "zip": (b"PK\x03\x04" + bytes(26), "is compressed by zip, which is not read. Decompress it first"),

@@ -726,7 +726,7 @@ def test_a_budget_of_steps_ends_a_run_though_float16_has_skipped_some(tmp_path, 
     # So large a scale overflows: Keras halves it, and leaves the weights as they are.
     scaled = functools.partial(keras.optimizers.LossScaleOptimizer, initial_scale=2.0**30)
     monkeypatch.setattr(keras.optimizers, "LossScaleOptimizer", scaled)
-    report = train_words(tmp_path / "run", WORDS.replace(precision="mixed_float16", validation_steps=4))
+    report = train_words(tmp_path / "run", WORDS.replace(precision="mixed_float16", validation_steps=4, ema_decay=0.9))
     assert report.reason == "the budget of 4 steps is spent"
     assert report.steps == float(rows_of(report.run)[0]["step"]) == 0
 

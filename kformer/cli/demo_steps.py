@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+import typer
+
 from kformer.cli.demo_settings import Demo, choose_minutes
 from kformer.cli.progress import progress_bar
 from kformer.config import TrainingConfig
@@ -18,6 +20,7 @@ from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
+from kformer.runs.summary import RESUME
 from kformer.training.plan import shorten_warmup
 from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import TrainingReport, train
@@ -48,22 +51,29 @@ def run_demo(corpus_name: str, demo: Demo, minutes: float | None, output: pathli
 
     Returns:
         The scores on the test set.
+
+    Raises:
+        typer.Exit: A signal ended the training, which can be resumed.
     """
     began = time.monotonic()
     console = Console(markup=True)
     corpus = load_corpus(corpus_name)
-    training = _choose_training(demo, minutes, corpus, console)
+    training = choose_training(demo, minutes, corpus, console)
     report = _train(demo, training, corpus, output / "run", console)
-    scores = _evaluate(report.run, corpus, console)
+    if report.interrupted:
+        goes_on = f"kformer train --corpus {corpus_name} --output {report.run.path} --resume"
+        console.print(f"To go on, give: {goes_on}", markup=False)
+        raise typer.Exit(RESUME)
+    scores = evaluate(report.run, corpus, console)
     saved_model = _export(report.run, output / "export", console)
-    _use(saved_model, demo, corpus, console)
+    use(saved_model, demo, corpus, console)
     console.print(f"\n[bold]Done[/] in {(time.monotonic() - began) / 60:.1f} minutes. What next:")
     console.print(_next_steps(corpus_name, report.run, output), markup=False)
     console.print(_outlook(demo, report), markup=False)
     return scores
 
 
-def _choose_training(demo: Demo, minutes: float | None, corpus: Corpus, console: Console) -> TrainingConfig:
+def choose_training(demo: Demo, minutes: float | None, corpus: Corpus, console: Console) -> TrainingConfig:
     """What the demo trains, with the budget for this machine, and a shorter warm-up if few updates fit in it."""
     console.print("[bold]0. Measuring[/] how fast this machine trains")
     seconds = measure_seconds_per_update(corpus, demo.transformer, demo.training)
@@ -76,11 +86,12 @@ def _train(demo: Demo, training: TrainingConfig, corpus: Corpus, run: pathlib.Pa
     console.print(f"\n[bold]1. Training[/] {demo.model} for {count(training.max_minutes or 0, 'minute')}: {demo.task}")
     samples = sample_sources(corpus.valid, demo.samples)
     report = train(corpus, run, demo.transformer, training, samples=samples, console=console)
-    console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {report.best:.3f}.")
+    best = "none" if report.best is None else f"{report.best:.3f}"
+    console.print(f"{report.steps:,} steps: {report.reason}. Best validation loss {best}.")
     return report
 
 
-def _evaluate(run: RunFolder, corpus: Corpus, console: Console) -> dict[str, Any]:
+def evaluate(run: RunFolder, corpus: Corpus, console: Console) -> dict[str, Any]:
     total = len(sentences(corpus.test, corpus.symbols))
     console.print(f"\n[bold]2. Evaluating[/] on {total:,} test items that nobody trained on")
     translate = load_model(run.path)
@@ -98,7 +109,7 @@ def _export(run: RunFolder, directory: pathlib.Path, console: Console) -> pathli
     return saved_model
 
 
-def _use(saved_model: pathlib.Path, demo: Demo, corpus: Corpus, console: Console) -> None:
+def use(saved_model: pathlib.Path, demo: Demo, corpus: Corpus, console: Console) -> None:
     console.print("\n[bold]4. Using[/] the SavedModel in a fresh process without kformer")
     grouped = references(corpus.test)
     sources = sample_sources(corpus.test, demo.shown)

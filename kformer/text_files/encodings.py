@@ -17,6 +17,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "UTF-16BE",
 }
 _CODECS = {"UTF-32LE": "utf-32", "UTF-32BE": "utf-32", "UTF-16LE": "utf-16", "UTF-16BE": "utf-16"}  # Python's
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _CONTROLS = re.compile(rb"[\0-\x08\x0e-\x1f]")  # none of these is white space
 
 
@@ -90,6 +91,8 @@ def fault_of_value(text: str | bytes) -> str | None:
         (None, None)
     """
     if isinstance(text, str):
+        if (half := _SURROGATES.search(text)) is not None:
+            return f"character {half.start() + 1} is half of a surrogate pair, which is no character. Remove it"
         place = text.find("\0")
         return None if place < 0 else f"character {place + 1} is a NUL, which no text has. Remove it"
     try:

@@ -1,5 +1,6 @@
 """What translators and the classes that answer for other tasks have in common: a model, tokenizers, and functions."""
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -142,7 +143,8 @@ def is_one_text(texts: Any) -> TypeGuard[str]:
 def text_tensor(texts: Any) -> tf.Tensor:
     """(B,) string, of one text, or of anything that can be iterated over to texts: strings, bytes, string tensors.
 
-    Bytes that are not text in UTF-8 stay as they are, with a warning: tokenizers read them as U+FFFD.
+    Bytes that are not text in UTF-8, and halves of surrogate pairs, stay as they are, with a warning: tokenizers read
+    them as U+FFFD.
 
     Raises:
         ValueError: A text is not a string.
@@ -155,7 +157,8 @@ def text_tensor(texts: Any) -> tf.Tensor:
         )
     plain = [_plain(text, number) for number, text in enumerate([texts] if is_one_text(texts) else texts)]
     _warn_of_faults(plain)
-    return tf.constant(plain, tf.string, shape=[len(plain)])
+    written = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in plain]
+    return tf.constant(written, tf.string, shape=[len(written)])
 
 
 def _warn_of_faults(texts: Sequence[str | bytes]) -> None:
@@ -165,8 +168,16 @@ def _warn_of_faults(texts: Sequence[str | bytes]) -> None:
         warnings.warn(
             f"{len(faults)} of {count(len(texts), 'text')} cannot be read as text; the model reads unknown characters. "
             f"The first is at index {first}: {faults[first]}.",
-            stacklevel=4,
+            stacklevel=_callers_level(),
         )
+
+
+def _callers_level() -> int:
+    """The `stacklevel` of a warning, by its caller, that names the line of the program that called kformer."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kformer."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _plain(text: Any, number: int) -> str | bytes:

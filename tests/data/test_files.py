@@ -212,6 +212,12 @@ def test_a_flipped_bit_is_damage_and_not_the_fault_of_a_line(suffix: str, compre
 
 
 @COMPRESSED
+def test_two_joined_files_of_many_blocks(suffix: str, compress, tmp_path: pathlib.Path) -> None:
+    pairs = read_tsv(write(tmp_path / "a.tsv", SENTENCES))
+    assert read_tsv(write(tmp_path / f"b.tsv{suffix}", compress(SENTENCES) * 2)) == pairs * 2
+
+
+@COMPRESSED
 def test_damage_in_the_second_of_two_joined_files(suffix: str, compress, tmp_path: pathlib.Path) -> None:
     # `cat a.xz b.xz` is a file of two streams, which may be filled up by zeros to a multiple of 4 bytes.
     first, second = compress(b"one\tuno\n"), compress(b"two\tdos\n")

@@ -50,15 +50,23 @@ def test_quoted_fields_are_told_with_their_number_and_a_command_that_mends_them(
         [('"He said ""go"""', "a"), ('say "go"', "b")],  # CSV would have put the second one into marks, too
     ],
 )
-def test_quotation_marks_of_the_texts_are_not_told(texts, tmp_path):
+@pytest.mark.parametrize("backwards", [False, True])
+def test_quotation_marks_of_the_texts_are_not_told(texts, backwards, tmp_path):
     path = tmp_path / "a.tsv"
+    texts = texts[::-1] if backwards else texts
     path.write_text("".join(f"{source}\t{target}\n" for source, target in texts))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_tsv(path) == texts
 
 
-@pytest.mark.parametrize("header", [("source", "target"), ("English", "Spanish"), ('"src"', '"tgt"'), ("en", "es")])
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(("source", "target"), ("English", "Spanish"), ('"src"', '"tgt"'), ("en", "es")),
+        *(("text", "label"), ("Texts", "Labels"), ("sentence", "tag")),
+    ],
+)
 def test_a_line_with_the_names_of_the_columns_is_told(header, tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("\n" + "\t".join(header) + "\none\tuno\n")
@@ -70,6 +78,12 @@ def test_a_word_that_is_the_same_in_both_languages_is_no_name_of_columns(tmp_pat
     path = tmp_path / "a.tsv"
     path.write_text("Label\tlabel\none\tuno\n")
     assert read_tsv(path)[0] == ("Label", "label")  # without a warning, which would be an error here
+
+
+def test_a_text_with_the_name_of_its_language_is_no_line_of_names(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("Hola\tes\nHello\ten\n")
+    assert read_tsv(path)[0] == ("Hola", "es")  # without a warning, which would be an error here
 
 
 def test_the_names_in_columns_are_names(tmp_path):
@@ -99,6 +113,14 @@ def test_a_table_with_commas_and_quotation_marks_gets_the_command_for_its_separa
     ) as found:
         read_tsv(path)
     assert read_tsv(converted(path, str(found.value))) == rows
+
+
+@pytest.mark.parametrize("row", ['three,"tres, cuatro"', '"three, four",tres'])
+def test_one_field_in_quotation_marks_beside_a_comma_is_enough(row, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(row + "\n")
+    with pytest.raises(ValueError, match="The line has no tab, but ','"):
+        read_tsv(path)
 
 
 def test_a_line_with_a_tab_too_many_is_not_taken_for_a_table_with_commas(tmp_path):

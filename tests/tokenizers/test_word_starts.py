@@ -71,9 +71,9 @@ def test_without_blanks_between_words_each_token_is_one(script: str) -> None:
 
 
 def test_the_first_and_the_last_characters_of_a_script_belong_to_it() -> None:
-    assert all(map(is_unspaced, "々〇一鿿、ヿㇰㇿ！ﾟก๛က႟"))  # 々 and 〇 are Chinese, too
+    assert all(map(is_unspaced, "々〇一鿿㐀䶿、ヿㇰㇿ！ﾟก๛က႟"))  # 々 and 〇 are Chinese, too
     assert not any(map(is_unspaced, "aя시1 \u0dff\u10a0\ua000"))
-    assert [is_han(character) for character in "々〇一鿿𠮷あก"] == [True] * 5 + [False] * 2
+    assert [is_han(character) for character in "々〇一鿿㐀䶿𠮷あก"] == [True] * 7 + [False] * 2
 
 
 def test_the_bytes_of_a_rare_character_do_not_begin_a_word() -> None:

@@ -33,6 +33,7 @@ from kformer.training.callbacks import (
     TimeBudget,
     TrackState,
     UpdateTimer,
+    update_timer,
 )
 from kformer.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
 from kformer.training.optimizers import build_adam, update_count
@@ -175,6 +176,22 @@ def test_batches_that_xla_compiles_are_not_taken_for_slow_updates():
 
     fit(tiny_model(), [AtBatch(time_passes), UpdateTimer(measured.append, seconds=98, clock=clock)], epochs=1, steps=10)
     assert measured == [2.0]
+
+
+def test_one_slow_update_is_not_the_speed_where_updates_take_long():
+    clock, measured, seconds = FakeClock(), [], iter([9, 30, 2, 2])
+
+    def time_passes():
+        clock.now += next(seconds)
+
+    fit(tiny_model(), [AtBatch(time_passes), UpdateTimer(measured.append, seconds=1, clock=clock)], epochs=1, steps=4)
+    assert measured == [2]
+
+
+@pytest.mark.parametrize(("compiled", "seconds"), [(True, 30.0), (False, 5.0)])
+def test_updates_are_timed_for_longer_where_xla_compiles_them(compiled, seconds, monkeypatch):
+    monkeypatch.setattr(update_timer, "compiled_by_xla", lambda: compiled)
+    assert UpdateTimer(print).seconds == seconds
 
 
 def test_the_first_reason_to_end_is_kept():

@@ -82,8 +82,20 @@ def test_averages_at_the_end_of_an_epoch_do_not_change_the_training_of_the_next(
 
 
 def test_a_plain_fit_without_validation_leaves_the_averaged_weights_too():
-    model, seen = tiny_model(ema_decay=0.3), SeeWeights()
-    fit(model, [seen, AverageWeights()], epochs=2, steps=4)
+    model, seen, kept = tiny_model(ema_decay=0.3), SeeWeights(), SeeWeights()
+    fit(model, [seen, AverageWeights(), kept], epochs=2, steps=4)
+    averages = [average_of(seen.after_batches[:4], 0.3), average_of(seen.after_batches, 0.3)]
+    np.testing.assert_allclose(kept.at_ends, averages, atol=1e-6)
+    np.testing.assert_allclose(flat(model), average_of(seen.after_batches, 0.3), atol=1e-6)
+
+
+def test_averages_work_with_an_optimizer_that_scales_the_loss():
+    """As Keras gives a model in mixed_float16."""
+    model = tiny_model(ema_decay=0.3)
+    scaled = keras.optimizers.LossScaleOptimizer(model.optimizer, initial_scale=1.0)
+    model.compile(scaled, model.loss)
+    seen = SeeWeights()
+    fit(model, [seen, AverageWeights()], epochs=1, steps=4)
     np.testing.assert_allclose(flat(model), average_of(seen.after_batches, 0.3), atol=1e-6)
 
 

@@ -95,10 +95,11 @@ def test_count_is_exact_beyond_two_to_the_24():
         assert int(metric.tokens) == 2**24 + 1
 
 
+@pytest.mark.parametrize("weights", [np.ones(1), np.zeros(1), np.ones(3)])
 @pytest.mark.parametrize("metric", [TokenLoss(), TokenCount()])
-def test_refuses_sample_weights(metric):
+def test_refuses_sample_weights(metric, weights):
     with pytest.raises(ValueError, match=f"{metric.name} takes no sample_weight"):
-        metric.update_state(np.ones((1, 1)), np.zeros((1, 1, 3), "float32"), sample_weight=np.ones(1))
+        metric.update_state(np.ones((1, 1)), np.zeros((1, 1, 3), "float32"), sample_weight=weights)
 
 
 def test_reported_validation_loss_is_the_token_mean_where_keras_loss_is_not():
