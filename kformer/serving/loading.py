@@ -23,6 +23,10 @@ class Loader:
         load: Loads a version from the model's name, its number and its folder. It raises an exception if it cannot.
         on_change: Called with name, number, new state and error, when a version's state changes.
         most_seconds: How long a version may take to load. Then it counts as one that could not be loaded, until it is.
+
+    Attributes:
+        changed: Guards the states of all versions; notified when one changes.
+        changes: How often the state of a version has changed.
     """
 
     def __init__(self, load: Load, on_change: OnChange, most_seconds: float) -> None:
@@ -32,7 +36,8 @@ class Loader:
         self._loading: set[Version] = set()
         self._unloading: set[Version] = set()
         self._threads: set[threading.Thread] = set()
-        self.changed = threading.Condition()  # guards the states of all versions; notified when one changes
+        self.changed = threading.Condition()
+        self.changes = 0
 
     def may_start(self) -> bool:
         """Whether no other version is being loaded that should be waited for."""
@@ -125,6 +130,7 @@ class Loader:
         self._change(name, version, State.AVAILABLE if servable is not None else State.END, told, servable)
         with self.changed:
             self._loading.discard(version)
+            self.changed.notify_all()
         if version.is_dropped:
             self.let_go(name, version)
 
@@ -145,5 +151,6 @@ class Loader:
         with self.changed:
             version.state, version.error, version.servable = state, error, servable
             version.changed = time.monotonic()
+            self.changes += 1
             self.changed.notify_all()
         self._on_change(name, version.number, state, error)

@@ -173,10 +173,13 @@ class ModelManager:
     def _settle(self, models: Mapping[str, ServedModel], unload: bool = True) -> None:
         """Looks into the folders until nothing is left to load or to let go."""
         while not self._stop.is_set():
+            changes = self._loader.changes
             self._look(models, unload)
-            if not self._loader.is_busy():
-                return
-            self._wait(0.1)
+            with self._loader.changed:
+                if self._loader.changes == changes:  # or else there may be something new to do
+                    if not self._loader.is_busy():
+                        return
+                    self._loader.changed.wait(0.1)
 
     def _look(self, models: Mapping[str, ServedModel], unload: bool = True) -> None:
         for name, model in models.items():

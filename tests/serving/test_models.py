@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -96,6 +97,22 @@ def test_the_new_version_is_available_before_the_old_one_goes(world):
     world.add(2)
     world.manager.update()
     assert world.seen()[2:] == [(2, "LOADING"), (2, "AVAILABLE"), (1, "UNLOADING"), (1, "END")]
+
+
+def test_an_update_looks_again_where_a_version_was_loaded_before_the_look_ended(world, monkeypatch):
+    look = ServedModel.look
+
+    def look_slowly(model, unload):
+        found = look(model, unload)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(ServedModel, "look", look_slowly)
+    world.add(1)
+    world.manager.update()
+    world.add(2)
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "END"}
 
 
 def test_a_broken_version_leaves_the_good_one_at_work_and_is_told(world):
