@@ -15,13 +15,12 @@ from servers import grpc_predict, running
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, answer_outputs
 from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import load
 from kformer.models import build_model
 from kformer.tasks import Classifier, LanguageModel, Tagger
 from kformer.tokenizers import SymbolTokenizer, WordTokenizer
-from kformer.translation.batches import OUTPUTS
 from kformer.translation.text_model import text_tensor
 from kformer.translation.translator import Translator
 
@@ -200,7 +199,7 @@ PYTHON = ["classify", "tag"]
 @pytest.mark.parametrize("form", SAME_TEXTS)
 @pytest.mark.parametrize("command", PYTHON)
 def test_python_answers_the_same(command, form, predictors):
-    predictor, name = predictors[command], OUTPUTS[TASKS[command]][1]
+    predictor, name = predictors[command], answer_outputs(TASKS[command])[1]
     texts, same = text_tensor(TEXTS), text_tensor(SAME_TEXTS[form])
     np.testing.assert_allclose(predictor.function(same)[name], predictor.function(texts)[name], rtol=1e-5)
     assert predictor(SAME_TEXTS[form]) == predictor(TEXTS) == predictor([text.encode() for text in TEXTS])
@@ -240,7 +239,7 @@ def test_a_server_answers_the_same(command, protocol, form, served):
 
 def asked(served, protocol, command, texts):
     """The answers of a server, with their scores."""
-    names = OUTPUTS[TASKS[command]]
+    names = answer_outputs(TASKS[command])
     if protocol == "rest":
         answer = served.predict({"inputs": texts}, model=command)
         assert answer.status == 200, answer.body
@@ -277,7 +276,7 @@ def test_bytes_and_nul_in_requests_are_read_as_unknown_characters(served):
     replaced = asked(served, "rest", "classify", ["one a\ufffdo", "one t\1o"])
     body = b'{"inputs": ["one a\xf1o", "one t\\u0000o"]}'
     answer = served.predict(body, model="classify")
-    assert [answer.body["outputs"][name] for name in OUTPUTS["classify"]] == replaced
+    assert [answer.body["outputs"][name] for name in answer_outputs("classify")] == replaced
 
 
 # Text that the vocabulary lacks

@@ -48,13 +48,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {
         *("config", "data", "decoding", "forks", "layers", "models", "presets", "runs", "tokenizers", "translation"),
     },
-    "export": {"checksums", "decoding", "files", "layers", "runs", "tasks", "tokenizers", "translation", "wording"},
+    "export": {
+        *("checksums", "config", "decoding", "files", "layers", "runs", "tasks", "tokenizers", "translation"),
+        "wording",
+    },
     "inference": {
         *("checksums", "config", "export", "files", "forks", "hardware", "quiet", "runs", "tasks", "translation"),
         "wording",
     },
 }
-MAY_IMPORT["serving"] = {"export", "inference", "text_files", "translation"}
+MAY_IMPORT["serving"] = {"config", "export", "inference", "text_files", "translation"}
 MAY_IMPORT["visualization"] = {
     *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "translation", "wording"),
 }

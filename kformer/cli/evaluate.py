@@ -24,7 +24,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
-from kformer.config import BLEU_TOKENIZERS, LEARN_FROM_PLAIN_TEXT, DecodingConfig
+from kformer.config import BLEU_TOKENIZERS, DecodingConfig, TaskKind, task_kind
 from kformer.data import Corpus, Pair, read_texts
 from kformer.data.labels import check_targets
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
@@ -84,16 +84,19 @@ def evaluate(
             "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
         )
 
-    task = task_name(found)
-    check_targets(task, pairs)
-    if task == "translate" and not symbols:
+    kind = task_kind(task_name(found))
+    check_targets(kind.name, pairs)
+    if kind.scored_by == "translations" and not symbols:
         bleu_tokenizer = _usable_bleu_tokenizer(bleu_tokenizer, pairs)
     elif bleu_tokenizer is not None:
         raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
-    if task in LEARN_FROM_PLAIN_TEXT:
-        scores = _evaluate_texts(found, decoding, pairs, limit)
-    else:
-        scores = _evaluate_answers(found, decoding, pairs, symbols, limit, bleu_tokenizer, trust)
+    match kind.scored_by:
+        case "texts":
+            scores = _evaluate_texts(found, decoding, pairs, limit)
+        case "translations" | "labels":
+            scores = _evaluate_answers(found, kind, decoding, pairs, symbols, limit, bleu_tokenizer, trust)
+        case None:
+            raise ValueError(f"kformer cannot score a model of the task {kind.name}. Compare its answers yourself.")
     print(json.dumps(scores))  # in ASCII: escapes are JSON's own, whatever standard output can write
 
 
@@ -115,6 +118,7 @@ def _usable_bleu_tokenizer(name: str | None, pairs: list[Pair]) -> str:
 
 def _evaluate_answers(
     model: RunFolder | Path,
+    kind: TaskKind,
     decoding: DecodingConfig | None,
     pairs: list[Pair],
     symbols: bool,
@@ -127,13 +131,12 @@ def _evaluate_answers(
     from kformer.inference.load import load_model, threads_for
 
     path = model.path if isinstance(model, RunFolder) else model
-    task = task_name(model)
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
     with status(f"loading {path}"):
-        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=task, trust=trust)
-    with progress_bar("translating" if task == "translate" else "reading", total) as advance:
-        if task == "translate":
+        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
+    with progress_bar("translating" if kind.scored_by == "translations" else "reading", total) as advance:
+        if kind.scored_by == "translations":
             return score(answer, pairs, symbols, limit, advance, bleu_tokenizer)
         return score_labels(answer, pairs, limit, advance)
 
@@ -166,7 +169,7 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
     """The pairs of a file, and whether they are symbols, which only the model can tell."""
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
-    if task_name(model) in LEARN_FROM_PLAIN_TEXT:
+    if task_kind(task_name(model)).learns_from_plain_text:
         if columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
         return read_texts(file), False

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts
+from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts, task_kind
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_texts, read_tsv
 from kformer.data.corpus import Pair
 from kformer.presets import find_preset, preset_names
@@ -24,7 +24,6 @@ Path = pathlib.Path
 Files = tuple[Path | None, Path | None]
 
 SHIPPED_CORPORA = ("bible-en-es", "cmudict", "bible-books", "bible-next", "bible-punctuation")
-SEARCHING = ("translate", "language-model")  # the tasks whose models search for texts
 PARTS = ("train", "valid", "test")
 
 ModelArgument = Annotated[
@@ -154,7 +153,7 @@ def choose_decoding(
 
 def _check_searches(model: RunFolder) -> None:
     task = model.training_config().task
-    if task not in SEARCHING:
+    if not task_kind(task).searches:
         raise ValueError(
             f"{model.path} has learned the task {task}, which needs no search. Leave out --beam-size and "
             "--length-penalty."

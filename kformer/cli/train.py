@@ -18,7 +18,6 @@ from kformer.cli.options import (
 )
 from kformer.cli.startup import start_tensorflow
 from kformer.config import (
-    LEARN_FROM_PLAIN_TEXT,
     MONITORS,
     TASKS,
     TrainingConfig,
@@ -26,12 +25,12 @@ from kformer.config import (
     check_first_weights,
     check_layers,
     check_positions,
+    task_kind,
 )
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.export.paths import check_export_path
 from kformer.files import check_folder_path
-from kformer.inference.find import COMMANDS
 from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
@@ -206,12 +205,12 @@ def train(
             (train_source, train_target),
             (valid_source, valid_target),
             columns,
-            plain_text=training is not None and training.task in LEARN_FROM_PLAIN_TEXT,
+            plain_text=training is not None and task_kind(training.task).learns_from_plain_text,
         )
         if training is not None:
             check_corpus(training.task, chosen)
         if main:
-            _warn_of_few_pairs(chosen, translates=training is None or training.task == "translate")
+            _warn_of_few_pairs(chosen, translates=training is None or task_kind(training.task).targets == "text")
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
@@ -272,17 +271,17 @@ def _check_model(transformer: TransformerConfig, training: TrainingConfig, initi
 
 def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:
     """Refuses options that say nothing to the task."""
-    if columns is not None and task in LEARN_FROM_PLAIN_TEXT:
+    if columns is not None and task_kind(task).learns_from_plain_text:
         raise ValueError(
             f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
             "line. Leave out --columns."
         )
-    if columns is not None and task != "classify" and "second" in columns.split(","):
+    if columns is not None and task_kind(task).targets != "label" and "second" in columns.split(","):
         raise ValueError(
             f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
             "Give it another name, and it is left out."
         )
-    if export_to is not None and task not in COMMANDS:
+    if export_to is not None and task_kind(task).command is None:
         raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
 
 

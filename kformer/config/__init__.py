@@ -9,7 +9,7 @@ from kformer.config.decoding import DecodingConfig
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS, Monitor
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
-from kformer.config.tasks import LEARN_FROM_PLAIN_TEXT, TASKS, check_first_weights, check_layers
+from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, check_layers, task_kind
 from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions
 from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
 
@@ -17,19 +17,21 @@ __all__ = [
     "BLEU_TOKENIZERS",
     "DEPTHS",
     "LABEL_SMOOTHING_FORMS",
-    "LEARN_FROM_PLAIN_TEXT",
     "MONITORS",
     "POSITIONAL_ENCODINGS",
     "SIZES",
     "TASKS",
     "DecodingConfig",
     "Monitor",
+    "TaskKind",
     "TrainingConfig",
     "TransformerConfig",
+    "answer_outputs",
     "check_first_weights",
     "check_layers",
     "check_positions",
     "errors_name",
     "read_mapping",
     "read_parts",
+    "task_kind",
 ]

@@ -1,4 +1,4 @@
-"""Sizes of models, and the options of training that suit each size and each task."""
+"""Sizes of models, and the options of training that suit each size."""
 
 from typing import Any
 
@@ -51,11 +51,6 @@ TRAINING_OF_SIZE: dict[str, dict[str, Any]] = {
     "big": _PAPERS_DATA,
     "small-shallow-decoder": _TEN_THOUSANDS_OF_PAIRS,
     "base-shallow-decoder": _PAPERS_DATA,
-}
-# Training options for some tasks. Smoothed labels would raise the perplexity by which language models are compared.
-TRAINING_OF_TASK: dict[str, dict[str, Any]] = {
-    "language-model": {"label_smoothing": 0.0},
-    "masked-language-model": {"label_smoothing": 0.0},
 }
 
 

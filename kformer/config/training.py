@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from kformer.config.base import Config
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
-from kformer.config.sizes import TRAINING_OF_SIZE, TRAINING_OF_TASK, values_of_size
-from kformer.config.tasks import TASKS
+from kformer.config.sizes import TRAINING_OF_SIZE, values_of_size
+from kformer.config.tasks import TASKS, task_kind
 from kformer.config.transformer import TransformerConfig
 
 TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
@@ -72,7 +72,7 @@ class TrainingConfig(Config):
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_choice("task", TASKS)
+        self._check_choice("task", tuple(TASKS))
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)
@@ -105,7 +105,7 @@ class TrainingConfig(Config):
 
     def _check_scores(self) -> None:
         """Only a translator translates the validation sources."""
-        if self.task != "translate" and (MONITORS[self.monitor].translations or self.scored_sources):
+        if task_kind(self.task).targets != "text" and (MONITORS[self.monitor].translations or self.scored_sources):
             suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
             raise ValueError(
                 f"A model of the task {self.task} gives no translations to score. Received: monitor={self.monitor!r}, "
@@ -122,7 +122,7 @@ class TrainingConfig(Config):
         Raises:
             ValueError: There is no such size, or a change does not fit.
         """
-        of_task = TRAINING_OF_TASK.get(changes.get("task", ""), {})
+        of_task = task_kind(changes.get("task", cls.task)).training
         return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task}).replace(**changes)
 
     def replace(self, **changes: Any) -> Self:

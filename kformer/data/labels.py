@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
+from kformer.config import task_kind
 from kformer.data.corpus import Corpus, Pair
 from kformer.data.verse_corpora import CORPORA_OF_LABELS
 from kformer.wording import count
@@ -34,11 +35,12 @@ def check_targets(task: str, pairs: Sequence[Pair]) -> None:
     Examples:
         >>> check_targets("tag", [("one two", "A B")])
     """
-    if task not in _CHECKS:
+    check = _CHECKS.get(task_kind(task).targets)
+    if check is None:
         return
     for text, target in pairs:
         if text.strip() or target.strip():
-            _CHECKS[task](text, target)
+            check(text, target)
 
 
 def check_corpus(task: str, corpus: Corpus) -> None:
@@ -48,12 +50,12 @@ def check_corpus(task: str, corpus: Corpus) -> None:
         ValueError: A target is wrong, no label of the validation part is one of the training part, or a translator
             would be trained on labels.
     """
-    if task == "translate" and corpus.name in CORPORA_OF_LABELS:
+    if task_kind(task).targets == "text" and corpus.name in CORPORA_OF_LABELS:
         raise ValueError(
             f"The corpus {corpus.name} has labels and no translations. Train with --task "
             f"{CORPORA_OF_LABELS[corpus.name]}."
         )
-    if task not in _CHECKS:
+    if not task_kind(task).has_labels:
         return
     for pairs in (corpus.train, corpus.valid):
         check_targets(task, [(text, target) for text, target in pairs if text.strip() and target.strip()])
@@ -67,7 +69,7 @@ def check_corpus(task: str, corpus: Corpus) -> None:
 
 def unknown_labels(task: str, corpus: Corpus) -> str | None:
     """A note on validation labels that are no training labels; None if there are none."""
-    unknown = _labels(corpus.valid) - _labels(corpus.train) if task in _CHECKS else set()
+    unknown = _labels(corpus.valid) - _labels(corpus.train) if task_kind(task).has_labels else set()
     if not unknown:
         return None
     return (
@@ -98,7 +100,8 @@ def _check_tags(text: str, tags: str) -> None:
         )
 
 
-_CHECKS: dict[str, Callable[[str, str], None]] = {"classify": _check_label, "tag": _check_tags}
+# By the targets of a task, see `TaskKind`.
+_CHECKS: dict[str, Callable[[str, str], None]] = {"label": _check_label, "tags": _check_tags}
 
 
 def _some(labels: set[str]) -> str:

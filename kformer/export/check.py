@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from kformer.config import answer_outputs
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
-from kformer.translation.batches import OUTPUTS
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
@@ -57,7 +57,7 @@ def check_agreement(
         ValueError: Their scores differ by more than rounding to `precision` explains.
     """
     expected, found = predictor.function(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
-    output, score = OUTPUTS[predictor.task]
+    output, score = answer_outputs(predictor.task)
     same = expected[output].numpy() == found[output].numpy()
     share = _distance(expected[score].numpy(), found[score].numpy())
     if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
@@ -98,7 +98,7 @@ def check_without_python(
     together, *alone = _run([*batches, *_requests(saved_model, texts[0])], saved_model)
     alone = alone[: len(texts)]
     expected = answer(text=tf.constant(list(texts)))
-    output, score = OUTPUTS[predictor.task]
+    output, score = answer_outputs(predictor.task)
     for found in (together[score], [one[score][0] for one in alone]):
         share = _distance(expected[score].numpy(), np.array(found))
         if not share <= SCORE_TOLERANCE[precision]:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.checksums import note_checksums
+from kformer.config import answer_outputs
 from kformer.export.card import write_card
 from kformer.export.check import check_agreement, check_operations, check_without_python
 from kformer.export.graph import functions_of_this_machine, served_functions
@@ -32,7 +33,6 @@ from kformer.files import WriteError, staging_folder, sync_tree
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
-from kformer.translation.batches import OUTPUTS
 
 
 def export_saved_model(
@@ -201,7 +201,7 @@ def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
 
 def _describe(saved_model: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
     symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
-    answers = {"task": predictor.task, "outputs": OUTPUTS[predictor.task], "labels": predictor.labels}
+    answers = {"task": predictor.task, "outputs": answer_outputs(predictor.task), "labels": predictor.labels}
     path = saved_model / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)
     description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}

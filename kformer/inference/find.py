@@ -2,12 +2,9 @@
 
 import pathlib
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, task_kind
 from kformer.export.versions import description, find_saved_model
 from kformer.runs.folder import RunFolder
-
-# By task: the command that uses a trained model. Tasks without a command are not in it.
-COMMANDS = {"translate": "translate", "classify": "classify", "tag": "tag", "language-model": "generate"}
 
 
 def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:
@@ -63,9 +60,8 @@ def check_task(model: RunFolder | pathlib.Path, task: str) -> None:
     """
     own = task_name(model)
     if own != task:
-        remedy = (
-            f"Use `kformer {COMMANDS[own]}`." if own in COMMANDS else "It only gives first weights to other models."
-        )
+        command = task_kind(own).command
+        remedy = f"Use `kformer {command}`." if command else "It only gives first weights to other models."
         raise ValueError(f"{_path(model)} has learned the task {own}. Expected: a model of the task {task}. {remedy}")
 
 
@@ -79,7 +75,7 @@ def check_answers(model: RunFolder | pathlib.Path) -> None:
         ValueError: No command uses the model.
     """
     own = task_name(model)
-    if own not in COMMANDS:
+    if task_kind(own).command is None:
         raise ValueError(
             f"{_path(model)} has learned the task {own}, and answers nothing by itself. Train a classifier or a tagger "
             f"that begins with its weights: `kformer train --task classify --initialize-from {_path(model)}`."

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 from kformer.checksums import SUMS_FILE, check_folder
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, answer_outputs
 from kformer.export.confinement import check_links
 from kformer.export.version_files import check_files
 from kformer.export.versions import DESCRIPTION_FILE, MOSTLY_UNKNOWN, description
@@ -17,7 +17,6 @@ from kformer.inference.kept_exports import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.translation.batches import (
     BATCH_SIZE,
-    OUTPUTS,
     BatchSeeds,
     Hypothesis,
     TranslateBatch,
@@ -66,7 +65,7 @@ def load_model(
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         found = saved_model(texts)
         _tell_unknown(saved_model, texts, on_unknown)
-        return hypotheses(*(found[name] for name in OUTPUTS[task]))
+        return hypotheses(*(found[name] for name in answer_outputs(task)))
 
     return answer
 
@@ -103,7 +102,7 @@ def load_generator(
         inputs = scalars({**options, "length_penalty": length_penalty, "seed": seeds.next(len(texts))})
         found = saved_model.run(name, {"text": text_array(texts), **inputs})
         _tell_unknown(saved_model, texts, on_unknown)
-        return hypotheses(*(found[output] for output in OUTPUTS["language-model"]))
+        return hypotheses(*(found[output] for output in answer_outputs("language-model")))
 
     return answer
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from kformer.config import answer_outputs
 from kformer.export.versions import DEFAULT_SIGNATURE
 from kformer.serving.client import Client
-from kformer.translation.batches import OUTPUTS, BatchSeeds, Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.translation.batches import BatchSeeds, Hypothesis, TranslateBatch, hypotheses, scalars
 
 REQUESTS_AT_ONCE = 4
 
@@ -26,7 +27,7 @@ def answer_batch(client: Client, n_best: int = 1, task: str = "translate") -> Tr
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         outputs = client.predict(signature, {"text": texts})
-        found = hypotheses(*(outputs[name] for name in OUTPUTS[task]))
+        found = hypotheses(*(outputs[name] for name in answer_outputs(task)))
         if found and len(found[0]) < n_best:
             raise ValueError(
                 f"The signature n_best of {client.url} gives {len(found[0])} hypotheses per text. Received: "
@@ -58,7 +59,7 @@ def generate_batch(client: Client, options: Mapping[str, float | int]) -> Transl
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         inputs = scalars({**options, "seed": seeds.next(len(texts))})
         outputs = client.predict(signature, {"text": texts, **inputs})
-        return hypotheses(*(outputs[name] for name in OUTPUTS["language-model"]))
+        return hypotheses(*(outputs[name] for name in answer_outputs("language-model")))
 
     return answer
 
@@ -67,7 +68,7 @@ def _check_model(client: Client, signature: str, task: str) -> None:
     """Asks the server for the model's signatures."""
     known = client.metadata()["metadata"]["signature_def"]["signature_def"]
     given = known[DEFAULT_SIGNATURE].get("outputs", {}) if DEFAULT_SIGNATURE in known else {}
-    if missing := sorted({*OUTPUTS[task]} - {*given}):
+    if missing := sorted({*answer_outputs(task)} - {*given}):
         raise ValueError(
             f"{client.url} gives no {', '.join(missing)}: its {DEFAULT_SIGNATURE} gives {', '.join(sorted(given))}. "
             f"Expected: a model that has learned the task {task}. Name another model, or use the command of its task."

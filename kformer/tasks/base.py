@@ -1,42 +1,27 @@
 """The interface of all tasks."""
 
 import abc
-import importlib
 import pathlib
+import pkgutil
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement
 from kformer.runs.folder import RunFolder
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import Tokenizer
 
-# Name of a task, one of `kformer.config.TASKS`: its module and its class. A module is loaded when its task is used.
-_CLASSES = {
-    "translate": ("kformer.tasks.translate", "TranslateTask"),
-    "classify": ("kformer.tasks.classify", "ClassifyTask"),
-    "tag": ("kformer.tasks.tag", "TagTask"),
-    "language-model": ("kformer.tasks.language_model", "LanguageModelTask"),
-    "masked-language-model": ("kformer.tasks.masked_language_model", "MaskedLanguageModelTask"),
-}
-
 
 class Task(abc.ABC):
     """What a model learns: its data, its model, and what it answers when it is trained.
 
     Attributes:
-        name: One of `kformer.config.TASKS`.
-        translates: Whether translations of the validation sources can be scored, see `kformer.config.MONITORS`.
-
-    Examples:
-        >>> task_of("translate").translates, task_of("classify").translates
-        (True, False)
+        name: One of `kformer.config.TASKS`, where its description is.
     """
 
     name: ClassVar[str]
-    translates: ClassVar[bool] = False
 
     def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         """The pairs of a corpus as this task uses them."""
@@ -83,12 +68,14 @@ class Task(abc.ABC):
 def task_of(name: str) -> Task:
     """The task of this name.
 
+    Raises:
+        ValueError: There is none.
+
     Examples:
         >>> task_of("language-model").name
         'language-model'
     """
-    module, kind = _CLASSES[name]
-    return getattr(importlib.import_module(module), kind)()
+    return pkgutil.resolve_name(task_kind(name).implementation)()
 
 
 def task_of_run(run: RunFolder) -> Task:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, answer_outputs
 from kformer.data import Pair
 from kformer.forks import check_process
 from kformer.layers import Cache
@@ -21,7 +21,6 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
 from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
-from kformer.translation.batches import OUTPUTS
 from kformer.translation.codec import longest_source
 from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
 from kformer.translation.translator import TEXT
@@ -109,7 +108,7 @@ class LabelPredictor(TextModel, abc.ABC):
         """
         if is_one_text(texts):
             return self([texts])[0]
-        found = self.function(text_tensor(texts))[OUTPUTS[self.task][0]]
+        found = self.function(text_tensor(texts))[answer_outputs(self.task)[0]]
         return [answer.decode("utf-8") for answer in found.numpy()]
 
     @model_function([TEXT])

@@ -46,7 +46,7 @@ class Predictor(Protocol):
         """The outputs for texts (B,) string; every output has B rows.
 
         Two of them, (B,) each, are the answer, a string, and its score, a float32. Their names are in
-        `kformer.translation.batches.OUTPUTS`.
+        `kformer.config.TASKS`.
         """
 
     @property

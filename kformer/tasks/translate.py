@@ -15,7 +15,6 @@ class TranslateTask(Task):
     """The task to translate the source of a pair to its target."""
 
     name = "translate"
-    translates = True
 
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer

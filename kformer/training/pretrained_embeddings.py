@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from kformer.checksums import check_file, replacing_noted
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs
 from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 from kformer.layers.initializers import STANDARD_DEVIATION
@@ -53,7 +53,7 @@ def read_embeddings(training: TrainingConfig, has_initial_weights: bool) -> Side
             "Random embeddings must be trained. Received: train_embeddings=False without "
             "source_embeddings, target_embeddings or initialize_from. Give one of these, or leave train_embeddings out."
         )
-    if files and training.task == "language-model":
+    if files and "num_encoder_layers" not in task_kind(training.task).layers:
         raise ValueError(
             f"Pretrained embeddings are for models with an encoder. Received: {', '.join(files.values())} and the task "
             f"{training.task}. Leave out source_embeddings and target_embeddings."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, task_kind
 from kformer.data import EncodedPairs, Pair
 
 # A line longer than 95 % of the training sources is divided into its sentences. With 99 %, two verses of `bible-en-es`
@@ -28,9 +28,10 @@ def search_of_data(task: str, pairs: Sequence[Pair], encoded: EncodedPairs) -> D
     """
     lengths = np.diff(encoded.source_offsets)
     longest = int(lengths.max())
-    if task in ("classify", "tag"):  # their answers for longer texts are as good, and what they do not read is lost
+    kind = task_kind(task)
+    if kind.has_labels:  # their answers for longer texts are as good, and what they do not read is lost
         return DecodingConfig(max_source_length=max(longest, DecodingConfig().longest_source))
-    if task != "translate":
+    if kind.targets != "text":
         return DecodingConfig(max_source_length=longest)
     line = int(np.percentile(lengths, _LINES, method="higher"))
     stripped = ((source.strip(), target.strip()) for source, target in pairs)
@@ -41,7 +42,7 @@ def search_of_data(task: str, pairs: Sequence[Pair], encoded: EncodedPairs) -> D
 
 def lengths_report(task: str, search: DecodingConfig) -> str:
     """One line that says what the model will be given at once."""
-    if task != "translate":
+    if task_kind(task).targets != "text":
         return f"The model reads at most {search.longest_source:,} tokens at once"
     found = (
         f"The translator divides lines of more than {search.longest_line} source tokens into sentences, and sentences "

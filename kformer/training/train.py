@@ -13,7 +13,7 @@ import keras
 import rich.console
 import tensorflow as tf
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.console import Console
 from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.data.labels import check_corpus, unknown_labels
@@ -23,7 +23,6 @@ from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import owned
 from kformer.runs.summary import FINISHED, RESUME, write_ended
-from kformer.tasks import task_of
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
@@ -233,7 +232,7 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
 
 
 def _check_samples(training: TrainingConfig | None, samples: Sequence[str]) -> None:
-    if samples and training is not None and not task_of(training.task).translates:
+    if samples and training is not None and task_kind(training.task).targets != "text":
         raise ValueError(
             f"samples are texts to translate. Received: samples, and the task {training.task}. Leave them out."
         )

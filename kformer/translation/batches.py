@@ -9,13 +9,6 @@ import numpy as np
 
 BATCH_SIZE = 64  # texts; 128 were measured to be slower
 BATCH_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
-# The two outputs of `serving_default` for each task: the answer, a string, and its score, a float32.
-OUTPUTS = {
-    "translate": ("translation", "score"),
-    "classify": ("label", "probability"),
-    "tag": ("tags", "score"),
-    "language-model": ("text", "score"),
-}
 
 
 class Hypothesis(NamedTuple):

@@ -13,7 +13,7 @@ from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, answer_outputs
 from kformer.data import Corpus
 from kformer.export.saved_model import export_saved_model
 from kformer.export.versions import description
@@ -23,7 +23,6 @@ from kformer.runs.weights import load_weights
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
-from kformer.translation.batches import OUTPUTS
 from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -243,7 +242,7 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     path = export_saved_model(predictor, tmp_path, precision=precision)
     texts = [*TEXTS, *(text.replace(" ", "\t", 1) for text in TEXTS)]  # neither has learned that a tab means anything
     found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
-    assert [answer.decode() for answer in found[OUTPUTS[predictor.task][0]].numpy()] == predictor(TEXTS) * 2
+    assert [answer.decode() for answer in found[answer_outputs(predictor.task)[0]].numpy()] == predictor(TEXTS) * 2
     facts = description(path)
     assert facts["task"] == predictor.task
     assert tuple(facts["labels"]) == predictor.labels
