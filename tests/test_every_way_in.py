@@ -186,9 +186,9 @@ TOLD_TEXTS = {
         r"0: byte 0xf1 at .* text.decode\(\"cp1252\"\)",
     ),
     "NUL": (["two", "two\0one"], 1, r"1: character 4 is a NUL, which no text has. Remove it"),
-    "NUL at the beginning": (["\0two"], 1, r"0: character 1 is a NUL"),
+    "NUL at the beginning": (["\0two", "one"], 1, r"0: character 1 is a NUL"),
     "surrogate": (["two", "two \udc41one"], 1, r"1: character 5 is half of a surrogate pair, which is no character"),
-    "UTF-8 mark and CP1252": ([b"\xef\xbb\xbftwo \xf1"], 1, r"0: byte 0xf1 at .* text.decode\(\"cp1252\"\)"),
+    "UTF-8 mark and CP1252": ([b"\xef\xbb\xbftwo \xf1", b"one"], 1, r"0: byte 0xf1 at .* text.decode\(\"cp1252\"\)"),
 }
 
 
