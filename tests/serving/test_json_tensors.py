@@ -126,7 +126,10 @@ def test_bytes_that_are_not_utf8_arrive_as_they_are():
         (b"[" * 100_000, "JSON Parse error"),
         ('{"inputs": ["a"]}'.encode("utf-16"), "JSON Parse error: the body is in UTF-16LE. JSON is sent in UTF-8"),
         ('{"inputs": ["a"]}'.encode("utf-16-be"), "JSON Parse error: the body is in UTF-16 or UTF-32"),
-        (gzip.compress(b'{"inputs": ["a"]}'), "JSON Parse error: the body is compressed by gzip, but the header"),
+        (
+            gzip.compress(b'{"inputs": ["a"]}', mtime=0),
+            "JSON Parse error: the body is compressed by gzip, but the header",
+        ),
         (b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
         (b'["a"]', "JSON Value: list Is not object"),
         ({}, "Missing 'inputs' or 'instances' key"),
