@@ -144,7 +144,11 @@ def test_the_path_of_a_table_cannot_be_exchanged_through_a_variable(words, tmp_p
     def another_container(meta_graph):
         handles(meta_graph)[-1].attr["container"].s = b"localhost"  # the one that has no name, too
 
-    edits = (assigned_twice, another_handle, without_names, another_container)
+    def given_to_a_function(meta_graph):
+        nodes = meta_graph.graph_def.node
+        call(nodes, assignment(nodes).input[0], "any", op="StatefulPartitionedCall", name="given")
+
+    edits = (assigned_twice, another_handle, without_names, another_container, given_to_a_function)
     for number, edit in enumerate(edits):
         assert found(edited(words, tmp_path / str(number), edit)) == {"InitializeTableFromTextFileV2"}
 
@@ -219,6 +223,11 @@ def by_a_placeholder(graph_def):
     call(graph_def.node, "foreign", "middle").attr["f"].func.attr["given"].func.name = "reading"
 
 
+def by_a_placeholder_before_others(graph_def):
+    by_a_placeholder(graph_def)
+    function(graph_def, "last", "path").node_def.add(name="x", op="Identity", input=["path"])
+
+
 def by_an_exchange(graph_def):
     """TensorFlow may call `other` in place of `harmless`."""
     reading_table(graph_def)
@@ -238,7 +247,13 @@ def by_an_attribute_with_two_values(graph_def):
     return marked.SerializeToString(), written
 
 
-@pytest.mark.parametrize("graph", [by_a_gradient, by_a_placeholder, by_an_exchange, by_an_attribute_with_two_values])
+HIDDEN_CALLS = [
+    *(by_a_gradient, by_a_placeholder, by_a_placeholder_before_others, by_an_exchange),
+    by_an_attribute_with_two_values,
+]
+
+
+@pytest.mark.parametrize("graph", HIDDEN_CALLS)
 def test_a_call_that_no_node_shows_does_not_go_unseen(tmp_path, graph):
     refused = found(with_table(tmp_path / "model", graph))
     assert refused & {"InitializeTableFromTextFileV2", "an attribute that a call fills"}
@@ -285,6 +300,16 @@ def by_a_node_with_the_name_of_an_argument(graph_def):
     call(graph_def.node, "asset foreign", "reading")
 
 
+def by_an_argument_with_the_name_of_the_asset(graph_def):
+    reading_table(graph_def, "asset", path="asset")
+    call(graph_def.node, "foreign", "reading")
+
+
+def by_a_call_under_the_functions_own_name(graph_def):
+    reading_table(graph_def)
+    call(graph_def.node, "foreign", op="reading")
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -294,6 +319,8 @@ def by_a_node_with_the_name_of_an_argument(graph_def):
         by_an_argument_that_is_a_list("number_attr"),
         by_an_argument_that_is_a_list("type_list_attr"),
         by_a_node_with_the_name_of_an_argument,
+        by_an_argument_with_the_name_of_the_asset,
+        by_a_call_under_the_functions_own_name,
     ],
 )
 def test_the_path_of_a_table_is_the_tensor_that_tensorflow_takes(tmp_path, graph):
@@ -301,7 +328,9 @@ def test_the_path_of_a_table_is_the_tensor_that_tensorflow_takes(tmp_path, graph
 
 
 @pytest.mark.parametrize("dtype", [tf.resource, tf.variant])
-@pytest.mark.parametrize("operation", ["Const", "HostConst", "ParseTensor", "DeserializeSparse"])
+@pytest.mark.parametrize(
+    "operation", ["Const", "HostConst", "ParseTensor", "DeserializeSparse", "DeserializeManySparse"]
+)
 def test_bytes_that_become_the_handle_of_a_variable_are_refused(tmp_path, operation, dtype):
     """They could name the variable that holds the path of a table's file, and no node shows that it is assigned."""
 
@@ -380,6 +409,55 @@ def test_clients_cannot_ask_for_what_saves_and_restores(words, tmp_path):
     saving = edited(words, tmp_path / "saving", with_signature("save_tensor_name"))
     assert found(saving) == {"SaveV2", "MergeV2Checkpoints"}
     assert found(edited(words, tmp_path / "restoring", with_signature("restore_op_name"))) == {"RestoreV2"}
+
+
+def start_by_signature(meta_graph, tensor):
+    meta_graph.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"].name = tensor
+
+
+def start_by_collection(name):
+    def edit(meta_graph, tensor):
+        del meta_graph.signature_def["__saved_model_init_op"]
+        meta_graph.collection_def[name].node_list.value.append(tensor)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "start", [start_by_signature, start_by_collection("saved_model_main_op"), start_by_collection("legacy_init_op")]
+)
+def test_what_saves_does_not_run_when_the_model_is_loaded(words, tmp_path, start):
+    model = edited(words, tmp_path / "model", lambda graph: start(graph, graph.saver_def.save_tensor_name))
+    assert {"SaveV2", "MergeV2Checkpoints"} <= found(model)
+
+
+def test_clients_cannot_ask_for_what_fills_a_table(words, tmp_path):
+    """Its path is a constant, which the loader replaces by the asset's path when it loads the model, and only then."""
+
+    def edit(meta_graph):
+        node = next(node for node in meta_graph.graph_def.node if "initializer" in node.attr["f"].func.name)
+        meta_graph.signature_def["evil"].outputs["a"].name = f"{node.name}:0"
+
+    assert found(edited(words, tmp_path / "model", edit)) == {"InitializeTableFromTextFileV2"}
+
+
+def test_a_signature_does_not_run_what_saves_through_an_order_of_operations(words, tmp_path):
+    def edit(meta_graph):
+        saving = meta_graph.saver_def.save_tensor_name.split(":")[0]
+        meta_graph.graph_def.node.add(name="evil", op="NoOp", input=[f"^{saving}"])
+        meta_graph.signature_def["evil"].outputs["a"].name = "evil:0"
+
+    assert found(edited(words, tmp_path / "model", edit)) == {"SaveV2", "MergeV2Checkpoints"}
+
+
+def test_variables_are_restored_from_the_model_s_own_files_alone(words, tmp_path):
+    def edit(meta_graph):
+        path = meta_graph.graph_def.node.add(name="path", op="Const")
+        path.attr["value"].tensor.CopyFrom(tf.make_tensor_proto("/elsewhere"))
+        name = meta_graph.saver_def.restore_op_name.split(":")[0]
+        next(node for node in meta_graph.graph_def.node if node.name == name).input[0] = "path"
+
+    assert "RestoreV2" in found(edited(words, tmp_path / "model", edit))
 
 
 def test_operations_that_nobody_runs_count_too(words, tmp_path):

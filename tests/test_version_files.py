@@ -16,6 +16,13 @@ def version(tmp_path):
     return tmp_path / "1"
 
 
+def test_a_relative_path_and_a_linked_folder_lead_to_the_same_files(version, monkeypatch):
+    (version.parent / "link").symlink_to(version)
+    monkeypatch.chdir(version.parent)
+    for path in ("1", "link", version.parent / "link"):
+        assert outside_links(path) == []
+
+
 def test_regular_files_are_accepted(version):
     check_files(version)
 

@@ -120,14 +120,14 @@ class Lanes:
         lane.queues.setdefault(key, FairQueue(max_rows)).put(request)
 
     def next(self, at_once: bool) -> Batch | float | None:
-        """The next batch; or the seconds until there may be one; or None: nothing waits that may begin now.
+        """The next batch; or the seconds until there may be one; or None: nothing may begin before something ends.
 
         Args:
             at_once: Whether requests wait for no others.
         """
         found = [(lane, key, queue) for lane, key, queue in self._all() if self._may_begin(lane, queue)]
         if not found:
-            return None
+            return self._seconds_kept() or None
         left = [0.0 if at_once else self._seconds_left(queue) for _, _, queue in found]
         ready = [entry for entry, seconds in zip(found, left, strict=True) if seconds <= 0]
         if not ready:
@@ -184,8 +184,11 @@ class Lanes:
     def _most_large(self, is_long: bool) -> int:
         """How many threads large requests may have, or long ones."""
         threads = self._batching.num_batch_threads
-        keeps_one = is_long or bool(self._small.queues) or time.monotonic() < self._small.seen + SECONDS_KEPT
-        return max(1, threads - keeps_one)
+        return max(1, threads - (is_long or bool(self._small.queues) or self._seconds_kept() > 0))
+
+    def _seconds_kept(self) -> float:
+        """How long a thread is still kept for small requests after the last one; 0: it is not."""
+        return max(0.0, self._small.seen + SECONDS_KEPT - time.monotonic())
 
     def _is_large(self, request: Request) -> bool:
         most = max(SMALL_TEXTS, self._batching.max_batch_size // 8)

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+from kformer.serving import lanes as lanes_module
 from kformer.serving.batching import Batcher
 from kformer.serving.config_files import Batching
 from kformer.serving.costs import Costs
@@ -151,7 +152,7 @@ def test_small_requests_do_not_wait_behind_large_ones_and_share_no_batch_with_th
     assert clients == ["small"] or clients == ["large"]
     _, more = take(target)
     assert {*clients, *more} == {"large", "small"}
-    assert target.next(at_once=True) is None  # the second thread is kept for small requests
+    assert 0 < target.next(at_once=True) <= 5  # for so long the second thread is kept for small requests
     put(target, request("small"))
     assert take(target)[1] == ["small"]
 
@@ -177,26 +178,86 @@ def test_one_thread_gives_both_lanes_equal_time():
     assert abs(had["large"] - had["small"]) <= 3.0
 
 
-def test_a_word_is_answered_while_large_requests_fill_the_server():
-    class Slow:
-        """Holds up batches of more than four texts."""
+def test_a_lane_that_was_idle_gets_no_extra_time_for_that():
+    target = lanes(num_batch_threads=1)
+    for _ in range(20):
+        target.put(request("small"), "one by one", 1, 100)
+        target.end(take(target)[0], 1.0)
+    for _ in range(4):
+        put(target, request("large", rows=32), seconds=100)
+        target.put(request("small"), "one by one", 1, 100)
+    had = []
+    for _ in range(4):
+        batch, clients = take(target)
+        had += clients
+        target.end(batch, 1.0)
+    assert sorted(had) == ["large", "large", "small", "small"]
 
-        def __init__(self):
-            self.gate = threading.Event()
-            self.begun = threading.Semaphore(0)
 
-        def __call__(self, signature, inputs):
-            self.begun.release()
-            if len(inputs["text"]) > 4:
-                self.gate.wait(10)
-            return {"size": np.array([len(text) for text in inputs["text"]])}
+def test_large_requests_whose_clients_have_gone_take_no_thread_for_ever():
+    target = lanes(num_batch_threads=1)
+    for _ in range(3):
+        gone = request("gone", rows=32)
+        put(target, gone)
+        gone.answer.cancel()
+        assert take(target)[1] == []
+    put(target, request("live", rows=32))
+    assert take(target)[1] == ["live"]
 
-    def ask(texts, client):
-        return target.submit("size", {"text": np.array([b"word"] * texts, object)}, True, client)
 
+def test_of_several_signatures_the_one_with_the_oldest_request_is_next():
+    target = lanes(num_batch_threads=1)
+    for client, key in (("a", "one"), ("b", "two"), ("c", "one")):
+        target.put(request(client), key, 1, 100)
+    clients = []
+    for _ in range(3):
+        batch, found = take(target)
+        clients += found
+        target.end(batch, 0.0)
+    assert clients == ["a", "b", "c"]
+
+
+def test_a_newcomer_does_not_overtake_all_who_wait():
+    queue = filled(*[request("old") for _ in range(4)])
+    assert [queue.take()[0].client for _ in range(3)] == ["old"] * 3
+    for _ in range(3):
+        queue.put(request("new"))
+    assert order(queue) == ["new", "old", "new", "new"]
+
+
+def test_what_was_taken_waits_no_more():
+    queue = filled(*[request("a", seconds=3.0) for _ in range(2)])
+    queue.take()
+    assert (queue.seconds_before("a"), queue.rows_before("a")) == (3.0, 1)
+
+
+class Slow:
+    """Holds up batches of more than four texts."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self, signature, inputs):
+        self.begun.release()
+        if len(inputs["text"]) > 4:
+            self.gate.wait(10)
+        return {"size": np.array([len(text) for text in inputs["text"]])}
+
+
+@pytest.fixture
+def slow():
+    """A function that asks a batcher of two threads, and what the batcher runs."""
     run = Slow()
     target = Batcher(run, Batching(num_batch_threads=2, batch_timeout_micros=0), on_batch=lambda *_: None)
     target.start()
+    yield lambda texts, client: target.submit("size", {"text": np.array([b"word"] * texts, object)}, True, client), run
+    run.gate.set()
+    target.close()
+
+
+def test_a_word_is_answered_while_large_requests_fill_the_server(slow):
+    ask, run = slow
     ask(1, "one").result(5)
     large = [ask(32, "many") for _ in range(20)]
     for _ in range(5):
@@ -204,4 +265,12 @@ def test_a_word_is_answered_while_large_requests_fill_the_server():
     assert not any(answer.done() for answer in large)
     run.gate.set()
     assert all(answer.result(10)["size"].tolist() == [4] * 32 for answer in large)
-    target.close()
+
+
+def test_a_thread_that_was_kept_for_small_requests_goes_on_when_none_comes(slow, monkeypatch):
+    ask, run = slow
+    monkeypatch.setattr(lanes_module, "SECONDS_KEPT", 0.3)
+    ask(1, "one").result(5)
+    for _ in range(2):
+        ask(32, "many")
+    assert all(run.begun.acquire(timeout=5) for _ in range(3))  # the word, and both large ones at the same time

@@ -1,6 +1,9 @@
 """Models that are changed while a server runs: by clients that may, or by the file."""
 
+import pathlib
+
 import pytest
+from servers import wait
 
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import Code, ServingError
@@ -45,6 +48,32 @@ def test_only_models_in_the_allowed_folders_are_taken(manager, tmp_path):
     reload_within(manager, [ModelSettings("m", allowed / "m")], settings)
     reload_within(manager, [ModelSettings("m", allowed)], settings)
     assert manager.asked == [[("m", str(allowed / "m"))], [("m", str(allowed))]]
+
+
+def test_bases_may_be_several_and_relative(manager, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name / "m").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    settings = ReloadSettings([pathlib.Path("one"), pathlib.Path("two")], "token")
+    for name in ("one", "two"):
+        reload_within(manager, [ModelSettings("m", tmp_path / name / "m")], settings)
+    assert manager.asked == [[("m", str(tmp_path / name / "m"))] for name in ("one", "two")]
+
+
+def test_a_link_that_is_exchanged_after_the_check_does_not_lead_elsewhere(manager, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "inner").symlink_to(tmp_path / "m")
+    reload_within(manager, [ModelSettings("m", tmp_path / "inner")], ReloadSettings([tmp_path], "token"))
+    assert manager.asked == [[("m", str(tmp_path / "m"))]]
+
+
+def test_the_file_is_looked_at_from_time_to_time(manager, tmp_path):
+    file = tmp_path / "models.config"
+    watch = ConfigWatch(manager, file, 0.01)
+    watch.start()
+    file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
+    wait(lambda: manager.asked == [[("b", "/b")]])
+    watch.close()
 
 
 def test_the_file_is_followed_when_it_changes(manager, tmp_path, caplog):
