@@ -457,6 +457,49 @@ def test_a_bad_model_in_a_list_leaves_everything_as_it_was(world, tmp_path):
     assert sorted(world.forgotten) == [("bad", 7), ("good", 7)]
 
 
+def test_a_refused_reload_takes_no_version_away(tmp_path):
+    world = World(tmp_path / "m", latest=2)
+    for number in (1, 2):
+        (world.folder / str(number)).mkdir(parents=True)
+        world.add(number)
+    world.manager.update()
+    (tmp_path / "bad").mkdir()
+    with pytest.raises(ServingError, match="No version could be loaded of: bad"):
+        world.manager.reload([ModelSettings("m", world.folder), ModelSettings("bad", tmp_path / "bad")])
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "AVAILABLE"}
+
+
+def test_an_error_without_words_is_told_by_its_name_and_is_not_met_again_and_again(world):
+    world.error = MemoryError()
+    world.add(1)
+    updating = threading.Thread(target=world.manager.update, daemon=True)
+    updating.start()
+    updating.join(5)
+    assert not updating.is_alive()
+    (broken,) = world.manager.status("m")
+    assert (broken.state.name, broken.error) == ("END", "MemoryError")
+    assert world.seen().count((1, "LOADING")) == 1
+
+
+def test_a_wanted_version_that_is_not_there_does_not_stop_the_others(tmp_path, caplog):
+    world = World(tmp_path, specific=(1, 5))
+    world.add(1)
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+    assert not [record for record in caplog.records if record.message == "unreadable"]
+
+
+def test_a_broken_version_stays_in_the_status_and_is_not_loaded_again(world, clock):
+    world.add(1, "broken")
+    world.manager.update()
+    clock[0] += 601
+    world.manager.update()
+    world.manager.update()
+    assert world.states() == {1: "END"}
+    assert world.seen().count((1, "LOADING")) == 1
+
+
 def test_a_label_of_a_version_that_is_not_loaded_is_refused(world):
     world.add(1)
     world.manager.update()

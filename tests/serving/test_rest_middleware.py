@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from kformer.serving.compression import Gzip
 from kformer.serving.hosts import AllowedHosts, allowed_names
 from kformer.serving.settings import Limits, ServerSettings
 
@@ -115,6 +116,29 @@ def test_pages_of_the_origins_that_are_named_may_ask_and_no_others():
 
 
 # gzip
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["in the last part", "in a part of its own"])
+def test_a_request_in_gzip_may_come_in_parts(end):
+    """As packets bring it; the end of a chunked body may come alone."""
+    packed = gzip.compress(b"a word")
+    parts = [(packed[:5], True), (packed[5:], not end), *([] if end else [(b"", False)])]
+
+    async def receive():
+        body, more = parts.pop(0)
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    async def app(scope, receive, send):
+        while True:
+            message = await receive()
+            received.append(message["body"])
+            if not message["more_body"]:
+                return
+
+    received = []
+    scope = {"type": "http", "headers": [(b"content-encoding", b"gzip")]}
+    asyncio.run(Gzip(app, 1000)(scope, receive, None))
+    assert b"".join(received) == b"a word"
 
 
 def test_a_request_may_come_in_gzip():

@@ -304,3 +304,6 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     assert (made[2].trust, made[2].model_config_file) == (True, tmp_path / "models")
     assert made[2].model_config_poll_seconds == 7
     assert made[1].limits.texts == made[1].batching.max_batch_size
+    anybody = ["--allowed-hosts", "*", "--enable-cors", "*"]
+    assert CliRunner().invoke(app, [*arguments, *anybody]).exit_code == 0
+    assert (made[3].allowed_hosts, made[3].origins) == (("*",), ("*",))
