@@ -19,6 +19,10 @@ class Task(abc.ABC):
 
     Attributes:
         name: One of `kformer.config.TASKS`, where its description is.
+
+    Examples:
+        >>> task_of("tag").adapt(kformer.TransformerConfig()).num_decoder_layers
+        0
     """
 
     name: ClassVar[str]
