@@ -124,6 +124,8 @@ def test_an_export_has_the_adapters_merged(precision, translator, tmp_path):
 def test_a_pickled_translator_translates_with_the_weights_that_it_had(translator):
     add_adapters(translator.model)
     copied = pickle.loads(pickle.dumps(translator))
+    assert translator.samples
+    assert translator.origin
     assert (copied.decoding, copied.samples, copied.origin) == (
         translator.decoding,
         translator.samples,

@@ -127,7 +127,7 @@ class Lanes:
         """
         found = [(lane, key, queue) for lane, key, queue in self._all() if self._may_begin(lane, queue)]
         if not found:
-            return self._seconds_kept() or None
+            return (self._seconds_kept() or None) if self._large.queues else None
         left = [0.0 if at_once else self._seconds_left(queue) for _, _, queue in found]
         ready = [entry for entry, seconds in zip(found, left, strict=True) if seconds <= 0]
         if not ready:
