@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import kformer
 from kformer.data import load_corpus
-from kformer.translation import detailed
+from kformer.text import detailed
 
 SENTENCES = 300
 AT_ONCE = 50

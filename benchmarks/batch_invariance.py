@@ -21,7 +21,7 @@ import sys
 
 from kformer.data import load_corpus
 from kformer.inference.load import load_model
-from kformer.translation.batches import Hypothesis, TranslateBatch
+from kformer.text.batches import Hypothesis, TranslateBatch
 
 TIE = 1e-4  # nats; scores are float32 sums over some fifty tokens
 

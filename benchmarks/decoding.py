@@ -94,7 +94,7 @@ class Models:
 
         from kformer.config import TransformerConfig
         from kformer.models import build_transformer
-        from kformer.translation.translator import Translator
+        from kformer.tasks.translator import Translator
 
         if self.run is not None and size == "small":
             return Translator.from_run(self.run)
@@ -121,7 +121,7 @@ class Models:
     def export_here(self, size: str, precision: str, variant: str, beam_size: int, length: int, target: str) -> None:
         from kformer.config import DecodingConfig
         from kformer.export.saved_model import export_saved_model
-        from kformer.translation.translator import Translator
+        from kformer.tasks.translator import Translator
 
         made = self._translator(size)
         made.model.load_weights(self.folder / size / "random.weights.h5")

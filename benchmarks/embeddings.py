@@ -28,7 +28,7 @@ from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, load_corpus
 from kformer.evaluation.evaluate import score
-from kformer.files import replacing
+from kformer.files.writing import replacing
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import WordTokenizer

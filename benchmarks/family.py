@@ -27,9 +27,9 @@ from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
+from kformer.tasks.translator import Translator
+from kformer.text.batches import translate_all
 from kformer.training.train import train
-from kformer.translation.batches import translate_all
-from kformer.translation.translator import Translator
 
 # A gated network of two thirds of d_ff (512) has as many weights.
 VARIANTS: dict[str, dict[str, Any]] = {

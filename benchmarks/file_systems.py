@@ -20,7 +20,7 @@ TranslateFile = Callable[[list[str]], list[str]]
 def kformer(request: dict[str, Any], threads: int) -> TranslateFile:
     """An export, as `kformer translate` runs it."""
     from kformer.inference.load import load_model
-    from kformer.translation.batches import translate_all
+    from kformer.text.batches import translate_all
 
     name = f"{request['precision']}-{request['variant']}-{request['beam_size']}"
     model = load_model(

@@ -30,7 +30,7 @@ def grow(translator: Any) -> Any:
 
     from kformer.config import TransformerConfig
     from kformer.models import build_transformer
-    from kformer.translation.translator import Translator
+    from kformer.tasks.translator import Translator
 
     config = TransformerConfig.of_size(
         "base",

@@ -22,7 +22,7 @@ from kformer.export.kernels import ServedArithmetic
 from kformer.export.variables import Weights
 from kformer.models import build_transformer
 from kformer.models.stepwise import StepwiseTransformer
-from kformer.translation.search import Searcher
+from kformer.text.search import Searcher
 
 VARIANTS = {
     "8 heads, 6 + 6": {},

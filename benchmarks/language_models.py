@@ -27,8 +27,8 @@ import transformers
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, load_corpus, make_dataset
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.c_api import SavedModel
 from kformer.models import build_model
+from kformer.runtime.c_api import SavedModel
 from kformer.schedules import WarmupInverseSqrt
 from kformer.tasks import LanguageModel, task_of
 from kformer.tokenizers import Tokenizer

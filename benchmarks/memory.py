@@ -25,8 +25,8 @@ def resident() -> tuple[int, int]:
 def print_stages(saved_model: str) -> None:
     """A row of the table for one export."""
     from kformer.data import load_corpus
-    from kformer.inference.c_api import SavedModel
-    from kformer.inference.libtensorflow import tensorflow
+    from kformer.runtime.c_api import SavedModel
+    from kformer.runtime.libtensorflow import tensorflow
 
     texts = [source.encode() for source, _ in load_corpus("bible-en-es").test[:SENTENCES]]
     stages = [resident()]
@@ -45,7 +45,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         print_stages(sys.argv[2])
         return
-    from kformer.export.versions import find_saved_model
+    from kformer.runtime.versions import find_saved_model
 
     print("MB of files' pages + of the process's own")
     print("| export | start | library | model | batch | in all |")

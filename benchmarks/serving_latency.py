@@ -71,7 +71,7 @@ def timed(ask: Callable[[], None]) -> list[float]:
 
 def directly(model: pathlib.Path) -> list[float]:
     """Milliseconds of the model alone."""
-    from kformer.inference.c_api import SavedModel
+    from kformer.runtime.c_api import SavedModel
 
     translate = SavedModel(model / "1", threads_per_operation=1)
     return timed(lambda: translate([b"word"]) and None)

@@ -68,8 +68,8 @@ def serving(model: pathlib.Path, *options: str, python: str = sys.executable) ->
 
 def right_answers(model: pathlib.Path, lines: Sequence[str]) -> dict[str, str]:
     """The export's translation of each line alone."""
-    from kformer.export.versions import find_saved_model
-    from kformer.inference.c_api import SavedModel
+    from kformer.runtime.c_api import SavedModel
+    from kformer.runtime.versions import find_saved_model
 
     path = find_saved_model(model)
     if path is None:

@@ -54,9 +54,9 @@ def operations_of_a_step(saved_model: pathlib.Path) -> tuple[int, int]:
 def run(saved_model: pathlib.Path, batch_size: int, sentences: int) -> None:
     """Translates twice, and prints the seconds and steps of the second time; in a separate process."""
     from kformer.data import load_corpus
-    from kformer.inference.c_api import SavedModel
     from kformer.presets import find_preset
     from kformer.runs.folder import RunFolder
+    from kformer.runtime.c_api import SavedModel
     from kformer.tokenizers import load_tokenizers
 
     model = SavedModel(saved_model, 1)
@@ -100,7 +100,7 @@ def main() -> None:
     if arguments.run:
         run(arguments.exports[0], arguments.run, arguments.sentences)
         return
-    from kformer.export.versions import find_saved_model
+    from kformer.runtime.versions import find_saved_model
 
     print("| export | sentences | operations a step | products | step, us | oneDNN, us | rest, us an operation |")
     print("|" + " --- |" * 7)

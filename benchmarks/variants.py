@@ -17,8 +17,8 @@ from kformer.data import load_corpus
 from kformer.evaluation.metrics import bleu_and_chrf
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
-from kformer.translation.batches import Hypothesis, TranslateBatch, translate_all
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
+from kformer.text.batches import Hypothesis, TranslateBatch, translate_all
 
 
 def main() -> None:

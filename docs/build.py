@@ -25,7 +25,7 @@ SOURCE = ROOT / "build" / "docs" / "source"
 REFERENCE = {
     "kformer": (
         "Main classes and functions",
-        ["kformer.config", "kformer.translation.translator", "kformer.training.train"],
+        ["kformer.config", "kformer.tasks.translator", "kformer.training.train"],
     ),
     "layers": ("Layers", ["kformer.layers"]),
     "models": ("Models", ["kformer.models"]),
@@ -45,7 +45,7 @@ REFERENCE = {
     "decoding": ("Decoding", ["kformer.decoding"]),
     "presets": ("Presets and runs", ["kformer.presets", "kformer.runs.folder"]),
     "export": ("Export", ["kformer.export.saved_model", "kformer.export.lint"]),
-    "inference": ("Inference", ["kformer.inference.load", "kformer.inference.c_api", "kformer.translation.batches"]),
+    "inference": ("Inference", ["kformer.inference.load", "kformer.runtime.c_api", "kformer.text.batches"]),
     "evaluation": ("Evaluation", ["kformer.evaluation.metrics", "kformer.evaluation.evaluate"]),
     "serving": ("Serving", ["kformer.serving"]),
     "visualization": ("Visualization", ["kformer.visualization"]),

@@ -2,16 +2,15 @@
 
 Everything here loads when it is first used: `import kformer` costs a few milliseconds and needs neither
 TensorFlow nor tensorflow-text. If kformer is imported before them, their start-up messages are not shown (see
-`kformer/quiet.py`). Keras finds kformer's classes in saved models, whichever of the two is imported first.
+`kformer/process/quiet.py`). Keras finds kformer's classes in saved models, whichever of the two is imported first.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kformer.quiet import quiet_retracing, quiet_tensorflow
-from kformer.saved_objects import register_classes
-
-__version__ = "0.1.0"
+from kformer.process.quiet import quiet_retracing, quiet_tensorflow
+from kformer.process.saved_objects import register_classes
+from kformer.version import __version__
 
 if TYPE_CHECKING:
     from kformer import (
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export.saved_model import export_saved_model
     from kformer.tasks import Classifier, LanguageModel, Tagger
+    from kformer.tasks.translator import Translator
     from kformer.training.train import train
-    from kformer.translation.translator import Translator
 
 quiet_tensorflow()
 quiet_retracing()
@@ -48,7 +47,7 @@ _OBJECTS = {
     "TransformerConfig": "kformer.config",
     "TrainingConfig": "kformer.config",
     "DecodingConfig": "kformer.config",
-    "Translator": "kformer.translation.translator",
+    "Translator": "kformer.tasks.translator",
     "Classifier": "kformer.tasks.classify",
     "Tagger": "kformer.tasks.tag",
     "LanguageModel": "kformer.tasks.language_model",

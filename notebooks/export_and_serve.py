@@ -189,7 +189,7 @@ tf.make_ndarray(response.outputs["translation"])
 # long lists into several requests:
 
 # %%
-from kformer.serving import Client
+from kformer.client import Client
 
 with Client(f"grpc://127.0.0.1:{grpc}/cmudict") as client:
     print(client.translate([" ".join(text) for text in ("encoder", "decoder")]))

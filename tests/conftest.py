@@ -98,7 +98,7 @@ def numbers_run(made_once):
 @pytest.fixture(scope="session")
 def numbers_translator(numbers_run):
     """The paper's beam search over that model."""
-    from kformer.translation.translator import Translator
+    from kformer.tasks.translator import Translator
 
     return Translator.from_run(numbers_run)
 
@@ -107,7 +107,7 @@ def numbers_translator(numbers_run):
 def numbers_export(made_once, numbers_translator):
     """The base folder `numbers` of an export of that model, with all signatures: version 1."""
     from kformer.export.saved_model import export_saved_model
-    from kformer.translation.translator import Translator
+    from kformer.tasks.translator import Translator
 
     return made_once(
         "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=Translator.signatures)

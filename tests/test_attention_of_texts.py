@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.translation.attention_maps import END, START, read_detailed
+from kformer.text.attention_maps import END, START, read_detailed
 
 pytestmark = pytest.mark.tensorflow_only
 TEXT = "one two three"

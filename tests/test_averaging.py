@@ -11,12 +11,12 @@ import pytest
 import rich.console
 import toy
 
-from kformer.checksums import DamagedFileError
+from kformer.files.checksums import DamagedFileError
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
+from kformer.tasks.translator import Translator
 from kformer.training.averaging import average_weights
 from kformer.training.train import train
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

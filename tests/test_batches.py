@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kformer.translation.batches import BATCH_BYTES, BATCH_SIZE, Hypothesis, translate_all
+from kformer.text.batches import BATCH_BYTES, BATCH_SIZE, Hypothesis, translate_all
 
 
 class Echo:

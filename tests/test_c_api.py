@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from kformer.inference.c_api import SavedModel, SavedModelError
+from kformer.runtime.c_api import SavedModel, SavedModelError
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -20,7 +20,7 @@ TEXTS = ["", "a cat", "the cat sat", "überall 猫 sat"]
 
 def run_client(directory, stdin):
     return subprocess.run(
-        [sys.executable, "-m", "kformer.inference.c_api", str(directory)],
+        [sys.executable, "-m", "kformer.runtime.c_api", str(directory)],
         input=stdin,
         capture_output=True,
         text=True,
@@ -98,7 +98,7 @@ def test_says_why_a_model_cannot_be_loaded(tmp_path):
 def test_neither_tensorflow_nor_keras_is_imported(saved_model):
     directory, _ = saved_model
     code = (
-        "import sys; from kformer.inference.c_api import SavedModel; "
+        "import sys; from kformer.runtime.c_api import SavedModel; "
         f"print(SavedModel({str(directory)!r})([b'a cat'])['translation']); "
         "print(sorted({'tensorflow', 'keras', 'tensorflow_text'} & set(sys.modules)))"
     )

@@ -7,7 +7,7 @@ import pytest
 from kformer.config import DecodingConfig
 from kformer.export.card import CARD_FILE, READABLE_CARD_FILE, model_card, write_card
 from kformer.export.saved_model import export_saved_model
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

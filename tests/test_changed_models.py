@@ -14,8 +14,8 @@ from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
 from kformer.models import build_model
 from kformer.tasks import Classifier, LanguageModel, Tagger
+from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from kformer import checksums
-from kformer.checksums import DamagedFileError, check_file, check_folder, note_checksums, replacing_noted
+from kformer.files import checksums
+from kformer.files.checksums import DamagedFileError, check_file, check_folder, note_checksums, replacing_noted
 
 
 @pytest.fixture(autouse=True)

@@ -21,21 +21,21 @@ import toy
 import yaml
 from typer.testing import CliRunner
 
-from kformer import __version__
 from kformer.cli.main import app, main
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
-from kformer.export.versions import DESCRIPTION_FILE, description
-from kformer.files import WriteError
+from kformer.files.writing import WriteError
 from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
 from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
+from kformer.runtime.versions import DESCRIPTION_FILE, description
+from kformer.tasks.translator import Translator
+from kformer.text.batches import Hypothesis
 from kformer.training.train import TrainingReport
-from kformer.translation.batches import Hypothesis
-from kformer.translation.translator import Translator
+from kformer.version import __version__
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -817,7 +817,7 @@ def test_the_search_is_chosen_by_options(command, options, expected, loaded, pla
     def from_run(run, decoding):
         loaded.append({"path": run, "decoding": decoding})
 
-    monkeypatch.setattr("kformer.translation.translator.Translator.from_run", from_run)
+    monkeypatch.setattr("kformer.tasks.translator.Translator.from_run", from_run)
     monkeypatch.setattr("kformer.export.saved_model.export_saved_model", lambda *arguments, **options: None)
     invoke(command, places["run"], *more[command], *options)
     assert [str(loaded[0]["path"]), loaded[0]["decoding"]] == [places["run"], expected]
@@ -890,7 +890,7 @@ def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, loa
 )
 def test_export_hands_on_precision_and_variant(options, expected, places, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("kformer.translation.translator.Translator.from_run", lambda run, decoding: "translator")
+    monkeypatch.setattr("kformer.tasks.translator.Translator.from_run", lambda run, decoding: "translator")
     monkeypatch.setattr(
         "kformer.export.saved_model.export_saved_model",
         lambda *arguments, **options: calls.append((arguments, options)),

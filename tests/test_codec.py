@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
+from kformer.text.codec import TextCodec
 from kformer.tokenizers import SymbolTokenizer
-from kformer.translation.codec import TextCodec
 
 pytestmark = pytest.mark.tensorflow_only
 

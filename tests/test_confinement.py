@@ -13,11 +13,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.export.confinement import ForbiddenError, allowed_operations, check_confined, forbidden
 from kformer.export.lint import lint
 from kformer.export.operations import operations
-from kformer.export.version_files import outside_links
-from kformer.inference.c_api import SavedModel
+from kformer.runtime.c_api import SavedModel
+from kformer.runtime.confinement import ForbiddenError, allowed_operations, check_confined, forbidden
+from kformer.runtime.version_files import outside_links
 
 pytestmark = pytest.mark.tensorflow_only
 

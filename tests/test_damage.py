@@ -14,8 +14,8 @@ import keras
 import numpy as np
 import pytest
 
-from kformer import checksums
-from kformer.files import DAMAGE
+from kformer.files import checksums
+from kformer.files.writing import DAMAGE
 from kformer.models import build_transformer
 from kformer.presets import find_preset, pack_run
 from kformer.runs.folder import RunFolder

@@ -13,8 +13,8 @@ from kformer.cli import demo_steps
 from kformer.cli.demo_settings import DEMOS, choose_minutes, find_demo
 from kformer.cli.main import app
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.console import Console
 from kformer.data import Corpus
+from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.training import speed
 from kformer.training.callbacks import update_timer

@@ -6,7 +6,7 @@ import tensorflow as tf
 import toy
 
 from kformer.config import DecodingConfig
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

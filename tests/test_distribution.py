@@ -17,9 +17,9 @@ import toy
 
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
+from kformer.tasks.translator import Translator
 from kformer.training.distributed import ProcessGroup, initialize, lost_processes_explained, process_group
 from kformer.training.train import train
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only  # the processes choose their backends themselves
 RESTART = "start all processes again with resume (`--resume`)"

@@ -9,7 +9,7 @@ import sacrebleu
 from kformer.config import BLEU_TOKENIZERS
 from kformer.evaluation.evaluate import score, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
-from kformer.translation.batches import Hypothesis
+from kformer.text.batches import Hypothesis
 
 # PROJECT and READ have two pronunciations each, LEAD one.
 PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]

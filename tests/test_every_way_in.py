@@ -20,9 +20,9 @@ from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import load
 from kformer.models import build_model
 from kformer.tasks import Classifier, LanguageModel, Tagger
+from kformer.tasks.translator import Translator
+from kformer.text.text_model import text_tensor
 from kformer.tokenizers import SymbolTokenizer, WordTokenizer
-from kformer.translation.text_model import text_tensor
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -24,9 +24,9 @@ from kformer.export.kernels import MATRICES
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
-from kformer.export.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.inference.load import load_model
-from kformer.translation.translator import Translator
+from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 TESTS = pathlib.Path(__file__).parent
@@ -75,7 +75,7 @@ def test_a_fresh_process_without_kformer_gives_the_same_strings(exported, expect
 def test_the_c_api_without_any_python_of_tensorflow_gives_the_same_strings(exported, expected):
     texts = [{"b64": base64.b64encode(text).decode()} for text in hostile.texts()]
     answer = subprocess.run(
-        [sys.executable, "-m", "kformer.inference.c_api", str(exported)],
+        [sys.executable, "-m", "kformer.runtime.c_api", str(exported)],
         input=json.dumps([texts]),
         capture_output=True,
         text=True,
@@ -307,8 +307,8 @@ def test_a_version_that_another_export_has_taken_meanwhile_is_told(numbers_trans
 # A process that begins an export like any other, and is killed before it ends.
 BEGINS_AN_EXPORT = """
 import pathlib, sys, time
-from kformer import files
-with files.staging_folder(pathlib.Path(sys.argv[1]), "export") as fresh:
+from kformer.files import writing
+with writing.staging_folder(pathlib.Path(sys.argv[1]), "export") as fresh:
     (fresh / "saved_model.pb").write_bytes(b"half")
     print("begun", flush=True)
     time.sleep(600)

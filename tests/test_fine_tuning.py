@@ -12,18 +12,18 @@ import rich.console
 import toy
 from typer.testing import CliRunner
 
-from kformer.checksums import DamagedFileError
 from kformer.cli.main import app
 from kformer.data import Corpus, encode_pairs
+from kformer.files.checksums import DamagedFileError
 from kformer.models import build_transformer
 from kformer.presets import pack_run
 from kformer.runs.folder import RunFolder
+from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run
 from kformer.training.run_setup import vocabulary_report
 from kformer.training.train import TrainingReport, train
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.lint import lint
-from kformer.export.paths import readable_path
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.kept_exports import saved_model_of
 from kformer.inference.load import load_model
+from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
+from kformer.runtime.paths import readable_path
 from kformer.serving.config_files import Batching
 from kformer.serving.model_names import check_model_name
 from kformer.serving.servable import Servable

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kformer.inference.load import load_model
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -10,13 +10,13 @@ import types
 
 import pytest
 
-from kformer.checksums import note_checksums
 from kformer.config import DecodingConfig
-from kformer.inference import kept_exports
-from kformer.inference.kept_exports import cache_folder, saved_model_of
+from kformer.files.checksums import note_checksums
+from kformer.inference import saved_model_cache
 from kformer.inference.load import load_model, threads_for
+from kformer.inference.saved_model_cache import cache_folder, saved_model_of
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import BATCH_SIZE
+from kformer.text.batches import BATCH_SIZE
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -72,9 +72,9 @@ def test_another_search_or_number_of_hypotheses_makes_another_one(cache, run, ma
 def test_another_program_or_library_makes_another_one(cache, run, made, monkeypatch, changed):
     before = kept(run)
     if changed == "tensorflow":
-        monkeypatch.setattr(kept_exports.importlib.metadata, "version", lambda name: "99")
+        monkeypatch.setattr(saved_model_cache.importlib.metadata, "version", lambda name: "99")
     else:
-        monkeypatch.setattr(kept_exports, "_program", lambda: [(changed, 1, 1)])
+        monkeypatch.setattr(saved_model_cache, "_program", lambda: [(changed, 1, 1)])
     assert kept(run) != before
 
 
@@ -147,7 +147,7 @@ def test_a_kept_one_that_cannot_be_loaded_is_named(cache, run, made):
 
 
 def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, made, monkeypatch):
-    monkeypatch.setattr(kept_exports, "MOST_KEPT", 2)
+    monkeypatch.setattr(saved_model_cache, "MOST_KEPT", 2)
     paths = [kept(run, GREEDY.replace(min_length=number)) for number in range(4)]
     assert all(path.is_dir() for path in paths)
     yesterday = time.time() - 25 * 3600

@@ -6,7 +6,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "layers.md"
 

@@ -85,7 +85,8 @@ def test_an_operation_of_a_foreign_library_is_an_error(tmp_path):
 
 def test_an_operation_that_only_newer_servers_have_names_the_oldest(tmp_path):
     model = renamed(saved(tmp_path, shout, TEXT), "StringUpper", "Utf8Example")
-    from kformer.export import confinement, servers
+    from kformer.export import servers
+    from kformer.runtime import confinement
 
     lists = {"versions": ["2.12", "2.20"], "everywhere": sorted(operations(model)), "some": {"Utf8Example": ["2.20"]}}
     lists["everywhere"].remove("Utf8Example")

@@ -14,8 +14,8 @@ import toy
 from kformer.export.operations import read
 from kformer.export.saved_model import save_for_this_machine
 from kformer.models import build_transformer
+from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer, WordTokenizer
-from kformer.translation.translator import Translator
 
 SOURCE = pathlib.Path(__file__).parent / "serving" / "load_and_run.c"
 TENSORFLOW = pathlib.Path(tf.__file__).parent

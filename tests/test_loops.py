@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.export.loops import run_loops_as_functions
-from kformer.inference.c_api import SavedModel
+from kformer.runtime.c_api import SavedModel
 
 pytestmark = pytest.mark.tensorflow_only
 

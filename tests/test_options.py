@@ -10,7 +10,7 @@ import toy
 from kformer.config import DecodingConfig
 from kformer.export.operations import read
 from kformer.export.saved_model import export_saved_model
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
+from kformer.text.codec import TextCodec
+from kformer.text.parts import Parts, divide, join
+from kformer.text.texts import BATCH_TOKENS, translate_texts
 from kformer.tokenizers import SymbolTokenizer
-from kformer.translation.codec import TextCodec
-from kformer.translation.parts import Parts, divide, join
-from kformer.translation.texts import BATCH_TOKENS, translate_texts
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from kformer import visualization
 from kformer.cli.main import app
 from kformer.decoding import tracing
-from kformer.translation.beam_tree import BeamTree
+from kformer.text.beam_tree import BeamTree
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -11,7 +11,7 @@ import processes
 import pytest
 
 from kformer.cli.progress import progress_bar, status
-from kformer.console import Console
+from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 
 LATIN_1 = os.fsdecode(b"a\xf1o")  # a file's name that is not UTF-8
@@ -69,7 +69,7 @@ def test_displays_of_a_terminal_draw_with_what_it_has(show, monkeypatch):
 
 PRINTS = """
 import pathlib, sys
-from kformer.console import Console
+from kformer.process.console import Console
 console = Console()
 for number in range(10000):
     console.print(number)

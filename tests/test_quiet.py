@@ -36,7 +36,7 @@ print("from Python", file=sys.stderr)
 
 WITHOUT_A_MODULE = """
 import importlib.util, sys
-from kformer.import_hooks import ImportHook
+from kformer.process.import_hooks import ImportHook
 ImportHook("absent", None).install()
 assert importlib.util.find_spec("absent") is None
 try:

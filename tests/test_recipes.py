@@ -14,7 +14,7 @@ from kformer.config import DecodingConfig, TransformerConfig
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import FOLDER, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import Hypothesis
+from kformer.text.batches import Hypothesis
 
 pytestmark = pytest.mark.tensorflow_only
 WMT14 = {"base": "wmt14-en-de-base", "big": "wmt14-en-de-big"}

@@ -19,7 +19,7 @@ from kformer.layers import DecoderLayer, EncoderLayer
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenAccuracy
 from kformer.models import build_transformer
-from kformer.saved_objects import CLASSES
+from kformer.process.saved_objects import CLASSES
 from kformer.schedules import WarmupInverseSqrt
 from kformer.training.optimizers import Adam
 

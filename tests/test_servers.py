@@ -12,7 +12,7 @@ import toy
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.servers import check_server, lacking, oldest_server, processor, server_versions
-from kformer.export.versions import PRECISIONS, description
+from kformer.runtime.versions import PRECISIONS, description
 
 pytestmark = pytest.mark.tensorflow_only
 

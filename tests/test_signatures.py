@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 TEXTS = [source for source, _ in toy.corpus().test[:11]]

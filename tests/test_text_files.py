@@ -16,11 +16,11 @@ import pytest
 
 from kformer.cli.lines import answer_lines, check_files, number_of_lines
 from kformer.data import read_texts
+from kformer.files.blocks import file_blocks, pipe_blocks
+from kformer.files.compression import decompressed
+from kformer.files.lines import Faults, lines_of
 from kformer.inference.lines import LINES_AT_ONCE, translate_lines
-from kformer.text_files.blocks import file_blocks, pipe_blocks
-from kformer.text_files.compression import decompressed
-from kformer.text_files.lines import Faults, lines_of
-from kformer.translation.batches import Hypothesis
+from kformer.text.batches import Hypothesis
 
 TEXT = "They found the stone rolled away.\naño, 猫\n"
 LINES = TEXT.splitlines()

@@ -18,16 +18,18 @@ import pytest
 import rich.console
 import toy
 
-from kformer import hardware
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, corpus_from_pairs, encode_pairs
 from kformer.evaluation.evaluate import score
-from kformer.files import WriteError
+from kformer.files.writing import WriteError
 from kformer.inference.load import load_model
 from kformer.models import build_transformer
+from kformer.process import hardware
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import FolderLostError, RunInUseError, owned
 from kformer.runs.weights import load_weights_file
+from kformer.tasks.translator import Translator
+from kformer.text.parts import divide
 from kformer.tokenizers import load_tokenizers
 from kformer.training.callbacks import AverageWeights
 from kformer.training.compile import compile_model
@@ -35,8 +37,6 @@ from kformer.training.plan import plan_batches
 from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import train
 from kformer.training.user_callbacks import check_callbacks
-from kformer.translation.parts import divide
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 SHORT = toy.TRAINING.replace(max_steps=4, validation_steps=2)

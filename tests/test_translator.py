@@ -10,7 +10,7 @@ import toy
 
 from kformer.config import DecodingConfig
 from kformer.runs.folder import RunFolder
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

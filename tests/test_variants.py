@@ -6,8 +6,8 @@ import toy
 
 from kformer.config import DEPTHS, POSITIONAL_ENCODINGS
 from kformer.export.saved_model import export_saved_model
+from kformer.tasks.translator import Translator
 from kformer.training.train import train
-from kformer.translation.translator import Translator
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 

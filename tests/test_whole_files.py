@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from kformer import files
-from kformer.files import new_folder, replacing, replacing_folder, write_json, write_text
+from kformer.files import writing
+from kformer.files.writing import new_folder, replacing, replacing_folder, write_json, write_text
 from kformer.runs.ownership import owned
 
 
@@ -104,7 +104,7 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
 def test_a_folder_that_another_process_takes_for_abandoned_before_it_is_locked_is_made_anew(
     module, function, tmp_path, monkeypatch
 ):
-    called = getattr(getattr(files, module), function)
+    called = getattr(getattr(writing, module), function)
 
     def removed_first(*arguments):
         monkeypatch.undo()
@@ -112,7 +112,7 @@ def test_a_folder_that_another_process_takes_for_abandoned_before_it_is_locked_i
             folder.rmdir()
         return called(*arguments)
 
-    monkeypatch.setattr(f"kformer.files.{module}.{function}", removed_first)
+    monkeypatch.setattr(f"kformer.files.writing.{module}.{function}", removed_first)
     write_text(tmp_path / "a", "text")
     assert (tmp_path / "a").read_text() == "text"
 

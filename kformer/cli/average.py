@@ -7,7 +7,7 @@ import typer
 from kformer.cli.options import Path
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
-from kformer.files import check_new_folder
+from kformer.files.writing import check_new_folder
 from kformer.runs.folder import RunFolder
 
 

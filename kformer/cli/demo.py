@@ -7,7 +7,7 @@ import typer
 from kformer.cli.demo_settings import find_demo
 from kformer.cli.options import SHIPPED_CORPORA, Path
 from kformer.cli.startup import start_tensorflow
-from kformer.export.paths import check_export_path
+from kformer.runtime.paths import check_export_path
 
 
 def demo(

@@ -13,18 +13,18 @@ import typer
 from kformer.cli.demo_settings import Demo, choose_minutes
 from kformer.cli.progress import progress_bar
 from kformer.config import TrainingConfig
-from kformer.console import Console
 from kformer.data import Corpus, load_corpus, references
 from kformer.data.corpus import sample_sources
 from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.load import load_model
+from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import RESUME
+from kformer.tasks.translator import Translator
 from kformer.training.plan import shorten_warmup
 from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import TrainingReport, train
-from kformer.translation.translator import Translator
 from kformer.wording import count
 
 # This program does what a server does: it uses TensorFlow and its text operations, but not kformer.

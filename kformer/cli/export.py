@@ -16,12 +16,12 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
-from kformer.export.paths import check_export_path
 from kformer.export.servers import check_server
-from kformer.export.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
 from kformer.inference.find import check_answers
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
+from kformer.runtime.paths import check_export_path
+from kformer.runtime.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
 
 
 def export(

@@ -18,15 +18,15 @@ from kformer.cli.options import (
     choose_model,
 )
 from kformer.cli.progress import status
+from kformer.client import Client
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
 from kformer.config import DecodingConfig
 from kformer.inference.find import check_search, check_task, find_model, reads_symbols
 from kformer.inference.lines import UnknownLines
-from kformer.serving import Client
-from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
-from kformer.translation.batches import TranslateBatch
+from kformer.text.batches import TranslateBatch
 
 _LARGEST = 2**31 - 1  # an int32
-_LARGEST_PENALTY = 10.0  # with options: see `kformer.translation.options`
+_LARGEST_PENALTY = 10.0  # with options: see `kformer.text.options`
 
 
 def generate(

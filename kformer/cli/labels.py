@@ -4,10 +4,10 @@ from kformer.cli.lines import answer_lines, check_files, number_of_lines, with_s
 from kformer.cli.on_server import check_server, connected
 from kformer.cli.options import Path, choose_model
 from kformer.cli.progress import status
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
 from kformer.inference.find import check_task, find_model, reads_symbols
 from kformer.inference.lines import UnknownLines
-from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch
-from kformer.translation.batches import TranslateBatch
+from kformer.text.batches import TranslateBatch
 
 
 def answer_by_labels(

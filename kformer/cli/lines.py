@@ -11,11 +11,11 @@ import typer
 
 from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar
-from kformer.files import check_file_path, replacing
+from kformer.files.blocks import file_blocks, pipe_blocks
+from kformer.files.lines import Faults, lines_of
+from kformer.files.writing import check_file_path, replacing
 from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, OnLine, UnknownLines, translate_lines
-from kformer.text_files.blocks import file_blocks, pipe_blocks
-from kformer.text_files.lines import Faults, lines_of
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch
+from kformer.text.batches import BATCH_SIZE, Hypothesis, TranslateBatch
 
 InputFile = Annotated[
     Path | None, typer.Option(help="Lines of text; by default those of standard input. .gz, .xz and .bz2 are read.")

@@ -7,7 +7,7 @@ import typer
 from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.export.servers import known_server, oldest_server, processor, server_versions
-from kformer.export.versions import find_saved_model
+from kformer.runtime.versions import find_saved_model
 from kformer.wording import count
 
 MOST_PLACES = 3  # shown of each finding; `--all` shows the rest

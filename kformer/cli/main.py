@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from kformer import __version__
 from kformer.cli.app import App
 from kformer.cli.average import average
 from kformer.cli.classify import classify
@@ -26,9 +25,10 @@ from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
-from kformer.console import ERRORS
+from kformer.process.console import ERRORS
 from kformer.runs.ownership import FolderLostError
 from kformer.runs.summary import exit_status
+from kformer.version import __version__
 
 app = App("kformer")
 

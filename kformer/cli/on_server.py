@@ -9,7 +9,7 @@ import typer
 from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
 from kformer.cli.options import Path
 from kformer.cli.progress import status
-from kformer.serving import Client
+from kformer.client import Client
 
 ServerUrl = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import read_mapping
 from kformer.data import read_texts
-from kformer.files import check_new_folder
+from kformer.files.writing import check_new_folder
 from kformer.presets.about import check_about
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder

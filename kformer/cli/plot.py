@@ -11,14 +11,14 @@ from kformer.cli.app import App
 from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, Trust, choose_model
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
-from kformer.files import check_file_path, replacing, write_text
+from kformer.files.writing import check_file_path, replacing, write_text
 from kformer.inference.find import find_model
 from kformer.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from kformer.translation.attention_maps import AttentionMap
+    from kformer.text.attention_maps import AttentionMap
 
 plot = App()
 SUFFIXES = (".png", ".svg", ".html")
@@ -234,8 +234,8 @@ def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[s
 def _alignment_of(saved_model: Path, text: str, trust: bool) -> "dict[str, AttentionMap]":
     import numpy as np
 
-    from kformer.inference.c_api import SavedModel
-    from kformer.translation.attention_maps import read_detailed
+    from kformer.runtime.c_api import SavedModel
+    from kformer.text.attention_maps import read_detailed
 
     with status(f"loading {saved_model}"):
         model = SavedModel(saved_model, trust=trust)

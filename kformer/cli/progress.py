@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import rich.console
 import rich.progress
 
-from kformer.console import Console
+from kformer.process.console import Console
 
 
 @contextlib.contextmanager

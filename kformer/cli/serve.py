@@ -13,7 +13,7 @@ import typer
 from kformer.cli.bearer_token import RELOAD_TOKEN_VARIABLE, TOKEN_VARIABLE, read_token
 from kformer.cli.options import Path, Trust
 from kformer.cli.progress import status
-from kformer.export.versions import find_saved_model, versions
+from kformer.runtime.versions import find_saved_model, versions
 from kformer.serving.model_names import check_model_name
 from kformer.wording import count
 

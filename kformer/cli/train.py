@@ -29,13 +29,13 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
-from kformer.export.paths import check_export_path
-from kformer.files import check_folder_path
+from kformer.files.writing import check_folder_path
 from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
 from kformer.runs.summary import RESUME, check_summary, failures_noted
+from kformer.runtime.paths import check_export_path
 from kformer.wording import count, did_you_mean
 
 FEW_PAIRS = 100  # with fewer, no translation is learned

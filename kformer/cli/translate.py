@@ -18,10 +18,10 @@ from kformer.cli.options import (
     choose_model,
 )
 from kformer.cli.progress import status
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
 from kformer.inference.find import check_search, find_model, reads_symbols, short_ratio
 from kformer.inference.lines import ShortTranslations, UnknownLines
 from kformer.recipes import load_recipe
-from kformer.serving.client_batches import REQUESTS_AT_ONCE, answer_batch
 from kformer.wording import count
 
 

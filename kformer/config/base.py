@@ -9,7 +9,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 import yaml
 
 from kformer.config.reading import errors_name, read_mapping
-from kformer.files import write_json, write_text
+from kformer.files.writing import write_json, write_text
 from kformer.wording import did_you_mean
 
 

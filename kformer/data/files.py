@@ -1,6 +1,6 @@
 """Reads pairs of texts from files: from one file with tab-separated columns, or from two parallel files.
 
-`kformer.text_files.lines` says what is read: compressed files, encodings, ends of lines.
+`kformer.files.lines` says what is read: compressed files, encodings, ends of lines.
 
 Two checks are made of regular files, but not of named pipes. First, a compressed file is decompressed twice: once to
 verify its checksums, which follow the data, and once to read its lines. Second, a file must not change while it is
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 
 from kformer.data.corpus import Pair
 from kformer.data.foreign_tables import ForeignTable, hint
-from kformer.text_files.blocks import file_blocks
-from kformer.text_files.compression import compression_of, decompressed
-from kformer.text_files.encodings import fault_of
-from kformer.text_files.lines import lines_of
+from kformer.files.blocks import file_blocks
+from kformer.files.compression import compression_of, decompressed
+from kformer.files.encodings import fault_of
+from kformer.files.lines import lines_of
 from kformer.wording import count
 
 _BLANK_PAIR: Pair = ("", "")

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from kformer.text_files.compression import compression_of
+from kformer.files.compression import compression_of
 from kformer.tokenizers.base import Tokenizer
 from kformer.wording import count
 

@@ -7,7 +7,7 @@ from typing import Any
 from kformer.data import Pair, references
 from kformer.data.labels import words_of
 from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
-from kformer.translation.batches import TranslateBatch, translate_all
+from kformer.text.batches import TranslateBatch, translate_all
 from kformer.wording import count
 
 

@@ -4,7 +4,7 @@ import json
 import pathlib
 from typing import Any
 
-from kformer.files import write_json, write_text
+from kformer.files.writing import write_json, write_text
 from kformer.runs.environment import describe_environment
 from kformer.tasks.predictor import Predictor
 

@@ -14,13 +14,12 @@ import tensorflow as tf
 from kformer.config import answer_outputs
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
-from kformer.export.versions import DEFAULT_SIGNATURE
+from kformer.runtime import c_api
+from kformer.runtime.versions import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
 
 # How far scores may be apart, as a share of their mean.
 SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
-# Reads requests from standard input. It is not imported: `export` may not import from `inference`.
-_C_API_PROGRAM = "kformer.inference.c_api"
 
 
 def check_operations(saved_model: str | pathlib.Path) -> set[str]:
@@ -128,7 +127,7 @@ def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
 
 
 def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", _C_API_PROGRAM, str(saved_model)]
+    command = [sys.executable, "-m", c_api.__name__, str(saved_model)]  # it reads requests from standard input
     done = subprocess.run(
         command, input=json.dumps(requests), capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -13,11 +13,11 @@ from kformer.export.kernels import ServedArithmetic
 from kformer.export.signatures import SIGNATURES, Function, Served, mostly_unknown
 from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights, copy_weights
-from kformer.export.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
+from kformer.runtime.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.predictor import Predictor
-from kformer.translation.codec import best
-from kformer.translation.texts import translate_texts
-from kformer.translation.translator import TEXT, Translator
+from kformer.tasks.translator import TEXT, Translator
+from kformer.text.codec import best
+from kformer.text.texts import translate_texts
 
 LENGTH_STEP = 16  # tokens
 

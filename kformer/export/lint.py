@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kformer.export.confinement import MOST_NAMED, forbidden
 from kformer.export.operations import Place, places, read
-from kformer.export.paths import unreadable_part
 from kformer.export.servers import lacking, oldest_server, processor, server_versions
-from kformer.export.version_files import outside_links
+from kformer.runtime.confinement import MOST_NAMED, forbidden
+from kformer.runtime.paths import unreadable_part
+from kformer.runtime.version_files import outside_links
 
 # They call back into the process that saved the model.
 PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

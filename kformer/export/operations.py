@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-from kformer.export.light_graph import functions_of, node_name, parse
+from kformer.runtime.light_graph import functions_of, node_name, parse
 
 # The path of nodes that no signature reaches: a server runs them when it loads the model.
 AT_START = "at start"

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kformer.checksums import note_checksums
 from kformer.config import answer_outputs
 from kformer.export.card import write_card
 from kformer.export.check import check_agreement, check_operations, check_without_python
 from kformer.export.graph import functions_of_this_machine, served_functions
 from kformer.export.loops import run_loops_as_functions
-from kformer.export.paths import check_export_path, readable_path
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
 from kformer.export.variables import Weights
-from kformer.export.versions import (
+from kformer.export.warmup import try_requests, write_warmup
+from kformer.files.checksums import note_checksums
+from kformer.files.writing import WriteError, staging_folder, sync_tree
+from kformer.runtime.paths import check_export_path, readable_path
+from kformer.runtime.versions import (
     DEFAULT_SIGNATURE,
     DESCRIPTION_FILE,
     check_kind,
@@ -28,8 +30,6 @@ from kformer.export.versions import (
     check_version,
     next_version,
 )
-from kformer.export.warmup import try_requests, write_warmup
-from kformer.files import WriteError, staging_folder, sync_tree
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS

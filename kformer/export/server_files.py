@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from kformer.files import write_text
+from kformer.files.writing import write_text
 
 # For each variant of an export, the sizes of the warm-up's requests. A server makes no larger batches. XLA compiles for
 # each size, which takes seconds.

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kformer.export.variables import FrozenScope
-from kformer.export.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
+from kformer.runtime.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.language_model import OPTIONS as GENERATE_OPTIONS
-from kformer.translation.detailed import translate_detailed
-from kformer.translation.options import Options, default_options, translate_with_options
-from kformer.translation.scoring import score_pairs
-from kformer.translation.texts import translate_texts
-from kformer.translation.translator import OPTIONS, TEXT, TRANSLATION
+from kformer.tasks.translator import OPTIONS, TEXT, TRANSLATION
+from kformer.text.detailed import translate_detailed
+from kformer.text.options import Options, default_options, translate_with_options
+from kformer.text.scoring import score_pairs
+from kformer.text.texts import translate_texts
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
 

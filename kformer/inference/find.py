@@ -3,8 +3,8 @@
 import pathlib
 
 from kformer.config import DecodingConfig, task_kind
-from kformer.export.versions import description, find_saved_model
 from kformer.runs.folder import RunFolder
+from kformer.runtime.versions import description, find_saved_model
 
 
 def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:

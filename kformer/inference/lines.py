@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, TranslateBatch, translate_all
+from kformer.text.batches import BATCH_SIZE, Hypothesis, TranslateBatch, translate_all
 from kformer.wording import count
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
@@ -117,7 +117,7 @@ def translate_lines(
 
     Args:
         translate: As `translate_all` takes it.
-        lines: UTF-8, from `kformer.text_files.lines.lines_of`. At a None, the caller may be waiting: the translations
+        lines: UTF-8, from `kformer.files.lines.lines_of`. At a None, the caller may be waiting: the translations
             of all lines before it are written.
         target: Where the translations go, UTF-8 lines ended by LF.
         n_best: Hypotheses per line.

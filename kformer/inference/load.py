@@ -5,17 +5,17 @@ import pathlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
-from kformer.checksums import SUMS_FILE, check_folder
 from kformer.config import DecodingConfig, answer_outputs
-from kformer.export.confinement import check_links
-from kformer.export.version_files import check_files
-from kformer.export.versions import DESCRIPTION_FILE, MOSTLY_UNKNOWN, description
-from kformer.hardware import cpu_multiplies_bfloat16
-from kformer.inference.c_api import SavedModel, SavedModelError, text_array
+from kformer.files.checksums import SUMS_FILE, check_folder
 from kformer.inference.find import check_search, check_task, find_model
-from kformer.inference.kept_exports import saved_model_of
+from kformer.inference.saved_model_cache import saved_model_of
+from kformer.process.hardware import cpu_multiplies_bfloat16
 from kformer.runs.folder import RunFolder
-from kformer.translation.batches import (
+from kformer.runtime.c_api import SavedModel, SavedModelError, text_array
+from kformer.runtime.confinement import check_links
+from kformer.runtime.version_files import check_files
+from kformer.runtime.versions import DESCRIPTION_FILE, MOSTLY_UNKNOWN, description
+from kformer.text.batches import (
     BATCH_SIZE,
     BatchSeeds,
     Hypothesis,
@@ -38,7 +38,7 @@ def load_model(
 ) -> TranslateBatch:
     """A function that translates batches, without Python's TensorFlow. Several threads may call it at the same time.
 
-    A run folder's model is first saved as a SavedModel, which is kept: see `kformer.inference.kept_exports`.
+    A run folder's model is first saved as a SavedModel, which is kept: see `kformer.inference.saved_model_cache`.
 
     Args:
         path: A run folder, a SavedModel, or a folder of numbered SavedModel versions (the last one is taken).

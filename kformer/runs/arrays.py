@@ -13,7 +13,7 @@ def open_arrays(path: str | pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
 
     Raises:
         FileNotFoundError: There is no such file.
-        Exception: One of `kformer.files.DAMAGE`, here or in the block: the file is damaged.
+        Exception: One of `kformer.files.writing.DAMAGE`, here or in the block: the file is damaged.
     """
     # Opened here, because np.load would not close a file that it cannot read.
     with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:

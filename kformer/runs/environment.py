@@ -5,7 +5,7 @@ import platform
 
 import keras
 
-from kformer import __version__
+from kformer.version import __version__
 
 # TensorFlow is among them on every backend, because it processes the texts.
 PACKAGES = ("keras", "numpy", "sentencepiece", "tensorflow", "tensorflow_text")

@@ -28,9 +28,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kformer.checksums import check_folder, note_checksums, replacing_noted
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.files import new_folder, write_json
+from kformer.files.checksums import check_folder, note_checksums, replacing_noted
+from kformer.files.writing import new_folder, write_json
 
 
 class RunFolder:

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-from kformer.files import is_same_file
+from kformer.files.writing import is_same_file
 
 LOCK_FILE = "lock"
 LOCK_SECONDS = 0.5  # how long a process tries to take the lock

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer.files import DAMAGE, replacing
+from kformer.files.writing import DAMAGE, replacing
 from kformer.runs.arrays import open_arrays
 
 MOST_STEPS = 127  # the largest n for which n and -n are signed bytes

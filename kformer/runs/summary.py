@@ -6,7 +6,7 @@ import json
 import pathlib
 from collections.abc import Iterator
 
-from kformer.files import WriteError, check_file_path, write_json
+from kformer.files.writing import WriteError, check_file_path, write_json
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError
 

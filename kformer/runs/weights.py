@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from kformer.checksums import check_file, replacing_noted
+from kformer.files.checksums import check_file, replacing_noted
 from kformer.runs.folder import RunFolder
 from kformer.runs.packed_weights import load_packed_weights
 

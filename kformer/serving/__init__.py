@@ -1,6 +1,1 @@
-"""A client of servers of exported translators. Importing it loads neither TensorFlow nor network libraries."""
-
-from kformer.serving.client import Client
-from kformer.serving.client_errors import ServerError
-
-__all__ = ["Client", "ServerError"]
+"""`kformer serve`, a server of SavedModels with TensorFlow Serving's REST and gRPC."""

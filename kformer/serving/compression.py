@@ -6,8 +6,9 @@ from typing import Any
 
 from starlette.middleware.gzip import GZipMiddleware
 
+from kformer.runtime.status import Code
 from kformer.serving.access import refuse
-from kformer.serving.errors import Code, ServingError, too_large
+from kformer.serving.errors import ServingError, too_large
 
 _LEAST = 1024  # bytes of an answer that is packed
 _LEVEL = 1  # of 9: JSON becomes a fourth by the fastest, and a fifth by the best, which takes ten times as long

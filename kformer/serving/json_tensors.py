@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kformer.inference.tensors import DATA_TYPES, TYPE_NAMES
-from kformer.serving.errors import Code, ServingError
+from kformer.files.compression import compression_of
+from kformer.files.encodings import encoding_of
+from kformer.runtime.status import Code
+from kformer.runtime.tensors import DATA_TYPES, TYPE_NAMES
+from kformer.serving.errors import ServingError
 from kformer.serving.signatures import MOST_DIMENSIONS, Signature, Tensor
-from kformer.text_files.compression import compression_of
-from kformer.text_files.encodings import encoding_of
 
 _SHOWN = 50  # characters of a wrong value in a message
 # Where an object has a name twice, the first counts: TensorFlow Serving looks for the first.

@@ -8,8 +8,9 @@ import dataclasses
 import math
 import time
 
+from kformer.runtime.status import Code
 from kformer.serving.config_files import Batching
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
 
 # A request with more bytes of text gets a batch for itself. Such batches leave one thread to the others.

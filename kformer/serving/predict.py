@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import numpy as np
 from starlette.requests import ClientDisconnect
 
-from kformer.export.versions import DEFAULT_SIGNATURE
-from kformer.inference.c_api import SavedModelError
+from kformer.runtime.c_api import SavedModelError
+from kformer.runtime.status import Code
+from kformer.runtime.versions import DEFAULT_SIGNATURE
 from kformer.serving.batching import Answer, ClosedError
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.metrics import Metrics
 from kformer.serving.models import ModelManager
 from kformer.serving.servable import Servable

@@ -6,8 +6,9 @@ import pathlib
 import threading
 from collections.abc import Sequence
 
+from kformer.runtime.status import Code
 from kformer.serving.config_files import ModelSettings, read_models
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.settings import ReloadSettings
 

@@ -16,13 +16,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from kformer.export.versions import LARGEST_VERSION
+from kformer.client.proto_json import metadata_json, status_json
+from kformer.runtime.status import Code
+from kformer.runtime.versions import LARGEST_VERSION
 from kformer.serving.access import PAGE_FILES
-from kformer.serving.errors import SERVER_FAILED, Code, ServingError, too_large
+from kformer.serving.errors import SERVER_FAILED, ServingError, too_large
 from kformer.serving.json_tensors import read_body, write_body
 from kformer.serving.metrics import Metrics
 from kformer.serving.predict import Predictor
-from kformer.serving.proto_json import metadata_json, status_json
 from kformer.serving.protos import metadata_response, status_response
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterable
 
-from kformer.export.versions import versions
+from kformer.runtime.versions import versions
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.loading import Loader
 from kformer.serving.version import State, Version, fingerprint, newest, next_try

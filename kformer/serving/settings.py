@@ -56,7 +56,7 @@ class ServerSettings:
         reload: How clients may change the models; None: not at all.
         model_config_file: The file that names the models, where it is read again while the server runs.
         model_config_poll_seconds: How often it is read; 0: never.
-        trust: Load models whatever operations they have; see `kformer.inference.c_api.SavedModel`.
+        trust: Load models whatever operations they have; see `kformer.runtime.c_api.SavedModel`.
         allowed_hosts: Names by which REST may be asked, besides localhost and `host`; "*" for any.
         origins: Of pages of other servers that may use REST (CORS), such as https://example.org; "*" for any.
         certificate, key: Files for TLS, in PEM form; None: without TLS.

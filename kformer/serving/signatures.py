@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kformer.serving.errors import Code, ServingError, too_large
+from kformer.runtime.status import Code
+from kformer.serving.errors import ServingError, too_large
 
 MOST_DIMENSIONS = 8  # of an input in a request: NumPy's arrays have a limit, too
 

@@ -6,7 +6,7 @@ import pathlib
 import time
 from collections.abc import Mapping
 
-from kformer.inference.c_api import SavedModelError
+from kformer.runtime.c_api import SavedModelError
 from kformer.serving.servable import Servable
 
 

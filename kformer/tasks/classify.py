@@ -16,10 +16,10 @@ from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.data.labels import check_targets
 from kformer.tasks.labels import LabelPredictor, LabelTask
 from kformer.tasks.texts import TAB, encode_texts, encoded_texts
+from kformer.text.text_model import text_tensor
+from kformer.text.texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
-from kformer.translation.text_model import text_tensor
-from kformer.translation.texts import BATCH_TOKENS, in_batches
 
 
 class Classifier(LabelPredictor):

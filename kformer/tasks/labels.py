@@ -13,17 +13,17 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, answer_outputs
 from kformer.data import Pair
-from kformer.forks import check_process
 from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.presets import find_preset
+from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
+from kformer.tasks.translator import TEXT
+from kformer.text.codec import longest_source
+from kformer.text.text_model import TextModel, is_one_text, model_function, text_tensor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer, load_tokenizers, train_tokenizers
-from kformer.translation.codec import longest_source
-from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
-from kformer.translation.translator import TEXT
 
 NO_LABEL = b"\xe2\x81\x87"  # "⁇" in UTF-8
 

@@ -17,25 +17,25 @@ from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.decoding import SearchResult
-from kformer.forks import check_process
 from kformer.layers import Cache
 from kformer.models import StepwiseLanguageModel, build_language_model
 from kformer.presets import find_preset
+from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.base import Task
 from kformer.tasks.text_parts import divided, parts_of, pieces
+from kformer.tasks.translator import TEXT
+from kformer.text.codec import TextCodec, longest_source, longest_translation
+from kformer.text.options import Options, batch_seed, checks_of_options, default_options
+from kformer.text.scoring import target_batch
+from kformer.text.search import Searcher
+from kformer.text.text_model import TextModel, is_one_text, model_function, text_tensor
+from kformer.text.texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.text_ops import replace_invalid
-from kformer.translation.codec import TextCodec, longest_source, longest_translation
-from kformer.translation.options import Options, batch_seed, checks_of_options, default_options
-from kformer.translation.scoring import target_batch
-from kformer.translation.search import Searcher
-from kformer.translation.text_model import TextModel, is_one_text, model_function, text_tensor
-from kformer.translation.texts import BATCH_TOKENS, in_batches
-from kformer.translation.translator import TEXT
 
 OPTIONS = [
     TEXT,
@@ -210,7 +210,7 @@ class LanguageModel(TextModel):
         return self._continued(text, default_options(self.codec), draw=False)
 
     def answer_with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
-        """As `answer`, with options: the tensors of `kformer.translation.options.Options`.
+        """As `answer`, with options: the tensors of `kformer.text.options.Options`.
 
         With a temperature of 0 it searches, otherwise it draws tokens; `max_length` limits the new tokens.
         """

@@ -20,11 +20,11 @@ from kformer.data.encoding import Sequences, encode_with, joined, text_batches
 from kformer.data.labels import check_targets
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
+from kformer.text.texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID
 from kformer.tokenizers.ragged import join, sums_before
 from kformer.tokenizers.text_ops import collapse_whitespace, replace_invalid
-from kformer.translation.texts import BATCH_TOKENS, in_batches
 
 
 class Words(NamedTuple):

@@ -7,8 +7,8 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, encode_pairs
 from kformer.data.arrangements import Arrangement, ShiftedTarget
 from kformer.tasks.base import Task
+from kformer.tasks.translator import Translator
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.translation.translator import Translator
 
 
 class TranslateTask(Task):

@@ -3,7 +3,7 @@
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
-from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizers
+from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizer, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.train import train_tokenizers
 from kformer.tokenizers.words import WordTokenizer
@@ -16,6 +16,7 @@ __all__ = [
     "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",
+    "save_tokenizer",
     "save_tokenizers",
     "train_tokenizers",
 ]

@@ -125,16 +125,6 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         """(B,) string to (B,) string: the texts after conversion to ids and back."""
         return self.detokenize(self.tokenize(text))
 
-    def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and the vocabulary into a directory. On an error nothing is changed there.
-
-        Raises:
-            ValueError: The directory contains other files than a tokenizer's.
-        """
-        from kformer.tokenizers.storage import save_tokenizer  # not above: storage imports this module
-
-        save_tokenizer(self, directory)
-
     def fallback_ids(self) -> list[int]:
         """The ids that stand for text that is not in the vocabulary: the unknown id, and the ids of single bytes."""
         return [UNKNOWN_ID]

@@ -71,8 +71,8 @@ class KerasNLPTokenizer(Tokenizer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
-            "A tokenizer of keras-nlp cannot be pickled. Save it with `tokenizer.save(folder)`, and read it again "
-            "with `kformer.tokenizers.load_tokenizer(folder)`."
+            "A tokenizer of keras-nlp cannot be pickled. Save it with `save_tokenizer(tokenizer, folder)`, and read it "
+            "again with `kformer.tokenizers.load_tokenizer(folder)`."
         )
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:

@@ -15,7 +15,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from kformer.files import temporary_folder
+from kformer.files.writing import temporary_folder
 from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer, begins_word
 from kformer.tokenizers.model_proto import without_rule_files
 from kformer.tokenizers.offsets import (

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from kformer.files import replacing_folder
+from kformer.files.writing import replacing_folder
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
@@ -19,10 +19,18 @@ _WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLD
 
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
-    """Writes a tokenizer into a directory of its own. A tokenizer that is already there is replaced.
+    """Writes `tokenizer.json` and the vocabulary into a directory of their own.
+
+    A tokenizer that is already there is replaced. On an error nothing is changed there.
 
     Raises:
         ValueError: The directory contains other files than a tokenizer's.
+
+    Examples:
+        >>> import os
+        >>> save_tokenizer(SymbolTokenizer(["c", "a", "t"]), "letters")
+        >>> sorted(os.listdir("letters"))
+        ['symbols.json', 'tokenizer.json']
     """
     directory = pathlib.Path(directory)
     _check_replaceable(directory)
@@ -31,21 +39,21 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:
 
 
 def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
-    """Reads a tokenizer that `Tokenizer.save` wrote.
+    """Reads a tokenizer that `save_tokenizer` wrote.
 
     Raises:
         FileNotFoundError: The directory or one of its files is missing.
         ValueError: tokenizer.json is damaged, or names an unknown kind of tokenizer.
 
     Examples:
-        >>> SymbolTokenizer(["K", "AE", "T"]).save("sounds")
+        >>> save_tokenizer(SymbolTokenizer(["K", "AE", "T"]), "sounds")
         >>> load_tokenizer("sounds").symbols
         ('K', 'AE', 'T')
     """
     directory = pathlib.Path(directory)
     path = directory / DESCRIPTION_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. Pass a directory that Tokenizer.save wrote.")
+        raise FileNotFoundError(f"{path} does not exist. Pass a directory that save_tokenizer wrote.")
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
         kind = description["kind"]

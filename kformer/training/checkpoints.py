@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from kformer.config import Monitor
-from kformer.files import DAMAGE, replacing
+from kformer.files.writing import DAMAGE, replacing
 from kformer.runs.arrays import open_arrays
 
 _STATE = "state.json"

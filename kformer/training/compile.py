@@ -3,9 +3,9 @@
 import keras
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.hardware import has_gpu
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.process.hardware import has_gpu
 from kformer.training.optimizers import build_adam
 
 

@@ -16,14 +16,14 @@ from kformer.export.saved_model import export_saved_model
 from kformer.models import attention_scores
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of_run
+from kformer.tasks.translator import TEXT
+from kformer.text.batches import BATCH_SIZE, Hypothesis, hypotheses
+from kformer.text.codec import TextCodec
+from kformer.text.parts import Parts, divide, join
+from kformer.text.search import Searcher, compiled_search, own_values
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 from kformer.training.checkpoints import TrainingState
-from kformer.translation.batches import BATCH_SIZE, Hypothesis, hypotheses
-from kformer.translation.codec import TextCodec
-from kformer.translation.parts import Parts, divide, join
-from kformer.translation.search import Searcher, compiled_search, own_values
-from kformer.translation.translator import TEXT
 
 GREEDY = DecodingConfig(beam_size=1)
 _FOUND = SearchResult(
@@ -62,7 +62,7 @@ class LiveTranslator:
         self._search = compiled_search(Searcher(model, config, self.codec.decoding))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """Translates texts as a `kformer.translation.batches.TranslateBatch` does, with one hypothesis per text."""
+        """Translates texts as a `kformer.text.batches.TranslateBatch` does, with one hypothesis per text."""
         parts = self._divide(tf.constant(list(texts), tf.string))
         batches = (parts.ids[first : first + BATCH_SIZE] for first in range(0, len(parts.text), BATCH_SIZE))
         found = [self._of_rows(ids) for ids in batches]

@@ -3,7 +3,6 @@
 import pathlib
 import shutil
 
-from kformer.checksums import check_file
 from kformer.config import (
     MONITORS,
     DecodingConfig,
@@ -16,6 +15,7 @@ from kformer.config import (
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
 from kformer.evaluation.bleu_tokenizers import bleu_metric
+from kformer.files.checksums import check_file
 from kformer.presets import find_preset
 from kformer.runs.environment import describe_environment
 from kformer.runs.folder import RunFolder, derived_run

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer.checksums import check_file, replacing_noted
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs
 from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
+from kformer.files.checksums import check_file, replacing_noted
 from kformer.layers.initializers import STANDARD_DEVIATION
 from kformer.models.transformer import SOURCE_EMBEDDING, TARGET_EMBEDDING, find_embedding
 from kformer.runs.arrays import open_arrays

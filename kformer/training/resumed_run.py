@@ -3,9 +3,9 @@
 import pathlib
 from collections.abc import Sequence
 
-from kformer.checksums import check_file
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus
+from kformer.files.checksums import check_file
 from kformer.runs.environment import environment_changes
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of

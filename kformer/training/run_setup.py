@@ -8,7 +8,7 @@ import numpy as np
 
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs
-from kformer.hardware import resolve_precision
+from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer

@@ -5,9 +5,9 @@ import dataclasses
 import keras
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.console import Console
 from kformer.data import Corpus
-from kformer.files import temporary_folder
+from kformer.files.writing import temporary_folder
+from kformer.process.console import Console
 from kformer.training.callbacks import UpdateTimer
 from kformer.training.train import train
 

@@ -14,15 +14,16 @@ import rich.console
 import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
-from kformer.console import Console
 from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.data.labels import check_corpus, unknown_labels
-from kformer.export.paths import check_export_path
-from kformer.files import WriteError
+from kformer.files.writing import WriteError
 from kformer.models import build_model
+from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import owned
 from kformer.runs.summary import FINISHED, RESUME, write_ended
+from kformer.runtime.paths import check_export_path
+from kformer.text.text_model import require_tensorflow
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
@@ -43,7 +44,6 @@ from kformer.training.run_callbacks import ActiveRun, CheckThere, Validation, li
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.training.text_lengths import lengths_report
 from kformer.training.user_callbacks import check_callbacks
-from kformer.translation.text_model import require_tensorflow
 from kformer.wording import count
 
 _NO_LAST_EPOCH = 2**31  # a callback ends the run

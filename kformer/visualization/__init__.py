@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("kformer.visualization needs Matplotlib: pip install 'kformer[plots]'.") from None
 
-from kformer.translation.attention_maps import Attention, AttentionMap, read_detailed
+from kformer.text.attention_maps import Attention, AttentionMap, read_detailed
 from kformer.visualization.attention import (
     plot_alignment,
     plot_attention,

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kformer.translation.attention_maps import AttentionMap
+from kformer.text.attention_maps import AttentionMap
 from kformer.visualization.figures import LINES, LOW_TO_HIGH, new_figure
 from kformer.visualization.fonts import families_for
 

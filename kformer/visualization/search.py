@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kformer.decoding.beam_search import length_norm
-from kformer.translation.beam_tree import BeamTree
+from kformer.text.beam_tree import BeamTree
 from kformer.visualization.figures import LINES, draw_lines, new_figure
 from kformer.visualization.fonts import families_for
 

@@ -11,8 +11,8 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_attention
 
-from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.layers import Band, MultiHeadAttention, causal_mask, scaled_dot_product, scaled_dot_product_attention
+from kformer.process.hardware import cpu_multiplies_bfloat16
 
 B, T, S, H, K = 2, 5, 7, 3, 11
 D = H * K

@@ -10,7 +10,7 @@ from test_start_decoding import all_at_once, stepwise
 from kformer.config import DecodingConfig
 from kformer.layers import Cache
 from kformer.models import reorder_rows, start_decoding
-from kformer.translation.search import ROOM_STEP, Searcher, compiled_search
+from kformer.text.search import ROOM_STEP, Searcher, compiled_search
 
 LENGTH = 8  # positions, more than twice a window
 FORMS = [

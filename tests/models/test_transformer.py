@@ -19,9 +19,9 @@ from small_models import (
 )
 
 from kformer.config import TransformerConfig
-from kformer.hardware import cpu_multiplies_bfloat16
 from kformer.layers import TokenEmbedding
 from kformer.models import build_transformer
+from kformer.process.hardware import cpu_multiplies_bfloat16
 
 
 def stack_parameters(config: TransformerConfig) -> int:

@@ -24,8 +24,8 @@ from kformer.presets.about import ABOUT
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.tasks import Classifier, LanguageModel
+from kformer.tasks.translator import Translator
 from kformer.training.averaging import average_weights
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

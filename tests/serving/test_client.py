@@ -1,4 +1,4 @@
-"""`kformer.serving.Client`, beside `kformer serve` and servers with faults."""
+"""`kformer.client.Client`, beside `kformer serve` and servers with faults."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ import toy
 import trustme
 from servers import running
 
-from kformer.serving import Client, ServerError
-from kformer.serving.client_settings import ClientSettings, ServerAddress
+from kformer.client import Client, ServerError
+from kformer.client.settings import ClientSettings, ServerAddress
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.settings import ServerSettings
-from kformer.translation.translator import Translator
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 PROTOCOLS = ("rest", "grpc")

@@ -1,4 +1,4 @@
-"""`kformer.serving.Client`, beside servers that are busy, late, away or of another kind."""
+"""`kformer.client.Client`, beside servers that are busy, late, away or of another kind."""
 
 import contextlib
 import socket
@@ -10,8 +10,8 @@ import pytest
 from scripted_grpc import ScriptedGrpc
 from scripted_rest import ScriptedRest
 
-from kformer.serving import Client, ServerError
-from kformer.serving.client_retries import LONGEST_WAIT, retries
+from kformer.client import Client, ServerError
+from kformer.client.retries import LONGEST_WAIT, retries
 
 pytestmark = pytest.mark.tensorflow_only
 PROTOCOLS = ("rest", "grpc")

@@ -1,4 +1,4 @@
-"""What `kformer.serving.Client` sends, and what it makes of the answers."""
+"""What `kformer.client.Client` sends, and what it makes of the answers."""
 
 import inspect
 import json
@@ -8,8 +8,8 @@ import pytest
 from scripted_grpc import ScriptedGrpc
 from scripted_rest import METADATA, ScriptedRest
 
-from kformer.serving import Client, ServerError
-from kformer.serving.client_retries import LONGEST_WAIT
+from kformer.client import Client, ServerError
+from kformer.client.retries import LONGEST_WAIT
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -7,11 +7,12 @@ import types
 import numpy as np
 import pytest
 
+from kformer.runtime.status import Code
 from kformer.serving import lanes as lanes_module
 from kformer.serving.batching import Batcher
 from kformer.serving.config_files import Batching
 from kformer.serving.costs import Costs
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
 from kformer.serving.lanes import Lanes
 from kformer.serving.predict import Predictor

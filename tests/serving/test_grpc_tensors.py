@@ -9,7 +9,7 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from kformer.inference.tensors import DATA_TYPES
+from kformer.runtime.tensors import DATA_TYPES
 from kformer.serving.errors import ServingError
 from kformer.serving.protos import array_of, inputs_of, predict_response
 from kformer.serving.signatures import Signature

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from kformer.runtime.status import Code
 from kformer.serving.batching import ClosedError
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.logs import JsonLines, start_logging
 from kformer.serving.metrics import Metrics
 from kformer.serving.predict import Predictor

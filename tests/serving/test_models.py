@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from kformer.inference.c_api import SavedModelError
+from kformer.runtime.c_api import SavedModelError
+from kformer.runtime.status import Code
 from kformer.serving import loading
 from kformer.serving import version as version_module
 from kformer.serving.config_files import ModelSettings
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.served_model import ServedModel
 

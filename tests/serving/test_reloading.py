@@ -5,8 +5,9 @@ import pathlib
 import pytest
 from servers import wait
 
+from kformer.runtime.status import Code
 from kformer.serving.config_files import ModelSettings
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.reloading import ConfigWatch, reload_within
 from kformer.serving.settings import ReloadSettings
 

@@ -7,9 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from kformer.runtime.status import Code
 from kformer.serving.batching import Batcher, ClosedError
 from kformer.serving.config_files import Batching
-from kformer.serving.errors import Code, ServingError
+from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import BATCH_BYTES
 
 pytestmark = pytest.mark.tensorflow_only

@@ -12,7 +12,7 @@ from scripted_rest import ScriptedRest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.serving.client_batches import REQUESTS_AT_ONCE
+from kformer.client.batches import REQUESTS_AT_ONCE
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -44,8 +44,8 @@ def test_it_is_a_unix_filter_that_needs_no_tensorflow(served):
     assert found[:3] == ["tres dos uno", "", "uno seis"]
     assert len(found) == 5
     imported = {*re.findall(r"\| +(\S+)\n", answer.stderr.decode())}
-    assert "kformer.serving.client_rest" in imported
-    assert not {"tensorflow", "keras", "grpc", "starlette", "kformer.inference.c_api"} & imported
+    assert "kformer.client.rest" in imported
+    assert not {"tensorflow", "keras", "grpc", "starlette", "kformer.runtime.c_api"} & imported
 
 
 def test_the_lines_of_a_file_come_back_in_order(served, lines, pairs, tmp_path):

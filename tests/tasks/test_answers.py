@@ -16,14 +16,14 @@ from kformer.cli.main import app
 from kformer.config import DecodingConfig, answer_outputs
 from kformer.data import Corpus
 from kformer.export.saved_model import export_saved_model
-from kformer.export.versions import description
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
+from kformer.runtime.versions import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
+from kformer.tasks.translator import Translator
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
-from kformer.translation.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 

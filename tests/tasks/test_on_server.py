@@ -6,9 +6,9 @@ from servers import running
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.client import Client
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
-from kformer.serving import Client
 from kformer.tasks import Classifier, LanguageModel, Tagger
 
 pytestmark = pytest.mark.tensorflow_only

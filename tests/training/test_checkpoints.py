@@ -5,8 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from kformer import files
 from kformer.config import TrainingConfig
+from kformer.files import writing
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenLoss
 from kformer.training import checkpoints
@@ -225,7 +225,7 @@ def test_failure_in_the_middle_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
 def test_the_file_appears_only_when_whole(tmp_path):
     path = tmp_path / "new" / "a.weights.h5"
-    with files.replacing(path) as partial:
+    with writing.replacing(path) as partial:
         assert path.parent in partial.parents  # on the same disk
         assert partial.name == path.name
         partial.write_bytes(b"whole")

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import toy
 
-from kformer.checksums import DamagedFileError
 from kformer.config import TrainingConfig
+from kformer.files.checksums import DamagedFileError
 from kformer.runs.folder import RunFolder
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run

@@ -8,7 +8,7 @@ from kformer import visualization
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.decoding.tracing import START, Extension
 from kformer.runs.folder import RunFolder
-from kformer.translation.beam_tree import BeamTree
+from kformer.text.beam_tree import BeamTree
 
 TREE = BeamTree(
     [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from kformer.checksums import note_checksums
+from kformer.files.checksums import note_checksums
 from kformer.runs.folder import RunFolder, kept_weights_file, kept_weights_files
 from kformer.runs.weights import save_weights
 from kformer.training.callbacks.graceful_interrupt import Interrupted

@@ -5,7 +5,7 @@ import pathlib
 
 import keras
 
-from kformer.files import replacing
+from kformer.files.writing import replacing
 from kformer.training.checkpoints import TrainingState
 
 

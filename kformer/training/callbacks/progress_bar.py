@@ -9,7 +9,7 @@ import rich.console
 import rich.progress
 
 from kformer.config import MONITORS
-from kformer.console import Console
+from kformer.process.console import Console
 from kformer.training.checkpoints import TrainingState
 
 _REFRESH_SECONDS = 0.5

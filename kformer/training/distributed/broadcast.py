@@ -6,7 +6,7 @@ from typing import IO
 
 import numpy as np
 
-from kformer.checksums import SUMS_FILE
+from kformer.files.checksums import SUMS_FILE
 from kformer.runs.folder import RunFolder
 from kformer.training.checkpoints import previous_checkpoint
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from kformer.files import temporary_folder
+from kformer.files.writing import temporary_folder
 from kformer.runs.folder import RunFolder
 from kformer.training.distributed.broadcast import broadcast_number, pack, receive, send
 

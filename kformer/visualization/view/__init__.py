@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kformer.files import write_text
-from kformer.translation.attention_maps import AttentionMap
+from kformer.files.writing import write_text
+from kformer.text.attention_maps import AttentionMap
 from kformer.visualization.figures import LINES
 
 _DIGITS = 3  # decimals of a weight in the file

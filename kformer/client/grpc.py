@@ -1,0 +1,120 @@
+"""TensorFlow Serving's gRPC interface, as `Client` uses it. Its messages hold tensors, so it imports TensorFlow."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+from urllib3.exceptions import MaxRetryError
+
+from kformer.client.errors import ServerError
+from kformer.client.proto_json import metadata_json, status_json
+from kformer.client.retries import retries
+from kformer.client.settings import ClientSettings, ServerAddress
+from kformer.runtime.status import Code
+
+_OPTIONS = (
+    # Otherwise answers have at most 4 MiB.
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # The longest waits before gRPC connects again. With its usual ones, a try could fail without asking the server.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+_TRIED_AGAIN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
+
+
+class GrpcTransport:
+    """Asks a model over gRPC; see `Client`."""
+
+    def __init__(self, address: ServerAddress, settings: ClientSettings) -> None:
+        self._address = address
+        self._timeout = settings.timeout
+        self._retries = retries(settings.tries, settings.backoff_factor)
+        self._token = () if settings.token is None else (("authorization", f"Bearer {settings.token}"),)
+        if address.is_encrypted:
+            trusted = None if settings.ca_file is None else settings.ca_file.read_bytes()
+            self._channel = grpc.secure_channel(address.host, grpc.ssl_channel_credentials(trusted), _OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(address.host, _OPTIONS)
+        self._predictions = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
+
+    def predict(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """See `Transport`."""
+        tensors = {name: tf.make_tensor_proto(array) for name, array in inputs.items()}
+        answer = self._ask(
+            self._predictions.Predict, predict_pb2.PredictRequest(model_spec=self._model(signature), inputs=tensors)
+        )
+        return {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
+
+    def status(self) -> dict[str, Any]:
+        """See `Transport`."""
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=self._model())
+        return status_json(self._ask(self._models.GetModelStatus, request))
+
+    def metadata(self) -> dict[str, Any]:
+        """See `Transport`."""
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=self._model(), metadata_field=["signature_def"]
+        )
+        return metadata_json(self._ask(self._predictions.GetModelMetadata, request))
+
+    def close(self) -> None:
+        """See `Transport`."""
+        self._channel.close()
+
+    def _model(self, signature: str = "") -> model_pb2.ModelSpec:
+        spec = model_pb2.ModelSpec(name=self._address.model, signature_name=signature)
+        if self._address.version is not None:
+            spec.version.value = self._address.version
+        elif self._address.label is not None:
+            spec.version_label = self._address.label
+        return spec
+
+    def _ask(self, method: Callable[..., Any], request: message.Message) -> Any:
+        """The server's answer. gRPC's own retries would try five times at most, and not after a timeout.
+
+        Raises:
+            ServerError: The server does not answer, or answers with an error.
+        """
+        attempts = self._retries
+        while True:
+            try:
+                return method(request, timeout=self._timeout, metadata=self._token)
+            except grpc.RpcError as error:
+                if not _may_succeed_later(error):
+                    raise self._refused(error) from error
+                try:
+                    attempts = attempts.increment(response=None)
+                except MaxRetryError:
+                    raise self._refused(error) from error
+            attempts.sleep()
+
+    def _refused(self, error: grpc.RpcError) -> ServerError:
+        code = error.code()
+        http_status = 413 if _is_too_large(error) else Code.of_number(code.value[0]).http_status
+        return ServerError(f"{self._address.url} answers {code.name}: {error.details()}", code=http_status)
+
+
+def _may_succeed_later(error: grpc.RpcError) -> bool:
+    return error.code() in _TRIED_AGAIN and not _is_too_large(error)
+
+
+def _is_too_large(error: grpc.RpcError) -> bool:
+    """Whether a request is larger than the server's limit. gRPC has the same status for this as for a full queue."""
+    return "message larger than max" in (error.details() or "").lower()

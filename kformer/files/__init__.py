@@ -1,0 +1,1 @@
+"""How files are written and read: whole or not at all, with checksums, as lines of text."""

@@ -1,0 +1,111 @@
+"""The numbered versions in a model's base folder, which TensorFlow Serving looks for.
+
+Nothing here needs TensorFlow, so a command can refuse a wrong folder or option before it starts TensorFlow.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from kformer.runtime.version_files import MOST_EXTRA_BYTES
+from kformer.wording import did_you_mean
+
+PRECISIONS = ("float32", "bfloat16", "int8")
+VARIANTS = ("portable", "xla")
+LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
+DEFAULT_SIGNATURE = "serving_default"
+MOSTLY_UNKNOWN = "mostly_unknown"  # signature and output: which texts the vocabulary lacks; only the cache has it
+# An export has only those that are asked for.
+MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
+# TensorFlow Serving ignores this folder of a SavedModel.
+DESCRIPTION_FILE = "assets.extra/kformer.json"
+
+
+def check_kind(precision: str, variant: str) -> None:
+    """Refuses a precision or a variant that no export has.
+
+    Raises:
+        ValueError: There is no such precision or variant, or the two do not go together.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}.")
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
+    if variant == "xla" and precision != "float32":
+        raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
+
+
+def check_signatures(signatures: Sequence[str], variant: str, known: Sequence[str] = MORE_SIGNATURES) -> None:
+    """Refuses signatures that an export cannot have beside `serving_default`.
+
+    Args:
+        signatures: Names of signatures.
+        variant: Of the export.
+        known: Those that the model can have.
+
+    Raises:
+        ValueError: There is no such signature, or the variant has no other one.
+    """
+    for name in signatures:
+        if name not in known:
+            raise ValueError(
+                f"There is no signature {name!r}. Beside {DEFAULT_SIGNATURE}, an export of this model may have: "
+                f"{', '.join(known) or 'none'}.{did_you_mean([name], known)}"
+            )
+    if signatures and variant == "xla":
+        raise ValueError(
+            f"The variant xla has {DEFAULT_SIGNATURE} alone. Received: {', '.join(signatures)}. Choose the variant "
+            "portable."
+        )
+
+
+def check_version(directory: pathlib.Path, version: int) -> None:
+    """Refuses a version that cannot be written.
+
+    Raises:
+        ValueError: It is negative.
+        FileExistsError: It exists.
+    """
+    if version < 0:
+        raise ValueError(f"version must be at least 0. Received: version={version}.")
+    if (directory / str(version)).exists():
+        raise FileExistsError(
+            f"{directory / str(version)} exists already. Choose another version, or leave it out to get the next one."
+        )
+
+
+def next_version(directory: pathlib.Path) -> int:
+    """One more than the last version in a base folder; 1 where there is none."""
+    return max(versions(directory), default=0) + 1
+
+
+def find_saved_model(path: str | pathlib.Path) -> pathlib.Path | None:
+    """`path` if it is a SavedModel, else its last numbered version that is one, else None."""
+    path = pathlib.Path(path)
+    found = versions(path)
+    for candidate in (path, *(found[number] for number in sorted(found, reverse=True))):
+        if (candidate / "saved_model.pb").is_file():
+            return candidate
+    return None
+
+
+def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
+    """How an export was made; empty for a SavedModel that kformer did not write."""
+    path = pathlib.Path(saved_model, DESCRIPTION_FILE)
+    if not path.is_file():
+        return {}
+    if path.stat().st_size > MOST_EXTRA_BYTES:
+        raise ValueError(f"{path} may have {MOST_EXTRA_BYTES:,} bytes. Export the model again.")
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error
+
+
+def versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The entries of a base folder whose name is a number, which TensorFlow Serving takes for versions."""
+    if not directory.is_dir():
+        return {}
+    entries = (entry for entry in directory.iterdir() if entry.name.isdecimal())
+    return {int(entry.name): entry for entry in entries if int(entry.name) <= LARGEST_VERSION}

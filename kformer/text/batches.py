@@ -1,0 +1,113 @@
+"""Translates any number of texts by a function that translates batches, or answers them for another task."""
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+BATCH_SIZE = 64  # texts; 128 were measured to be slower
+BATCH_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
+
+
+class Hypothesis(NamedTuple):
+    """One translation of one text."""
+
+    text: str
+    score: float
+
+
+# From a batch of texts to the hypotheses of each text, best first.
+TranslateBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
+
+
+def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypothesis]]:
+    """The hypotheses of each text, from a model's outputs.
+
+    Args:
+        translations: (B, N) or, if N is 1, (B,); `bytes` objects.
+        scores: The same shape, float32.
+    """
+    if translations.ndim == 1:
+        translations, scores = translations[:, np.newaxis], scores[:, np.newaxis]
+    rows = zip(translations, scores, strict=True)
+    return [[Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows]
+
+
+def scalars(options: Mapping[str, float | int]) -> dict[str, np.ndarray]:
+    """Options of the signature `generate_with_options` with the types that it takes."""
+    kinds = {"max_length": np.int32, "top_k": np.int32, "seed": np.int64}
+    return {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
+
+
+class BatchSeeds:
+    """Seeds for batches that are drawn one after the other, so that equal texts of two batches are drawn differently.
+
+    Args:
+        seed: The seed of the first batch, from -2**63 to 2**63 - 1.
+
+    Examples:
+        The upper 32 bits count the texts of the batches before:
+
+        >>> seeds = BatchSeeds(7)
+        >>> [seeds.next(64), seeds.next(64) - 7 == 64 << 32]
+        [7, True]
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def next(self, texts: int) -> int:
+        """The seed of the next batch, which has so many texts."""
+        seed = self._seed
+        self._seed = (seed + (texts << 32) + 2**63) % 2**64 - 2**63
+        return seed
+
+
+def translate_all(
+    translate: TranslateBatch,
+    texts: Sequence[bytes],
+    batch_size: int = BATCH_SIZE,
+    on_batch: Callable[[int], None] = lambda done: None,
+    at_once: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Translates any number of texts in batches of texts of similar length; the results keep the order of the texts.
+
+    Args:
+        translate: From `kformer.inference.load.load_model`, or `kformer.client.batches.answer_batch`.
+        texts: UTF-8.
+        batch_size: Largest number of texts in a batch; fewer if texts are long, see `BATCH_BYTES`.
+        on_batch: Called after each batch with the number of texts in it.
+        at_once: Number of batches translated at the same time. None: the number of cores, because the small operations
+            of one batch do not use all cores.
+    """
+    batches = _batches([len(text) for text in texts], batch_size)
+    results: list[list[Hypothesis]] = [[] for _ in texts]
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once or os.cpu_count())
+
+    def answer(batch: list[int]) -> list[list[Hypothesis]]:
+        return translate([texts[index] for index in batch])
+
+    # A single batch is translated in this thread: TensorFlow prepares its operations again for every thread.
+    answers = map(answer, batches) if len(batches) == 1 else pool.map(answer, batches)
+    try:
+        for batch, found in zip(batches, answers, strict=True):
+            for index, of_text in zip(batch, found, strict=True):
+                results[index] = of_text
+            on_batch(len(batch))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further batch begins
+    return results
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """The indices of the texts of each batch, longest first."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    batches = []
+    start = 0
+    while start < len(order):
+        size = min(batch_size, max(1, BATCH_BYTES // max(1, lengths[order[start]])))
+        batches.append(order[start : start + size])
+        start += size
+    return batches

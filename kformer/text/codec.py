@@ -1,0 +1,109 @@
+"""Converts texts to the ids that a search takes, and the ids that it finds to texts, in TensorFlow operations.
+
+Shape letters: B sentences, N hypotheses for each sentence, S source length, T target length.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult
+from kformer.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCodec:
+    """Converts text to source ids, and target ids to text.
+
+    Args:
+        source_tokenizer: Tokenizer of the source texts that the model was trained on.
+        target_tokenizer: Tokenizer of the target texts that the model was trained on.
+        config: The model's configuration.
+        decoding: The largest lengths of sources and translations.
+    """
+
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    config: TransformerConfig
+    decoding: DecodingConfig
+
+    def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Converts texts to source ids, and computes how long their translations may become.
+
+        Tokens beyond `longest_part` are cut off: `kformer.text.parts` divides long texts before this.
+
+        Args:
+            text: (B,) string.
+
+        Returns:
+            (B, S) int32 source ids, each row closed by the end id and filled up with the pad id; and (B,) int32, the
+            largest number of tokens of each translation, its end id included. An empty source gets the limit 0.
+        """
+        return self.pad(self.source_tokenizer.tokenize(text)[:, : self.longest_part])
+
+    @property
+    def score_penalty(self) -> float:
+        """Exponent of the length penalty that scores are divided by: 0 in greedy search."""
+        return self.decoding.length_penalty if self.decoding.beam_size > 1 else 0.0
+
+    @property
+    def longest_part(self) -> int:
+        """The largest number of tokens of a source, without its end id."""
+        return longest_source(self.config, self.decoding) - 1
+
+    @property
+    def longest_line(self) -> int:
+        """The largest number of tokens of a line that is not divided into its sentences, without its end id."""
+        return min(self.decoding.longest_line - 1, self.longest_part)
+
+    def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
+        source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
+        limits = lengths + self.decoding.max_extra_length
+        longest = longest_translation(self.config, self.decoding)
+        if longest is not None:
+            limits = tf.minimum(limits, longest)
+        return source, tf.where(lengths > 0, limits, 0)
+
+    def decode(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Converts the hypotheses of a search to texts.
+
+        Args:
+            result: N hypotheses for each sentence.
+            limits: (B,) int32 from `encode`. An empty source, whose limit is 0, gets an empty translation of score 0.
+
+        Returns:
+            `translation` (B, N) string and `score` (B, N) float32.
+        """
+        shape = tf.shape(result.scores)
+        tokens = tf.reshape(result.tokens, [-1, tf.shape(result.tokens)[2]])  # (B x N, T)
+        translation = tf.reshape(self.target_tokenizer.detokenize(tokens), shape)
+        has_source = limits[:, tf.newaxis] > 0  # (B, 1)
+        return {
+            "translation": tf.where(has_source, translation, ""),
+            "score": tf.where(has_source, result.scores, 0.0),
+        }
+
+    def decode_best(self, result: SearchResult, limits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """As `decode`, but only the best hypothesis of each sentence: `translation` (B,) and `score` (B,)."""
+        return best(self.decode(result, limits))
+
+
+def best(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The best hypothesis of each text: (B, N) to (B,)."""
+    return {name: values[:, 0] for name, values in found.items()}
+
+
+def longest_source(config: TransformerConfig, decoding: DecodingConfig) -> int:
+    """The largest number of tokens of a source that the model reads, its end id included."""
+    bounds = (decoding.longest_source, config.longest_sequence)
+    return min(bound for bound in bounds if bound is not None)
+
+
+def longest_translation(config: TransformerConfig, decoding: DecodingConfig) -> int | None:
+    """The largest number of tokens of any translation, or None if only the length of its source limits it."""
+    bounds = (decoding.max_length, config.longest_sequence)
+    return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,0 +1,64 @@
+"""The probability that a model gives to translations, computed for all tokens at once.
+
+Shape letters: B pairs, S source length, T target length with the end token.
+"""
+
+import keras
+import tensorflow as tf
+
+from kformer.decoding.beam_search import length_norm
+from kformer.text.codec import TextCodec, longest_translation
+from kformer.text.texts import in_batches
+
+BATCH_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
+
+
+def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Scores pairs of texts.
+
+    Args:
+        codec: The tokenizers and the largest lengths.
+        model: From `build_transformer`.
+        text: (B,) string.
+        translation: (B,) string.
+
+    Returns:
+        `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
+        `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, the
+        number of tokens of the translation, its end included; `truncated` (B,) bool, True where a text has more tokens
+        than the model reads, or a translation more than a search gives. The rest is not read, because the memory for
+        attention grows with the square of the length.
+    """
+    source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
+    longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
+    truncated = (source.row_lengths() > codec.longest_part) | (target.row_lengths() > longest - 1)
+    source, target = source[:, : codec.longest_part], target[:, : longest - 1]
+    tokens = tf.cast(target.row_lengths(), tf.int32) + 1
+
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
+        return (_log_probabilities(codec, model, tf.gather(source, rows), tf.gather(target, rows)),)
+
+    nothing = (tf.zeros((0,), tf.float32),)
+    (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, nothing)
+    score = log_probability / length_norm(tokens, codec.score_penalty)
+    return {"log_probability": log_probability, "score": score, "tokens": tokens, "truncated": truncated}
+
+
+def _log_probabilities(
+    codec: TextCodec, model: keras.Model, source: tf.RaggedTensor, target: tf.RaggedTensor
+) -> tf.Tensor:
+    """(B,) float32 for sources and targets (B, None) of ids, without start and end ids."""
+    target_in, target_out = target_batch(codec, target)
+    padded, _ = codec.pad(source)
+    logits = model({"source": padded, "target_in": target_in}, training=False)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
+    return -tf.reduce_sum(tf.where(target_out == codec.config.pad_id, 0.0, loss), axis=1)
+
+
+def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Inputs and labels of the model, (B, T) int32 each, for targets (B, None) without start and end ids."""
+    config = codec.config
+    special = tf.fill([target.nrows(), 1], tf.constant(config.end_id, tf.int32))
+    target_in = tf.concat([tf.fill(tf.shape(special), config.start_id), target], axis=1)
+    target_out = tf.concat([target, special], axis=1)
+    return target_in.to_tensor(default_value=config.pad_id), target_out.to_tensor(default_value=config.pad_id)

@@ -1,0 +1,211 @@
+"""Runs the searches of `kformer.decoding` with a model, as a `DecodingConfig` says, from ids to ids, on every backend.
+
+Shape letters: B sentences, S source length, T target length, P tokens read at once.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+import numpy as np
+from keras import ops
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchConstraints, SearchResult, sample
+from kformer.decoding.beam_search import BeamSearch, check_beam_options
+from kformer.decoding.greedy import GreedySearch
+from kformer.decoding.sampling import check_sampling_options
+from kformer.decoding.search import Search, run
+from kformer.decoding.stretches import run_in_stretches
+from kformer.layers import Cache
+from kformer.layers.tensors import Tensor
+from kformer.models import StepwiseTransformer, reorder_rows
+from kformer.models.decoder_only import StepwiseLanguageModel
+from kformer.models.stepwise import Context, History
+from kformer.text.codec import longest_translation
+
+# Caches that can grow have room for so many positions at first, and for so many more each time they are full.
+ROOM_STEP = 16
+
+
+def _usual_first_room() -> int | None:
+    """The value of `Searcher.first_room` that suits the current backend."""
+    return ROOM_STEP if keras.backend.backend() == "tensorflow" else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Searcher:
+    """Searches for the translations of a batch of sources.
+
+    Args:
+        model: From `build_transformer(config)`.
+        config: The model's configuration.
+        decoding: How to search.
+        cache: The class that keeps keys and values, see `StepwiseTransformer`.
+        first_room: Number of positions for which the caches have room at first. Full caches grow, and finished
+            sentences leave the search. None for XLA, where shapes cannot change: then there is room for all positions
+            from the start.
+        stepwise: How the model decodes position by position; `StepwiseLanguageModel` for a decoder-only model.
+    """
+
+    model: keras.Model
+    config: TransformerConfig
+    decoding: DecodingConfig
+    cache: type[Cache] = Cache
+    first_room: int | None = dataclasses.field(default_factory=_usual_first_room)
+    stepwise: type[StepwiseTransformer] = StepwiseTransformer
+
+    def find(
+        self,
+        source: Tensor,
+        limits: Tensor,
+        n_best: int = 1,
+        prefix: Tensor | None = None,
+        length_penalty: Tensor | None = None,
+        read: Tensor | None = None,
+    ) -> SearchResult:
+        """Greedy search, or beam search if the beam size exceeds 1.
+
+        Args:
+            source: (B, S) int32 ids.
+            limits: (B,) int32, the largest number of tokens of each translation.
+            n_best: Number of hypotheses to return for each sentence.
+            prefix: See `SearchConstraints`.
+            length_penalty: () float32 in place of the configuration's. Its value is not checked.
+            read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
+                one. No prefix, and no limit, may be shorter.
+
+        Raises:
+            ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
+        """
+        check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
+        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
+        search = self._search(self.constraints(source, limits, prefix), penalty, n_best)
+        longest = self._buffer_length(source)
+        stepwise = self._stepwise(longest, self.decoding.beam_size)
+        if self.first_room is None:
+            context, history = stepwise.start(source, longest)
+            return run(search, stepwise.begin(context), history)
+        if read is None:
+            context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
+            return run_in_stretches(search, stepwise, context, history)
+        room = ops.minimum(self.first_room + read, longest)
+        context, history, *known = self._after_reading(stepwise, source, room, prefix, read)
+        return run_in_stretches(search, stepwise, context, history, search.after(*known))
+
+    def _after_reading(
+        self, stepwise: StepwiseTransformer, source: Tensor, room: Tensor, prefix: Tensor | None, read: Tensor
+    ) -> tuple[Context, History, Tensor, Tensor]:
+        """Context and history after the first P tokens of the prefixes, and the arguments of `Search.after`."""
+        if prefix is None or not isinstance(stepwise, StepwiseLanguageModel):
+            raise ValueError("Only a decoder-only model reads the beginning of its prefixes at once. Leave out `read`.")
+        batch_size = ops.shape(source)[0]
+        starts = ops.full((batch_size, 1), self.config.start_id, dtype="int32")
+        tokens = ops.concatenate([starts, prefix[:, :read]], axis=1)  # (B, P + 1)
+        history, log_probs = ops.cond(
+            read > 0,
+            lambda: stepwise.read(tokens, room),
+            lambda: (stepwise.no_history(batch_size, room), ops.zeros((batch_size,), dtype="float32")),
+        )
+        return Context(*stepwise.encode(source), room), history, tokens, log_probs
+
+    def _search(self, constraints: SearchConstraints, length_penalty: float | Tensor, n_best: int) -> Search:
+        if self.decoding.beam_size == 1:
+            return GreedySearch(constraints)
+        return BeamSearch(constraints, self.decoding.beam_size, length_penalty, n_best, reorder_rows)
+
+    def sample(
+        self,
+        source: Tensor,
+        limits: Tensor,
+        seed: int | Tensor,
+        temperature: float | Tensor,
+        top_k: int | Tensor,
+        top_p: float | Tensor,
+        prefix: Tensor | None = None,
+        read: Tensor | None = None,
+    ) -> SearchResult:
+        """Draws a translation of each source at random; see `kformer.decoding.sample`. `read` is as in `find`.
+
+        Raises:
+            ValueError: An option is out of range. It is raised before the model runs.
+        """
+        check_sampling_options(seed, temperature, top_k, top_p)
+        longest = self._buffer_length(source)
+        stepwise = self._stepwise(longest, rows_per_source=1)
+        known = None
+        if read is None:
+            context, history = stepwise.start(source, longest)
+        else:
+            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read)
+        return sample(
+            stepwise.begin(context),
+            history,
+            self.constraints(source, limits, prefix),
+            seed=seed,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            read=known,
+        )
+
+    def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
+        return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
+
+    def constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchConstraints:
+        """What every hypothesis must fulfil; the arguments are those of `find`."""
+        config = self.config
+        return SearchConstraints(
+            start_id=config.start_id,
+            end_id=config.end_id,
+            pad_id=config.pad_id,
+            max_lengths=limits,
+            buffer_length=self._buffer_length(source),
+            min_length=self.decoding.min_length,
+            prefix=prefix,
+        )
+
+    def _buffer_length(self, source: Tensor) -> int | Tensor:
+        """The length of the longest translation. It is computed from the shape of `source` alone, as XLA needs it."""
+        length = ops.shape(source)[1] - 1 + self.decoding.max_extra_length
+        longest = longest_translation(self.config, self.decoding)
+        if longest is None:
+            return length
+        return min(length, longest) if isinstance(length, int) else ops.minimum(length, longest)
+
+
+def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+    """Compiles `searcher.find` with the current backend. Each call uses the weights that the model has at that time.
+
+    JAX compiles once for every shape of the arguments.
+    """
+    if keras.backend.backend() == "jax":
+        return _compiled_by_jax(searcher)
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    return tf.function(lambda source, limits: searcher.find(source, limits), signature, autograph=False)
+
+
+def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+    import jax
+
+    variables = searcher.model.variables
+
+    @jax.jit
+    def find(weights: list[Tensor], source: Tensor, limits: Tensor) -> SearchResult:
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+            return searcher.find(source, limits)
+
+    return lambda source, limits: find(own_values(variables), source, limits)
+
+
+def own_values(variables: list[keras.Variable]) -> list[Tensor]:
+    """The values of `variables` on one device of this process.
+
+    JAX may keep a copy of each variable on many devices. A computation with these values uses one device, and does not
+    wait for other processes.
+    """
+    if keras.backend.backend() != "jax":
+        return [variable.value for variable in variables]
+    return [variable.value.addressable_data(0) for variable in variables]

@@ -1,0 +1,192 @@
+"""What translators and the classes that answer for other tasks have in common: a model, tokenizers, and functions."""
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import keras
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.files.encodings import fault_of_value
+from kformer.process.forks import check_process
+from kformer.tokenizers import Tokenizer
+from kformer.wording import count
+
+_FIXED = ("model", "config", "source_tokenizer", "target_tokenizer", "decoding")
+
+
+class TextModel(tf.Module):
+    """A trained model with its tokenizers. Its parts stay the same; the weights of its model may change.
+
+    It can be pickled and copied: the copy has the weights that the model has at that time.
+
+    Args:
+        name: The name of the `tf.Module`.
+        model: Computes logits.
+        config: The model's configuration.
+        source_tokenizer: Tokenizer of the texts that the model reads.
+        target_tokenizer: Tokenizer of what it answers.
+        decoding: How to search, and how many tokens are read.
+        samples: Some texts of the kind that the model is made for.
+        origin: Where the weights come from, see `RunFolder.origin`.
+
+    Raises:
+        ValueError: Keras runs on another backend than TensorFlow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: keras.Model,
+        config: TransformerConfig,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        decoding: DecodingConfig | None,
+        samples: Sequence[str],
+        origin: Mapping[str, Any] | None,
+    ) -> None:
+        require_tensorflow(f"A {type(self).__name__}")
+        super().__init__(name=name)
+        self.model = model
+        self.config = config
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.decoding = decoding or DecodingConfig()
+        self.samples = tuple(samples)
+        self.origin = dict(origin or {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and name in self.__dict__:
+            kind = type(self).__name__
+            raise AttributeError(
+                f"A {kind} keeps its {name}, because its functions are made for it. Make another one: "
+                f"{kind}(model, config, ..., decoding=...). The weights of its model may change at any time."
+            )
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """The arguments of the constructor, the model first."""
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        return self.model, self.config, *tokenizers, self.decoding, self.samples, dict(self.origin)
+
+
+class ModelFunction:
+    """A method of a `TextModel` as a `tf.function`, which is traced again when its model has other weights.
+
+    TensorFlow's function keeps the graph of its first call. `enable_lora` and `quantize` give a model other variables,
+    which that graph would not read. New values of the same variables need no new graph.
+
+    Args:
+        signature: The tensors that the method takes.
+        method: The method.
+    """
+
+    _lock = threading.Lock()  # Threads that make the first call at the same time trace one graph.
+
+    def __init__(self, signature: Sequence[tf.TensorSpec], method: Callable[..., dict[str, tf.Tensor]]) -> None:
+        self._signature = signature
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._kept_as = f"_{name}_of_weights"
+
+    def __get__(self, predictor: TextModel | None, owner: type | None = None) -> Any:
+        if predictor is None:
+            return self
+        check_process()
+        with self._lock:
+            weights = predictor.model.weights
+            known, function = predictor.__dict__.get(self._kept_as, ((), None))
+            if function is None or [*map(id, known)] != [*map(id, weights)]:
+                method = self._method.__get__(predictor)
+                function = tf.function(method, input_signature=self._signature, autograph=False)
+                predictor.__dict__[self._kept_as] = weights, function
+        return function
+
+
+def model_function(signature: Sequence[tf.TensorSpec]) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a method of a `TextModel` a `ModelFunction`."""
+    return lambda method: ModelFunction(signature, method)
+
+
+def require_tensorflow(what: str) -> None:
+    """Raises a ValueError if Keras runs on another backend.
+
+    Args:
+        what: The part that needs TensorFlow; it begins the message.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"{what} runs on Keras's TensorFlow backend. Received: the backend {keras.backend.backend()}. "
+            "Start with KERAS_BACKEND=tensorflow; weights trained on another backend load as they are."
+        )
+
+
+def is_one_text(texts: Any) -> TypeGuard[str]:
+    """True for one string, of Python, NumPy or TensorFlow; False for several."""
+    if tf.is_symbolic_tensor(texts):
+        raise ValueError(
+            "Texts must have values. Received: a tensor of a graph, as in Dataset.map or a tf.function. Call the "
+            "tf.function of the model there, with a (B,) string tensor: `translate` of a Translator, `function` of the "
+            "others."
+        )
+    return isinstance(texts, str | bytes) or getattr(texts, "shape", None) == ()
+
+
+def text_tensor(texts: Any) -> tf.Tensor:
+    """(B,) string, of one text, or of anything that can be iterated over to texts: strings, bytes, string tensors.
+
+    Bytes that are not text in UTF-8, and halves of surrogate pairs, stay as they are, with a warning: tokenizers read
+    them as U+FFFD.
+
+    Raises:
+        ValueError: A text is not a string.
+    """
+    check_process()
+    if not is_one_text(texts) and not isinstance(texts, Iterable):
+        raise ValueError(
+            f"Texts must be strings. Received: {texts!r} of type {type(texts).__name__}. "
+            "Pass one string, or a list of strings."
+        )
+    plain = [_plain(text, number) for number, text in enumerate([texts] if is_one_text(texts) else texts)]
+    _warn_of_faults(plain)
+    written = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in plain]
+    return tf.constant(written, tf.string, shape=[len(written)])
+
+
+def _warn_of_faults(texts: Sequence[str | bytes]) -> None:
+    faults = {number: fault for number, text in enumerate(texts) if (fault := fault_of_value(text)) is not None}
+    if faults:
+        first = next(iter(faults))
+        warnings.warn(
+            f"{len(faults)} of {count(len(texts), 'text')} cannot be read as text; the model reads unknown characters. "
+            f"The first is at index {first}: {faults[first]}.",
+            stacklevel=_callers_level(),
+        )
+
+
+def _callers_level() -> int:
+    """The `stacklevel` of a warning, by its caller, that names the line of the program that called kformer."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kformer."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _plain(text: Any, number: int) -> str | bytes:
+    """The value of a string, also of a string tensor of rank 0."""
+    value = text.numpy() if tf.is_tensor(text) and hasattr(text, "numpy") else text
+    value = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    if not isinstance(value, str | bytes):
+        raise ValueError(
+            f"Every text must be a string. Received: {text!r} of type {type(text).__name__} at index {number}. "
+            "Pass one string, or a list of strings."
+        )
+    return value

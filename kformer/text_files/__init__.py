@@ -1,1 +1,0 @@
-"""Lines of text, in the one way in which training and every command read them: `lines_of`."""

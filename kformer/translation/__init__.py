@@ -1,1 +1,0 @@
-"""Translates strings: combines tokenizers, model and search into one TensorFlow function."""
