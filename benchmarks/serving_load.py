@@ -240,8 +240,8 @@ def words(number: int) -> list[str]:
 
 
 def exported(preset: str, folder: pathlib.Path) -> pathlib.Path:
-    """An export of a preset."""
-    command = [sys.executable, "-m", "kformer", "export", "--preset", preset, str(folder / preset)]
+    """An int8 export of a preset."""
+    command = [sys.executable, "-m", "kformer", "export", "--preset", preset, "--precision", "int8", str(folder / preset)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder / preset
 
