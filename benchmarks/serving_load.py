@@ -83,10 +83,12 @@ def served(model: pathlib.Path, *options: str, python: str = sys.executable) -> 
         for line in process.stderr:
             if line.startswith("{") and json.loads(line).get("state") == "AVAILABLE":
                 break
+        # A server whose log nobody reads leaves lines out of it.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
         yield Addresses(found[1], f"{found[2]} {model.name}")
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
 
 
 def right_answers(model: pathlib.Path, lines: Sequence[str]) -> dict[str, str]:
@@ -241,7 +243,17 @@ def words(number: int) -> list[str]:
 
 def exported(preset: str, folder: pathlib.Path) -> pathlib.Path:
     """An int8 export of a preset."""
-    command = [sys.executable, "-m", "kformer", "export", "--preset", preset, "--precision", "int8", str(folder / preset)]
+    command = [
+        sys.executable,
+        "-m",
+        "kformer",
+        "export",
+        "--preset",
+        preset,
+        "--precision",
+        "int8",
+        str(folder / preset),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder / preset
 

@@ -1,14 +1,19 @@
 """The server's log: a line of JSON for each event, without the users' texts."""
 
+import contextlib
 import json
 import logging
 import math
+import os
+import queue
 import sys
 import threading
 import time
 
 PERIOD = 60.0  # seconds
 _MOST_EVENTS = 1000  # that are counted
+LINES_AHEAD = 10_000  # that wait to be written
+_SECONDS_AT_THE_END = 1.0  # for the lines that still wait
 
 
 class JsonLines(logging.Formatter):
@@ -21,6 +26,48 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
+
+
+class WithoutWaiting(logging.Handler):
+    """Writes lines in a thread of its own. Who has a line to write never waits for who reads the log.
+
+    At most `LINES_AHEAD` lines wait. Further ones are left out, and the next line that has room says how many ("lost").
+
+    Args:
+        descriptor: Of the file, such as 2 for standard error.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._waiting: queue.Queue[bytes] = queue.Queue(LINES_AHEAD)
+        self._lost = 0
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._lost:
+            record.fields = {**getattr(record, "fields", {}), "lost": self._lost}
+        try:
+            self._waiting.put_nowait(f"{self.format(record)}\n".encode())
+            self._lost = 0
+        except queue.Full:
+            self._lost += 1
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Waits until the lines are written, a second at most. Python calls it when the process ends."""
+        until = time.monotonic() + _SECONDS_AT_THE_END
+        while self._waiting.unfinished_tasks and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _write(self) -> None:
+        while True:
+            rest = self._waiting.get()
+            with contextlib.suppress(OSError):
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+            self._waiting.task_done()
 
 
 class Rarely:
@@ -82,12 +129,12 @@ class _Often:
 def start_logging(level: str) -> None:
     """Writes the log to standard error: its own lines, and the warnings of the libraries, each once in a minute.
 
-    If the log cannot be written, on a full disk, for example, the server goes on.
+    If the log cannot be written, because a disk is full or nobody reads the pipe, for example, the server goes on.
 
     Args:
         level: "debug" (every request), "info" (versions and refused requests), "warning" or "error".
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = WithoutWaiting(sys.stderr.fileno())
     handler.setFormatter(JsonLines())
     handler.addFilter(RarelyFromLibraries())
     logging.raiseExceptions = False

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import logging
+import os
 import time
 
 import pytest
 
 from kformer.runtime.status import Code
+from kformer.serving import logs
 from kformer.serving.batching import ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.logs import JsonLines, start_logging
@@ -136,6 +138,45 @@ def test_the_level_of_the_log_is_the_one_that_is_asked_for(level, expected, monk
         logger.setLevel(before[0])
         libraries.setLevel(before[1])
         libraries.handlers = before[2]
+
+
+def logger_of(handler):
+    logger = logging.Logger("test")
+    handler.setFormatter(JsonLines())
+    logger.addHandler(handler)
+    return logger
+
+
+def test_who_writes_to_the_log_does_not_wait_for_who_reads_it(monkeypatch):
+    """The pipe holds 64 KB. Then 100 lines wait, and the others are counted."""
+    monkeypatch.setattr(logs, "LINES_AHEAD", 100)
+    reading, writing = os.pipe()
+    logger = logger_of(logs.WithoutWaiting(writing))
+    for number in range(5000):
+        logger.info("refused", extra={"fields": {"number": number}})
+    lines = []
+    with os.fdopen(reading) as log:
+        for line in log:
+            lines.append(json.loads(line))
+            if len(lines) == 50:  # now there is room
+                time.sleep(0.2)
+                logger.info("last")
+            if lines[-1]["event"] == "last":
+                break
+    numbers = [line["number"] for line in lines[:-1]]
+    assert numbers == sorted(numbers)
+    assert sum(line.get("lost", 0) for line in lines) + len(lines) == 5001
+    assert lines[-1]["lost"] > 1000
+
+
+def test_lines_that_wait_are_written_before_the_process_ends(tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        handler = logs.WithoutWaiting(log.fileno())
+        logger = logger_of(handler)
+        for _ in range(500):
+            logger.info("one")
+        handler.flush()
+    assert len((tmp_path / "log").read_text().splitlines()) == 500
 
 
 def test_folders_are_looked_at_every_second():
