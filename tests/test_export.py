@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 from unittest import mock
 
 import hostile
@@ -428,7 +429,7 @@ def test_python_callbacks_and_xla_are_refused(tmp_path):
 
 @pytest.mark.usefixtures("saved")
 def test_an_export_that_only_python_can_run_is_refused(numbers_translator, tmp_path, monkeypatch):
-    monkeypatch.setattr("kformer.export.check._C_API_PROGRAM", "kformer.no_such_program")
+    monkeypatch.setattr("kformer.export.check.c_api", types.SimpleNamespace(__name__="kformer.no_such_program"))
     with pytest.raises(ValueError, match=r"does not run outside Python: .*No module named kformer.no_such_program"):
         export_saved_model(numbers_translator, tmp_path / "model")
     assert not list((tmp_path / "model").glob("[0-9]*"))

@@ -13,11 +13,13 @@ import typer
 
 from kformer.cli.startup import start_tensorflow
 from kformer.config import (
+    MONITORS,
     SIZES,
     TASKS,
     DecodingConfig,
     TrainingConfig,
     TransformerConfig,
+    check_scores,
     errors_name,
     read_parts,
     task_kind,
@@ -238,7 +240,10 @@ def change(
     with errors_name(file) if file is not None else contextlib.nullcontext():
         transformer = transformer.replace(**changes.get("transformer", {}))
         training = training.replace(**changes.get("training", {}))
-    return transformer, training.replace(**{name: value for name, value in options.items() if value is not None})
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.get("monitor", training.monitor) in MONITORS:  # `replace` refuses another one
+        check_scores(transformer.task, given.get("monitor", training.monitor), training.scored_sources)
+    return transformer, training.replace(**given)
 
 
 def choose_corpus(

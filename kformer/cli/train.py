@@ -25,7 +25,6 @@ from kformer.config import (
     check_first_weights,
     check_layers,
     check_positions,
-    check_scores,
     task_kind,
 )
 from kformer.data import Corpus
@@ -267,7 +266,6 @@ def _check_model(transformer: TransformerConfig, training: TrainingConfig, initi
     if initialize_from is not None:
         check_first_weights(transformer.task, find_preset(initialize_from).transformer_config().task)
     check_layers(transformer)
-    check_scores(transformer.task, training)
     check_positions(transformer, training)
 
 

@@ -123,20 +123,20 @@ class TrainingConfig(Config):
         return super().replace(**changes)
 
 
-def check_scores(task: str, training: TrainingConfig) -> None:
-    """Refuses a training that scores translations for a model that gives none.
+def check_scores(task: str, monitor: str, scored_sources: int | None) -> None:
+    """Refuses to score translations of a model that gives none; the arguments are fields of the configurations.
 
     Raises:
         ValueError: The monitor or `scored_sources` is a translator's.
 
     Examples:
-        >>> check_scores("tag", TrainingConfig(monitor="accuracy"))
+        >>> check_scores("tag", monitor="accuracy", scored_sources=None)
     """
-    if task_kind(task).targets != "text" and (MONITORS[training.monitor].translations or training.scored_sources):
+    if task_kind(task).targets != "text" and (MONITORS[monitor].translations or scored_sources):
         suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
         raise ValueError(
-            f"A model of the task {task} gives no translations to score. Received: monitor={training.monitor!r}, "
-            f"scored_sources={training.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
+            f"A model of the task {task} gives no translations to score. Received: monitor={monitor!r}, "
+            f"scored_sources={scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
             "scored_sources out."
         )
 

@@ -13,7 +13,7 @@ from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
-from kformer.export.target import ExportTarget, describe, export, write_errors_explained
+from kformer.export.target import ExportTarget, Trial, describe, export, write_errors_explained
 from kformer.export.variables import Weights
 from kformer.export.warmup import try_requests, write_warmup
 from kformer.files.checksums import note_checksums
@@ -120,9 +120,7 @@ class SavedModelTarget(ExportTarget):
             if self.precision == "int8":
                 run_loops_as_functions(folder)
 
-    def check(
-        self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path
-    ) -> dict[str, Any]:
+    def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
         """See `ExportTarget.check`. The requests that were tried become the warm-up of a server."""
         used = check_operations(folder)
         if self.server_version is not None:
@@ -133,8 +131,7 @@ class SavedModelTarget(ExportTarget):
         agreement |= check_without_python(folder, answers[DEFAULT_SIGNATURE], predictor, texts, self.precision)
         with write_errors_explained(base):
             write_warmup(folder, requests)
-            write_server_files(base, self.variant, batch_seconds)
-        return {
+        facts = {
             "precision": self.precision,
             "variant": self.variant,
             "signatures": [DEFAULT_SIGNATURE, *self.signatures],
@@ -142,6 +139,11 @@ class SavedModelTarget(ExportTarget):
             "processor": processor(used),
             **agreement,
         }
+        return Trial(facts, batch_seconds)
+
+    def write_beside(self, base: pathlib.Path, trial: Trial) -> None:
+        """The files with which a server starts; they are written once, and may be edited."""
+        write_server_files(base, self.variant, trial.batch_seconds)
 
 
 class _Served(tf.Module):

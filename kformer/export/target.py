@@ -5,7 +5,7 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,18 @@ from kformer.runtime.versions import DESCRIPTION_FILE, check_version, next_versi
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
+
+
+class Trial(NamedTuple):
+    """What the trial of an export found out.
+
+    Attributes:
+        facts: For the description of the export.
+        batch_seconds: How long the largest batch took that a server makes.
+    """
+
+    facts: dict[str, Any]
+    batch_seconds: float
 
 
 class ExportTarget(abc.ABC):
@@ -50,9 +62,7 @@ class ExportTarget(abc.ABC):
         """
 
     @abc.abstractmethod
-    def check(
-        self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path
-    ) -> dict[str, Any]:
+    def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
         """Tries out what `write` has written, and adds what the trial found out for those who run the export.
 
         Args:
@@ -62,11 +72,15 @@ class ExportTarget(abc.ABC):
             base: The folder of all versions.
 
         Returns:
-            Facts for the description of the export.
+            What was found out.
 
         Raises:
             ValueError: The export does not run, or computes something else than the predictor.
         """
+
+    @abc.abstractmethod
+    def write_beside(self, base: pathlib.Path, trial: Trial) -> None:
+        """Writes what belongs beside the versions, and is not there yet."""
 
 
 def export(
@@ -99,13 +113,14 @@ def export(
     texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
     with staging_folder(directory, "export") as fresh:
         target.write(predictor, fresh, texts, directory)
-        facts = target.check(predictor, fresh, texts, directory)
+        trial = target.check(predictor, fresh, texts, directory)
         with write_errors_explained(directory):
-            describe(fresh, predictor, facts)
-            write_card(fresh, predictor, facts)
+            describe(fresh, predictor, trial.facts)
+            write_card(fresh, predictor, trial.facts)
             files = [file for file in fresh.rglob("*") if file.is_file()]
             note_checksums((fresh / DESCRIPTION_FILE).parent, files)
             sync_tree(fresh)
+            target.write_beside(directory, trial)
         return _named(fresh, directory, version)
 
 

@@ -75,7 +75,7 @@ def start_run(
     origin = None if initialize_from is None else find_preset(initialize_from)
     if transformer is None:
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
-    check_scores(transformer.task, training)
+    check_scores(transformer.task, training.monitor, training.scored_sources)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
     task = task_of(transformer.task)
