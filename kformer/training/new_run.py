@@ -17,10 +17,11 @@ from kformer.data.corpus import sample_sources
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
+from kformer.runs.create import create_run, derived_run
 from kformer.runs.environment import describe_environment
-from kformer.runs.folder import RunFolder, derived_run
+from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
-from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
+from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
     describe_embeddings,
@@ -103,15 +104,16 @@ def start_run(
     if found:
         save_embeddings(run, found)
         description |= describe_embeddings(transformer, found, pairs[0])
-    save_tokenizers(run.tokenizer_folder, *tokenizers)
-    training.save(run.training_file)
-    search.save(run.decoding_file)
-    run.write_corpus(description)
-    run.write_samples(sample_sources(corpus.valid, KEPT_SAMPLES))
-    run.write_environment(describe_environment())
-    run.note_files()
-    # This file is written last, because a folder with this file counts as a run.
-    run.write_config(run.transformer_file, transformer)
+    create_run(
+        run,
+        transformer,
+        tokenizers,
+        search,
+        description,
+        training=training,
+        samples=sample_sources(corpus.valid, KEPT_SAMPLES),
+        environment=describe_environment(),
+    )
     return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
 
 
