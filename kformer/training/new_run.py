@@ -14,6 +14,7 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
+from kformer.data.labels import check_corpus
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
@@ -43,20 +44,6 @@ from kformer.training.text_lengths import search_of_data
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
 
-def check_parts(corpus: Corpus) -> None:
-    """Refuses a corpus that has nothing to train or to validate on.
-
-    Raises:
-        ValueError: The training or the validation part is empty.
-    """
-    for part in ("train", "valid"):
-        if not getattr(corpus, part):
-            raise ValueError(
-                f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
-                "(train) and pairs that decide the best weights (valid)."
-            )
-
-
 def start_run(
     run: RunFolder,
     corpus: Corpus,
@@ -71,6 +58,8 @@ def start_run(
     fitted to the budget, if the configuration asks for it.
     """
     run.check_new()
+    _check_parts(corpus)
+    check_corpus(training.task, corpus)
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     training = complete_training_config(training, corpus, origin)
@@ -115,6 +104,16 @@ def start_run(
         environment=describe_environment(),
     )
     return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
+
+
+def _check_parts(corpus: Corpus) -> None:
+    """Refuses a corpus that has nothing to train or to validate on."""
+    for part in ("train", "valid"):
+        if not getattr(corpus, part):
+            raise ValueError(
+                f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
+                "(train) and pairs that decide the best weights (valid)."
+            )
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import BatchPlan, Corpus, make_dataset
-from kformer.data.labels import check_corpus, unknown_labels
+from kformer.data.labels import unknown_labels
 from kformer.files.writing import WriteError
 from kformer.models import build_model
 from kformer.process.console import Console
@@ -29,7 +29,7 @@ from kformer.training.checkpoints import TrainingState, load_last_checkpoint, pr
 from kformer.training.compile import compile_model
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
-from kformer.training.new_run import check_parts, start_run
+from kformer.training.new_run import start_run
 from kformer.training.plan import (
     batches_between_validations,
     describe_plan,
@@ -155,9 +155,6 @@ def train(
     """
     _check_kinds(corpus, transformer, training)
     check_callbacks(callbacks)
-    check_parts(corpus)
-    if training is not None:
-        check_corpus(training.task, corpus)
     _check_samples(training, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
