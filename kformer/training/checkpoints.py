@@ -50,6 +50,10 @@ class TrainingState:
     # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
     interrupted: bool = dataclasses.field(default=False, compare=False)
 
+    def go_on_from(self, stored: "TrainingState") -> None:
+        """Becomes equal to the state of a checkpoint."""
+        vars(self).update(vars(stored))
+
     def out_of_patience(self, patience: int, monitor: Monitor) -> bool:
         """Whether the last `patience` validations were not better. While the best value says nothing, none counts."""
         return self.waited >= patience and (self.best is None or self.best != monitor.uninformative)

@@ -23,8 +23,6 @@ from kformer.training.run_setup import RunSetup
 
 SHOWN_SAMPLES = 3  # translations to show if sources are scored but no samples are given
 
-CheckThere = Callable[[], None]
-
 
 @dataclasses.dataclass(frozen=True)
 class ActiveRun:
@@ -46,7 +44,7 @@ class ActiveRun:
     model: keras.Model
     state: TrainingState
     console: rich.console.Console
-    check_there: CheckThere | None
+    check_there: Callable[[], None] | None
 
     @property
     def arrangement(self) -> Arrangement:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import math
 import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,6 @@ from kformer.files.writing import WriteError
 from kformer.models import build_model
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
-from kformer.runs.ownership import owned
 from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runtime.paths import check_export_path
 from kformer.text.text_model import require_tensorflow
@@ -29,7 +27,7 @@ from kformer.training.checkpoints import TrainingState, load_last_checkpoint, pr
 from kformer.training.compile import compile_model
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
-from kformer.training.new_run import start_run
+from kformer.training.opened_run import RunRequest, opened_run
 from kformer.training.plan import (
     batches_between_validations,
     describe_plan,
@@ -39,8 +37,8 @@ from kformer.training.plan import (
     step_budget,
 )
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
-from kformer.training.resumed_run import check_resumable, environment_note, resume_run
-from kformer.training.run_callbacks import ActiveRun, CheckThere, Validation, list_callbacks, translate_at_validations
+from kformer.training.resumed_run import environment_note
+from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.training.text_lengths import lengths_report
 from kformer.training.user_callbacks import check_callbacks
@@ -159,50 +157,38 @@ def train(
     if export_to is not None:
         require_tensorflow("The export of the best weights")
         check_export_path(export_to)
-    output_folder = RunFolder(output)
     group = process_group(devices)
     if console is None or not group.is_main:
         console = Console(quiet=not group.is_main)
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
-
-    def open_run(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
-        if resume is True:
-            folder.check_begun()  # before `owned`, which makes the folder
-        check_there = ownership.enter_context(owned(folder.path, say))
-        if resume is True or (resume == "auto" and folder.exists()):
-            check_resumable(folder)
-            return resume_run(folder, corpus, transformer, training, initialize_from), check_there
-        return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from), check_there
-
-    def open_copy(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
-        return resume_run(folder, corpus), None
-
+    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from)
+    state = TrainingState()
     with (
         # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
-        GracefulInterrupt(TrainingState(), stop_signals) as interrupt,
-        contextlib.ExitStack() as ownership,
-        lost_processes_explained(group, output_folder.path),
-        group.broadcast_run(output_folder, open_run, open_copy) as (folder, (setup, check_there)),
+        GracefulInterrupt(state, stop_signals) as interrupt,
+        lost_processes_explained(group, request.folder.path),
+        opened_run(request, group, say) as opened,
         group.scope(),
     ):
+        folder, setup = opened.folder, opened.setup
         _check_devices(setup.training, group)
         _describe_setup(corpus, folder, setup, say)
         if not setup.resumed:
             _tell_fitted_warmup(training, setup.training, say)
         model = _build(folder, setup)
-        state = _last_state(folder, model, say) if setup.resumed else TrainingState()
+        if setup.resumed:
+            _load_progress(folder, model, state, say)
         backend = keras.backend.backend() + group.describe()
         say(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
         state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
         state.corpus = folder.corpus()["sha256"]
-        interrupt.state = state
-        run = ActiveRun(folder, setup, group, model, state, console, check_there)
+        run = ActiveRun(folder, setup, group, model, state, console, opened.check_there)
         validation = translate_at_validations(run, corpus, samples, export_to, interrupt)
         _fit(run, validation, callbacks, interrupt)
-        report = TrainingReport(output_folder, state.step, state.best, state.end_reason, state.interrupted)
+        report = TrainingReport(request.folder, state.step, state.best, state.end_reason, state.interrupted)
         if summary is not None and group.is_main:
             status = RESUME if report.interrupted else FINISHED
-            write_ended(summary, output_folder, status, report.reason, report.steps, report.best)
+            write_ended(summary, report.run, status, report.reason, report.steps, report.best)
     return report
 
 
@@ -233,12 +219,6 @@ def _check_samples(training: TrainingConfig | None, samples: Sequence[str]) -> N
         raise ValueError(
             f"samples are texts to translate. Received: samples, and the task {training.task}. Leave them out."
         )
-
-
-def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
-    """The configuration with batches that the devices can share evenly."""
-    training = training or TrainingConfig.of_size("small")
-    return training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
 
 
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
@@ -286,17 +266,17 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     return model
 
 
-def _last_state(folder: RunFolder, model: keras.Model, say: Callable[[str], None]) -> TrainingState:
-    """Reads the last good checkpoint into the model. A run that was killed before its first checkpoint starts over."""
+def _load_progress(folder: RunFolder, model: keras.Model, state: TrainingState, say: Callable[[str], None]) -> None:
+    """Reads the last good checkpoint. A run that was killed before its first checkpoint begins again."""
     files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
         say("There is no checkpoint yet: the run begins again.")
-        return TrainingState()
-    state, damage = load_last_checkpoint(folder.checkpoint_file, model)
+        return
+    stored, damage = load_last_checkpoint(folder.checkpoint_file, model)
     if damage is not None:
         say(f"The last checkpoint cannot be read: {damage} Going on from the previous checkpoint.")
-    say(f"Going on from update {state.step:,}.")
-    return state
+    say(f"Going on from update {stored.step:,}.")
+    state.go_on_from(stored)
 
 
 def _fit(
