@@ -30,15 +30,14 @@ from kformer.training.first_weights import load_first_weights
 from kformer.training.opened_run import RunRequest, opened_run
 from kformer.training.plan import (
     batches_between_validations,
+    budget_of,
     describe_plan,
     describe_warmup,
     plan_batches,
-    spent_already,
-    step_budget,
 )
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
 from kformer.training.resumed_run import environment_note
-from kformer.training.run_callbacks import ActiveRun, Validation, list_callbacks, translate_at_validations
+from kformer.training.run_callbacks import ActiveRun, Translations, list_callbacks, translate_at_validations
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.training.text_lengths import lengths_report
 from kformer.training.user_callbacks import check_callbacks
@@ -183,8 +182,8 @@ def train(
         state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
         state.corpus = folder.corpus()["sha256"]
         run = ActiveRun(folder, setup, group, model, state, console, opened.check_there)
-        validation = translate_at_validations(run, corpus, samples, export_to, interrupt)
-        _fit(run, validation, callbacks, interrupt)
+        translations = translate_at_validations(run, corpus, samples, export_to, interrupt)
+        _fit(run, translations, callbacks, interrupt)
         report = TrainingReport(request.folder, state.step, state.best, state.end_reason, state.interrupted)
         if summary is not None and group.is_main:
             status = RESUME if report.interrupted else FINISHED
@@ -281,7 +280,7 @@ def _load_progress(folder: RunFolder, model: keras.Model, state: TrainingState, 
 
 def _fit(
     run: ActiveRun,
-    validation: Validation,
+    translations: Translations,
     user_callbacks: Sequence[keras.callbacks.Callback],
     interrupt: GracefulInterrupt,
 ) -> None:
@@ -289,15 +288,16 @@ def _fit(
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training, run.arrangement)
     run.console.print(describe_plan(plan, training))
-    max_steps = step_budget(training, plan)
-    if max_steps is not None:
-        run.console.print(f"The budget is {count(max_steps, 'update')}; {describe_warmup(training, max_steps)}")
-    state.end_reason = spent_already(training, state, max_steps)
-    if state.end_reason:
+    budget = budget_of(training, plan)
+    if budget.max_steps is not None:
+        told = describe_warmup(training, budget.max_steps)
+        run.console.print(f"The budget is {count(budget.max_steps, 'update')}; {told}")
+    if not state.validating and (spent := budget.spent(state)) is not None:
+        state.end_reason = spent.already
         return
     valid = _validation_batches(run)
     interval = batches_between_validations(training, plan)
-    listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
+    listed = list_callbacks(run, budget, interrupt, translations, user_callbacks)
     with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
         if state.epoch_batch:  # The run was stopped between two validations, or during one.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
@@ -305,8 +305,8 @@ def _fit(
                 _validate(run, valid, listed)
             else:
                 _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
-        if max_steps is not None and state.step >= max_steps:
-            state.end_reason = state.end_reason or f"the budget of {count(max_steps, 'step')} is spent"
+            if not state.end_reason and (spent := budget.out_of_steps(state)) is not None:
+                state.end_reason = spent.now
         if not state.end_reason:
             _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
 
