@@ -33,9 +33,10 @@ SIZES = TransformerConfig(
     positional_encoding="learned",
     max_length=256,
     embedding_tying="none",
+    task="classify",
 )
 TRAINING = TrainingConfig(
-    task="classify", vocab_size=4000, max_length=256, warmup_steps=800, learning_rate_scale=1.2, precision="float32"
+    vocab_size=4000, max_length=256, warmup_steps=800, learning_rate_scale=1.2, precision="float32"
 )
 
 
@@ -54,7 +55,7 @@ def keras_nlp_classifier(config: TransformerConfig) -> keras.Model:
 
 
 def kformer_classifier(config: TransformerConfig) -> keras.Model:
-    return build_model("classify", config)
+    return build_model(config)
 
 
 SYSTEMS = {"kformer": kformer_classifier, "keras-nlp": keras_nlp_classifier}

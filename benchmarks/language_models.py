@@ -45,9 +45,9 @@ SIZES = TransformerConfig(
     activation="gelu",
     positional_encoding="learned",
     max_length=256,
+    task="language-model",
 )
 TRAINING = TrainingConfig(
-    task="language-model",
     vocab_size=4000,
     label_smoothing=0.0,
     warmup_steps=400,
@@ -78,7 +78,7 @@ def main() -> None:
     characters = sum(len(text) for text, _ in corpus.test)
     print("| system | parameters | perplexity | bits a character | seconds of training |", "| --- " * 5 + "|", sep="\n")
     keras.utils.set_random_seed(1)
-    ours = build_model("language-model", config)
+    ours = build_model(config)
     compile_model(ours, config, TRAINING)
     began = time.perf_counter()
     ours.fit(

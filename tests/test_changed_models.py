@@ -91,12 +91,13 @@ def untrained(kind):
     """A classifier, tagger or language model of number words, with random weights."""
     words, labels = SymbolTokenizer(list(toy.WORDS)), SymbolTokenizer(["even", "odd"])
     if kind is LanguageModel:
-        config = toy.TRANSFORMER.replace(source_vocab_size=10, target_vocab_size=10, num_encoder_layers=0)
-        return LanguageModel(build_model(kind.task, config, "float32"), config, words)
+        sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "num_encoder_layers": 0}
+        config = toy.TRANSFORMER.replace(task=kind.task, **sizes)
+        return LanguageModel(build_model(config, "float32"), config, words)
     config = toy.TRANSFORMER.replace(
-        source_vocab_size=10, target_vocab_size=6, num_decoder_layers=0, embedding_tying="none"
+        source_vocab_size=10, target_vocab_size=6, num_decoder_layers=0, embedding_tying="none", task=kind.task
     )
-    return kind(build_model(kind.task, config, "float32"), config, words, labels)
+    return kind(build_model(config, "float32"), config, words, labels)
 
 
 @pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])

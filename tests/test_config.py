@@ -421,7 +421,7 @@ class TestDictionariesAndFiles:
         ("text", "message"),
         [
             ("warmup_step: 1\n", r"TrainingConfig has no field 'warmup_step'\. .* Did you mean 'warmup_steps'\?$"),
-            ("{7: 1, foo: 2}\n", r"TrainingConfig has no field '7', 'foo'\. Its fields are: task, "),
+            ("{7: 1, foo: 2}\n", r"TrainingConfig has no field '7', 'foo'\. Its fields are: tokenizer, "),
             ("beta_1: 1.5\n", r"beta_1 must be at least 0 and below 1\. Received: beta_1=1\.5\.$"),
             ("max_length: [7]\n", r"max_length must be int\. Received: max_length=\[7\] of type list\.$"),
             (f"max_minutes: {10**400}\n", r"max_minutes must be float or NoneType\. Received: max_minutes=10000"),

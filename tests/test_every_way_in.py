@@ -66,8 +66,8 @@ def predictors():
 
     def model(command, tokenizer):
         sizes = {"source_vocab_size": words.vocab_size, "target_vocab_size": tokenizer.vocab_size}
-        config = toy.TRANSFORMER.replace(embedding_tying="target", **sizes)
-        built = build_model(TASKS[command], config)
+        config = toy.TRANSFORMER.replace(embedding_tying="target", task=TASKS[command], **sizes)
+        built = build_model(config)
         for weight in built.trainable_weights:
             weight.assign(3 * weight)  # so that answers differ
         return built, config

@@ -39,7 +39,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": {"config", "decoding", "files", "layers", "models", "process", "tokenizers", "wording"},
     "client": {"config", "runtime", "text"},
     "evaluation": {"config", "data", "scripts", "text", "wording"},
-    "tasks": {"config", "data", "decoding", "layers", "models", "presets", "process", "runs", "text", "tokenizers"},
+    "tasks": {
+        *("config", "data", "decoding", "layers", "losses", "metrics", "models", "presets", "process", "runs", "text"),
+        "tokenizers",
+    },
     "export": {"config", "decoding", "files", "layers", "runs", "runtime", "tasks", "text", "tokenizers"},
     "inference": {"config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording"},
 }

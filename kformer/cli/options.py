@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import SIZES, DecodingConfig, TrainingConfig, TransformerConfig, errors_name, read_parts, task_kind
+from kformer.config import (
+    SIZES,
+    TASKS,
+    DecodingConfig,
+    TrainingConfig,
+    TransformerConfig,
+    errors_name,
+    read_parts,
+    task_kind,
+)
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_texts, read_tsv
 from kformer.data.corpus import Pair
 from kformer.presets import find_preset, preset_names
@@ -42,9 +51,9 @@ Trust = Annotated[
 ]
 
 
-def _preset_option(*tasks: str) -> Any:
-    """`--preset`, for a command whose models have learned one of these tasks; without any, for models of all tasks."""
-    names = preset_names(*tasks)
+def _preset_option(command: str | None = None) -> Any:
+    """`--preset`, with the models that this command can use; by default all models."""
+    names = preset_names(*(name for name, kind in TASKS.items() if command in (None, kind.command)))
     return typer.Option(
         metavar="NAME",
         help=f"A trained model that comes with kformer, instead of MODEL: {', '.join(names) or 'none yet'}.",
@@ -54,7 +63,7 @@ def _preset_option(*tasks: str) -> Any:
 
 PresetName = Annotated[str | None, _preset_option()]
 ClassifierPreset = Annotated[str | None, _preset_option("classify")]
-LanguageModelPreset = Annotated[str | None, _preset_option("language-model")]
+LanguageModelPreset = Annotated[str | None, _preset_option("generate")]
 TaggerPreset = Annotated[str | None, _preset_option("tag")]
 TranslatorPreset = Annotated[str | None, _preset_option("translate")]
 BeamSize = Annotated[
@@ -152,7 +161,7 @@ def choose_decoding(
 
 
 def _check_searches(model: RunFolder) -> None:
-    task = model.training_config().task
+    task = model.transformer_config().task
     if not task_kind(task).searches:
         raise ValueError(
             f"{model.path} has learned the task {task}, which needs no search. Leave out --beam-size and "
@@ -200,16 +209,22 @@ def start_of_new_run(
         transformer, training = chosen.transformer, chosen.training
     else:
         transformer = TransformerConfig.of_size(size or "small")
-        training = TrainingConfig.of_size(size or "small", task=task or "translate")
+        training = TrainingConfig.of_size(size or "small", task or transformer.task)
     if origin is not None:
-        transformer = origin.transformer_config()
-    return transformer, training
+        transformer = origin.transformer_config().replace(task=transformer.task)
+    return transformer if task is None else transformer.replace(task=task), training
 
 
-def start_of_resumed_run(path: Path) -> tuple[TransformerConfig, TrainingConfig] | None:
-    """The configurations of a run to resume; None if there is no run, as in processes other than the main one."""
+def start_of_resumed_run(path: Path, task: str | None) -> tuple[TransformerConfig, TrainingConfig] | None:
+    """The configurations of a run to resume; None if there is no run, as in processes other than the main one.
+
+    A `--task` that is given is taken: `kformer.train` refuses another one than the run's.
+    """
     run = RunFolder(path)
-    return (run.transformer_config(), run.training_config()) if run.exists() else None
+    if not run.exists():
+        return None
+    transformer = run.transformer_config()
+    return transformer if task is None else transformer.replace(task=task), run.training_config()
 
 
 def change(

@@ -25,6 +25,7 @@ from kformer.config import (
     check_first_weights,
     check_layers,
     check_positions,
+    check_scores,
     task_kind,
 )
 from kformer.data import Corpus
@@ -179,7 +180,6 @@ def train(
         if main:
             _check_folders(RunFolder(output), goes_on, export_to)
         options = {
-            "task": task,
             "monitor": monitor,
             "max_minutes": max_minutes,
             "max_epochs": max_epochs,
@@ -189,14 +189,15 @@ def train(
             "train_embeddings": train_embeddings,
         }
         if goes_on and (size, recipe) == (None, None):
-            start = start_of_resumed_run(output)
+            start = start_of_resumed_run(output, task)
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
             start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), task)
         transformer, training = change(start, config, options)
         if training is not None and transformer is not None and not goes_on:
             _check_model(transformer, training, initialize_from)
-        if training is not None:
-            _check_task_options(training.task, columns, export_to)
+        learned = None if transformer is None else transformer.task
+        if learned is not None:
+            _check_task_options(learned, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
             corpus = load_recipe(recipe).corpus
         chosen = choose_corpus(
@@ -205,12 +206,12 @@ def train(
             (train_source, train_target),
             (valid_source, valid_target),
             columns,
-            plain_text=training is not None and task_kind(training.task).learns_from_plain_text,
+            plain_text=learned is not None and task_kind(learned).learns_from_plain_text,
         )
-        if training is not None:
-            check_corpus(training.task, chosen)
+        if learned is not None:
+            check_corpus(learned, chosen)
         if main:
-            _warn_of_few_pairs(chosen, translates=training is None or task_kind(training.task).targets == "text")
+            _warn_of_few_pairs(chosen, translates=learned is None or task_kind(learned).targets == "text")
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
@@ -264,8 +265,9 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
 def _check_model(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
     """Refuses a transformer, and first weights, that do not suit the task or its texts."""
     if initialize_from is not None:
-        check_first_weights(training.task, find_preset(initialize_from).training_config().task)
-    check_layers(training.task, transformer)
+        check_first_weights(transformer.task, find_preset(initialize_from).transformer_config().task)
+    check_layers(transformer)
+    check_scores(transformer.task, training)
     check_positions(transformer, training)
 
 
@@ -281,7 +283,7 @@ def _check_task_options(task: str, columns: str | None, export_to: Path | None) 
             f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
             "Give it another name, and it is left out."
         )
-    if export_to is not None and task_kind(task).command is None:
+    if export_to is not None and task_kind(task).outputs is None:
         raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
 
 

@@ -9,9 +9,9 @@ from kformer.config.decoding import DecodingConfig
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS, Monitor
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
-from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, check_layers, task_kind
-from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions
-from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
+from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, task_kind
+from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions, check_scores
+from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig, check_layers
 
 __all__ = [
     "BLEU_TOKENIZERS",
@@ -30,6 +30,7 @@ __all__ = [
     "check_first_weights",
     "check_layers",
     "check_positions",
+    "check_scores",
     "errors_name",
     "read_mapping",
     "read_parts",

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from kformer.config.transformer import TransformerConfig
 from kformer.wording import did_you_mean
 
 _ENCODER, _DECODER = "num_encoder_layers", "num_decoder_layers"
@@ -146,24 +145,6 @@ def answer_outputs(task: str) -> tuple[str, str]:
     if outputs is None:
         raise ValueError(f"A model of the task {task} answers nothing by itself. It gives first weights to others.")
     return outputs
-
-
-def check_layers(task: str, transformer: TransformerConfig) -> None:
-    """Refuses a transformer without the layers that a model of this task has.
-
-    Raises:
-        ValueError: The transformer has no encoder or no decoder layers.
-
-    Examples:
-        >>> check_layers("classify", TransformerConfig(num_decoder_layers=0))
-    """
-    layers = task_kind(task).layers
-    missing = [name for name in layers if not getattr(transformer, name)]
-    if missing:
-        raise ValueError(
-            f"A model of the task {task} needs {' and '.join(layers)} of at least 1. Received: {missing[0]}=0. "
-            "Raise it."
-        )
 
 
 def check_first_weights(task: str, earlier: str) -> None:

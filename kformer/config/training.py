@@ -6,7 +6,7 @@ from typing import Any, Self
 from kformer.config.base import Config
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
 from kformer.config.sizes import TRAINING_OF_SIZE, values_of_size
-from kformer.config.tasks import TASKS, task_kind
+from kformer.config.tasks import task_kind
 from kformer.config.transformer import TransformerConfig
 
 TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
@@ -27,7 +27,6 @@ class TrainingConfig(Config):
         (4000, 800, 10.0)
     """
 
-    task: str = "translate"  # what the model learns to do, one of `TASKS`
     tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
     vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
     shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
@@ -72,7 +71,6 @@ class TrainingConfig(Config):
 
     def __post_init__(self) -> None:
         self._check_types()
-        self._check_choice("task", tuple(TASKS))
         self._check_choice("tokenizer", TOKENIZER_TYPES)
         self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
         self._check_choice("precision", PRECISIONS)
@@ -88,7 +86,6 @@ class TrainingConfig(Config):
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
-        self._check_scores()
         fewest = 1 if MONITORS[self.monitor].translations else 0
         if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
@@ -103,26 +100,20 @@ class TrainingConfig(Config):
                 "Raise tokens_per_batch or lower max_length."
             )
 
-    def _check_scores(self) -> None:
-        """Only a translator translates the validation sources."""
-        if task_kind(self.task).targets != "text" and (MONITORS[self.monitor].translations or self.scored_sources):
-            suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
-            raise ValueError(
-                f"A model of the task {self.task} gives no translations to score. Received: monitor={self.monitor!r}, "
-                f"scored_sources={self.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
-                "scored_sources out."
-            )
-
     @classmethod
-    def of_size(cls, name: str, **changes: Any) -> Self:
+    def of_size(cls, name: str, task: str = "translate", **changes: Any) -> Self:
         """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.
 
-        A `task` among the changes has settings of its own: language models are trained without label smoothing.
+        Args:
+            name: The size.
+            task: What the model learns, one of `kformer.config.TASKS`. Language models, for example, are trained
+                without label smoothing.
+            **changes: Values of fields.
 
         Raises:
-            ValueError: There is no such size, or a change does not fit.
+            ValueError: There is no such size or task, or a change does not fit.
         """
-        of_task = task_kind(changes.get("task", cls.task)).training
+        of_task = task_kind(task).training
         return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task}).replace(**changes)
 
     def replace(self, **changes: Any) -> Self:
@@ -130,6 +121,24 @@ class TrainingConfig(Config):
         if "warmup_steps" in changes or "learning_rate_scale" in changes:
             changes = {"fit_warmup": False, **changes}
         return super().replace(**changes)
+
+
+def check_scores(task: str, training: TrainingConfig) -> None:
+    """Refuses a training that scores translations for a model that gives none.
+
+    Raises:
+        ValueError: The monitor or `scored_sources` is a translator's.
+
+    Examples:
+        >>> check_scores("tag", TrainingConfig(monitor="accuracy"))
+    """
+    if task_kind(task).targets != "text" and (MONITORS[training.monitor].translations or training.scored_sources):
+        suitable = [name for name, monitor in MONITORS.items() if not monitor.translations]
+        raise ValueError(
+            f"A model of the task {task} gives no translations to score. Received: monitor={training.monitor!r}, "
+            f"scored_sources={training.scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
+            "scored_sources out."
+        )
 
 
 def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:

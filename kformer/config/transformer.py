@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from kformer.config.base import Config
 from kformer.config.sizes import SIZES, values_of_size
+from kformer.config.tasks import TASKS, task_kind
 
 # The classes are in `kformer.models.transformer.POSITIONS`.
 POSITIONAL_ENCODINGS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets")
@@ -64,9 +65,11 @@ class TransformerConfig(Config):
     pad_id: int = 0  # id of the padding behind shorter sequences of a batch
     start_id: int = 1  # id of the token before the first one of a target
     end_id: int = 2  # id of the token that ends a text
+    task: str = "translate"  # what the model learns to do, one of `kformer.config.TASKS`
 
     def __post_init__(self) -> None:
         self._check_types()
+        self._check_choice("task", tuple(TASKS))
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
         self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length", "embedding_dim")
@@ -153,3 +156,21 @@ class TransformerConfig(Config):
             ValueError: There is no such size, or a change does not fit.
         """
         return cls.from_dict({**values_of_size(SIZES, name), **changes})
+
+
+def check_layers(transformer: TransformerConfig) -> None:
+    """Refuses a transformer without the layers that a model of its task has.
+
+    Raises:
+        ValueError: The transformer has no encoder or no decoder layers.
+
+    Examples:
+        >>> check_layers(TransformerConfig(num_decoder_layers=0, task="classify"))
+    """
+    layers = task_kind(transformer.task).layers
+    missing = [name for name in layers if not getattr(transformer, name)]
+    if missing:
+        raise ValueError(
+            f"A model of the task {transformer.task} needs {' and '.join(layers)} of at least 1. "
+            f"Received: {missing[0]}=0. Raise it."
+        )

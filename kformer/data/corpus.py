@@ -21,6 +21,7 @@ class Corpus:
         train, valid, test: (source, target) pairs.
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
         valid_name: what messages call the validation pairs, if they are from a file of their own; None: as the corpus.
+        task: the task that the pairs were made for, one of `kformer.config.TASKS`; None: any.
 
     Examples:
         >>> corpus = Corpus("numbers", train=[("one", "uno"), ("two", "dos")], valid=[("three", "tres")], test=[])
@@ -34,6 +35,7 @@ class Corpus:
     test: list[Pair]
     symbols: bool = False
     valid_name: str | None = None
+    task: str | None = None
 
     def name_of(self, part: str) -> str:
         """What messages call the part "train", "valid" or "test".

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from kformer.config import task_kind
 from kformer.data.corpus import Corpus, Pair
-from kformer.data.verse_corpora import CORPORA_OF_LABELS
 from kformer.wording import count
 
 # The characters of `kformer.tokenizers.text_ops.WHITESPACE`.
@@ -50,11 +49,8 @@ def check_corpus(task: str, corpus: Corpus) -> None:
         ValueError: A target is wrong, no label of the validation part is one of the training part, or a translator
             would be trained on labels.
     """
-    if task_kind(task).targets == "text" and corpus.name in CORPORA_OF_LABELS:
-        raise ValueError(
-            f"The corpus {corpus.name} has labels and no translations. Train with --task "
-            f"{CORPORA_OF_LABELS[corpus.name]}."
-        )
+    if task_kind(task).targets == "text" and corpus.task is not None and task_kind(corpus.task).has_labels:
+        raise ValueError(f"The corpus {corpus.name} has labels and no translations. Train with --task {corpus.task}.")
     if not task_kind(task).has_labels:
         return
     for pairs in (corpus.train, corpus.valid):

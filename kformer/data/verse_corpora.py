@@ -9,7 +9,6 @@ from collections.abc import Callable
 from kformer.data.corpus import Corpus, Pair
 from kformer.data.files import read_tsv
 
-CORPORA_OF_LABELS = {"bible-books": "classify", "bible-next": "classify", "bible-punctuation": "tag"}  # their tasks
 _FOLDER = pathlib.Path(__file__).parent / "corpora"
 _PARTS = ("train", "valid", "test")
 # The groups of books, in the order of the Bible, each with the number of its books.
@@ -23,7 +22,9 @@ def load_books() -> Corpus:
     books = list(dict.fromkeys(_book(number) for _, number in verses["train"]))
     names = [name for name, size in _GROUPS.items() for _ in range(size)]
     group = dict(zip(books, names, strict=True))
-    return _corpus("bible-books", lambda part: [(text, group[_book(number)]) for text, number in verses[part]])
+    return _corpus(
+        "bible-books", "classify", lambda part: [(text, group[_book(number)]) for text, number in verses[part]]
+    )
 
 
 def load_next_verses() -> Corpus:
@@ -31,7 +32,7 @@ def load_next_verses() -> Corpus:
 
     Half of the pairs are consecutive. In the others, the second verse is any verse of the same part.
     """
-    return _corpus("bible-next", lambda part: _followers(_verses(part)))
+    return _corpus("bible-next", "classify", lambda part: _followers(_verses(part)))
 
 
 def load_punctuation() -> Corpus:
@@ -40,12 +41,14 @@ def load_punctuation() -> Corpus:
     A tag has "a" for a word in lower case, "A" for one that begins with a capital letter, "AA" for one in capital
     letters. The punctuation mark after the word follows, if there is one.
     """
-    return _corpus("bible-punctuation", lambda part: [pair for text, _ in _verses(part) if (pair := _tagged(text))[0]])
+    return _corpus(
+        "bible-punctuation", "tag", lambda part: [pair for text, _ in _verses(part) if (pair := _tagged(text))[0]]
+    )
 
 
-def _corpus(name: str, load: Callable[[str], list[Pair]]) -> Corpus:
+def _corpus(name: str, task: str, load: Callable[[str], list[Pair]]) -> Corpus:
     train, valid, test = map(load, _PARTS)
-    return Corpus(name, train, valid, test)
+    return Corpus(name, train, valid, test, task=task)
 
 
 def _verses(part: str) -> list[Pair]:

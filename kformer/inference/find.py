@@ -75,7 +75,7 @@ def check_answers(model: RunFolder | pathlib.Path) -> None:
         ValueError: No command uses the model.
     """
     own = task_name(model)
-    if task_kind(own).command is None:
+    if task_kind(own).outputs is None:
         raise ValueError(
             f"{_path(model)} has learned the task {own}, and answers nothing by itself. Train a classifier or a tagger "
             f"that begins with its weights: `kformer train --task classify --initialize-from {_path(model)}`."
@@ -85,7 +85,7 @@ def check_answers(model: RunFolder | pathlib.Path) -> None:
 def task_name(model: RunFolder | pathlib.Path) -> str:
     """The task that a model from `find_model` has learned."""
     if isinstance(model, RunFolder):
-        return model.training_config().task
+        return model.transformer_config().task
     return description(model).get("task", "translate")
 
 

@@ -8,20 +8,16 @@ from kformer.config import TransformerConfig, task_kind
 from kformer.models.transformer import Policy
 
 
-def build_model(task: str, config: TransformerConfig, dtype: Policy = None) -> keras.Model:
-    """The model of a task, with random weights.
+def build_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
+    """The model of the configuration's task, with random weights.
 
     Args:
-        task: One of `kformer.config.TASKS`.
-        config: Sizes and options.
+        config: Task, sizes and options.
         dtype: As in `build_transformer`.
 
-    Raises:
-        ValueError: There is no such task.
-
     Examples:
-        >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2)
-        >>> build_model("language-model", config).name
+        >>> config = kformer.TransformerConfig(9, 9, 0, 1, d_model=8, d_ff=16, num_heads=2, task="language-model")
+        >>> build_model(config).name
         'language_model'
     """
-    return pkgutil.resolve_name(task_kind(task).builder)(config, dtype)
+    return pkgutil.resolve_name(task_kind(config.task).builder)(config, dtype)

@@ -23,7 +23,7 @@ def preset_names(*tasks: str) -> list[str]:
     """
     runs = {folder.name: RunFolder(folder) for folder in _SHIPPED.iterdir()}
     return sorted(
-        name for name, run in runs.items() if run.exists() and (not tasks or run.training_config().task in tasks)
+        name for name, run in runs.items() if run.exists() and (not tasks or run.transformer_config().task in tasks)
     )
 
 

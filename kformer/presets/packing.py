@@ -76,7 +76,7 @@ def pack_run(
     check_about(about)
     source = RunFolder(run).check()
     with derived_run(source, output) as fresh:
-        model = build_model(source.training_config().task, source.transformer_config(), dtype="float32")
+        model = build_model(source.transformer_config(), dtype="float32")
         load_weights(source, model)
         error = save_packed_weights(fresh.packed_weights_file, model, steps)
         parameters = model.count_params()

@@ -102,7 +102,7 @@ class RunFolder:
         Raises:
             ValueError: The run's model learned another task.
         """
-        own = self.training_config().task
+        own = self.transformer_config().task
         if own != task:
             raise ValueError(f"{self.path} is a run of the task {own}. Expected: a run of the task {task}.")
 

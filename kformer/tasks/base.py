@@ -10,6 +10,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, ta
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement
 from kformer.runs.folder import RunFolder
+from kformer.tasks.objective import Objective, cross_entropy
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import Tokenizer
 
@@ -60,6 +61,10 @@ class Task(abc.ABC):
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         """How batches of ids become inputs and labels of the model."""
 
+    def objective(self, transformer: TransformerConfig, training: TrainingConfig) -> Objective:
+        """What the model is trained to do better; by default, to predict the labels."""
+        return cross_entropy(transformer, training)
+
     @abc.abstractmethod
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
         """The predictor with the best weights of a run, in float32.
@@ -89,4 +94,4 @@ def task_of_run(run: RunFolder) -> Task:
         >>> task_of_run(kformer.presets.find_preset("cmudict")).name
         'translate'
     """
-    return task_of(run.training_config().task)
+    return task_of(run.transformer_config().task)

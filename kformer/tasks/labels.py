@@ -85,7 +85,7 @@ class LabelPredictor(TextModel, abc.ABC):
         folder = RunFolder(pathlib.Path(run)).check()
         folder.check_task(cls.task)
         config = folder.transformer_config()
-        model = build_model(cls.task, config, "float32")
+        model = build_model(config, "float32")
         load_weights(folder, model)
         source, labels = load_tokenizers(folder.tokenizer_folder)
         return cls(model, config, source, labels, folder.decoding_config(decoding), folder.samples(), folder.origin())
@@ -122,7 +122,7 @@ class LabelPredictor(TextModel, abc.ABC):
 
     def build(self, dtype: Any) -> keras.Model:
         """See `Predictor.build`."""
-        return build_model(self.task, self.config, dtype)
+        return build_model(self.config, dtype)
 
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
         """See `Predictor.twin`. There is no search, so `cache` is not used."""

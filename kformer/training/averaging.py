@@ -32,7 +32,7 @@ def average_weights(run: str | pathlib.Path, output: str | pathlib.Path, last: i
     """
     source = RunFolder(run).check_described()
     with derived_run(source, output) as fresh:
-        model = build_model(source.training_config().task, source.transformer_config(), dtype="float32")
+        model = build_model(source.transformer_config(), dtype="float32")
         number = _assign_last_mean(model, source, last)
         fresh.write_corpus({**source.corpus(), "mean_of": number})
         fresh.write_samples(source.samples())

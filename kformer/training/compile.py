@@ -3,28 +3,22 @@
 import keras
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.losses import LabelSmoothedCrossEntropy
-from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
+from kformer.metrics import TokenCount
 from kformer.process.hardware import has_gpu
+from kformer.tasks import task_of
 from kformer.training.optimizers import build_adam
 
 
 def compile_model(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
-    """Compiles the model with the paper's optimizer, the label-smoothed loss, and the metrics that judge a run."""
-    pad_id = transformer.pad_id
-    epsilon, form = training.label_smoothing, training.label_smoothing_form
+    """Compiles the model with the paper's optimizer, the objective of its task, and a count of the tokens."""
+    objective = task_of(transformer.task).objective(transformer, training)
     optimizer = build_adam(transformer.d_model, training)
     if training.precision == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer=optimizer,
-        loss=LabelSmoothedCrossEntropy(epsilon, pad_id, form),
-        metrics=[
-            TokenLoss(epsilon, pad_id, form),
-            TokenAccuracy(pad_id),
-            Perplexity(pad_id),
-            TokenCount(pad_id),
-        ],
+        loss=objective.loss,
+        metrics=[*objective.metrics, TokenCount(transformer.pad_id)],
         # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
         jit_compile="auto" if compiled_by_xla() else False,
     )

@@ -22,12 +22,12 @@ def load_first_weights(origin: RunFolder, model: keras.Model, task: str, target_
         task: The task of the new run.
         target_tokenizer: Its vocabulary of what is predicted.
     """
-    earlier = origin.training_config().task
+    earlier = origin.transformer_config()
     is_known = _have_same_symbols(load_tokenizers(origin.tokenizer_folder)[1], target_tokenizer)
-    if earlier == task and is_known:
+    if earlier.task == task and is_known:
         load_weights(origin, model)
         return
-    other = build_model(earlier, origin.transformer_config())
+    other = build_model(earlier)
     load_weights(origin, other)
     layers = {layer.name: layer for layer in other.layers if layer.weights and (is_known or layer.name != CLASSES)}
     common = [layer for layer in model.layers if layer.name in layers and _same_shapes(layer, layers[layer.name])]

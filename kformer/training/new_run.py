@@ -11,6 +11,7 @@ from kformer.config import (
     check_first_weights,
     check_layers,
     check_positions,
+    check_scores,
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
@@ -59,30 +60,31 @@ def start_run(
     """
     run.check_new()
     _check_parts(corpus)
-    check_corpus(training.task, corpus)
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
+    if transformer is None:
+        transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
+    check_corpus(transformer.task, corpus)
+    check_scores(transformer.task, training)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
-    task = task_of(training.task)
+    task = task_of(transformer.task)
     pairs_to_learn = task.pairs(corpus.train)
-    vectors = read_embeddings(training, has_initial_weights=origin is not None)
+    vectors = read_embeddings(transformer.task, training, has_initial_weights=origin is not None)
     if origin is None:
-        sizes = transformer or TransformerConfig.of_size("small")
-        check_layers(training.task, sizes)
+        check_layers(transformer)
         tokenizers = task.train_tokenizers(pairs_to_learn, training)
-        sizes = task.adapt(sizes)
-        transformer = fit_to_vectors(_fit_to_tokenizers(sizes, *tokenizers), vectors)
+        transformer = fit_to_vectors(_fit_to_tokenizers(task.adapt(transformer), *tokenizers), vectors)
     else:
-        earlier = origin.training_config().task
-        check_first_weights(training.task, earlier)
+        earlier = origin.transformer_config().task
+        check_first_weights(transformer.task, earlier)
         transformer = _transformer_of_weights(origin, transformer)
         tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
     check_positions(transformer, training)
-    pairs = encode(corpus, training, tokenizers)
-    search = search_of_data(training.task, pairs_to_learn, pairs[0])
+    pairs = encode(corpus, task, training.max_length, tokenizers)
+    search = search_of_data(transformer.task, pairs_to_learn, pairs[0])
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
     training = fit_warmup(training, pairs[0], task.arrangement(tokenizers, training))
@@ -140,11 +142,10 @@ def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target
     )
 
 
-def _transformer_of_weights(origin: RunFolder, given: TransformerConfig | None) -> TransformerConfig:
-    """The configuration of the weights in `origin`; a given one that differs from it is an error."""
-    stored = origin.transformer_config()
-    decided = () if given is None else decided_by_data(stored, given, origin.training_config())
-    if given is not None and (changed := changed_fields(stored, given, decided)):
+def _transformer_of_weights(origin: RunFolder, given: TransformerConfig) -> TransformerConfig:
+    """The configuration of the weights in `origin` with the given task; any other difference is an error."""
+    stored = origin.transformer_config().replace(task=given.task)
+    if changed := changed_fields(stored, given, decided_by_data(stored, given, origin.training_config())):
         raise ValueError(
             "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
             f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."

@@ -29,10 +29,11 @@ def embedding_files(training: TrainingConfig) -> dict[str, str]:
     return {name: file for name, file in files.items() if file is not None}
 
 
-def read_embeddings(training: TrainingConfig, has_initial_weights: bool) -> Sides:
+def read_embeddings(task: str, training: TrainingConfig, has_initial_weights: bool) -> Sides:
     """Reads the files of vectors that a new run begins with; of a file for both sides, once.
 
     Args:
+        task: What the model learns.
         training: The configuration of the run.
         has_initial_weights: Whether the run begins with the weights of another run.
 
@@ -53,10 +54,10 @@ def read_embeddings(training: TrainingConfig, has_initial_weights: bool) -> Side
             "Random embeddings must be trained. Received: train_embeddings=False without "
             "source_embeddings, target_embeddings or initialize_from. Give one of these, or leave train_embeddings out."
         )
-    if files and "num_encoder_layers" not in task_kind(training.task).layers:
+    if files and "num_encoder_layers" not in task_kind(task).layers:
         raise ValueError(
             f"Pretrained embeddings are for models with an encoder. Received: {', '.join(files.values())} and the task "
-            f"{training.task}. Leave out source_embeddings and target_embeddings."
+            f"{task}. Leave out source_embeddings and target_embeddings."
         )
     read = {file: read_word_vectors(file) for file in dict.fromkeys(files.values())}
     sizes = {file: vectors.dim for file, vectors in read.items()}

@@ -47,8 +47,9 @@ def resume_run(
             f"Received: initialize_from={str(initialize_from)!r}. Leave it out, or start a new run."
         )
     stored_transformer, stored_training = run.transformer_config(), run.training_config()
+    task = task_of(stored_transformer.task)
     if transformer is not None:
-        transformer = task_of(stored_training.task).adapt(transformer)
+        transformer = task.adapt(transformer)
         except_fields = decided_by_data(stored_transformer, transformer, stored_training)
         _refuse_changes(run, stored_transformer, transformer, except_fields)
     if training is None:
@@ -65,7 +66,7 @@ def resume_run(
         if training != stored_training:
             run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
-    pairs = encode(corpus, training, tokenizers)
+    pairs = encode(corpus, task, training.max_length, tokenizers)
     return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
 
 

@@ -50,8 +50,8 @@ class ActiveRun:
     @property
     def arrangement(self) -> Arrangement:
         """How the run's batches become inputs and labels of the model."""
-        training = self.setup.training
-        return task_of(training.task).arrangement(self.setup.tokenizers, training)
+        setup = self.setup
+        return task_of(setup.transformer.task).arrangement(setup.tokenizers, setup.training)
 
 
 @dataclasses.dataclass(frozen=True)

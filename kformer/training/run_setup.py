@@ -10,7 +10,7 @@ from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
-from kformer.tasks import task_of
+from kformer.tasks.base import Task
 from kformer.tokenizers import Tokenizer
 from kformer.training.pretrained_embeddings import embedding_files
 
@@ -33,13 +33,10 @@ class RunSetup(NamedTuple):
 
 
 def encode(
-    corpus: Corpus, training: TrainingConfig, tokenizers: tuple[Tokenizer, Tokenizer]
+    corpus: Corpus, task: Task, max_length: int, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> tuple[EncodedPairs, EncodedPairs]:
     """The training and the validation part of the corpus as ids."""
-    task = task_of(training.task)
-    train, valid = (
-        task.encode(task.pairs(pairs), tokenizers, training.max_length) for pairs in (corpus.train, corpus.valid)
-    )
+    train, valid = (task.encode(task.pairs(pairs), tokenizers, max_length) for pairs in (corpus.train, corpus.valid))
     return train, valid
 
 

@@ -17,6 +17,7 @@ from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.data.labels import unknown_labels
 from kformer.files.writing import WriteError
 from kformer.models import build_model
+from kformer.presets import find_preset
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import FINISHED, RESUME, write_ended
@@ -152,7 +153,8 @@ def train(
     """
     _check_kinds(corpus, transformer, training)
     check_callbacks(callbacks)
-    _check_samples(training, samples)
+    if (task := _known_task(transformer, initialize_from, resume)) is not None:
+        _check_samples(task, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
         check_export_path(export_to)
@@ -213,11 +215,20 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
             )
 
 
-def _check_samples(training: TrainingConfig | None, samples: Sequence[str]) -> None:
-    if samples and training is not None and task_kind(training.task).targets != "text":
-        raise ValueError(
-            f"samples are texts to translate. Received: samples, and the task {training.task}. Leave them out."
-        )
+def _known_task(
+    transformer: TransformerConfig | None, initialize_from: str | pathlib.Path | None, resume: bool | Literal["auto"]
+) -> str | None:
+    """What the model learns; None where only the folder of a run that may be resumed says it."""
+    if transformer is not None:
+        return transformer.task
+    if resume:
+        return None
+    return "translate" if initialize_from is None else find_preset(initialize_from).transformer_config().task
+
+
+def _check_samples(task: str, samples: Sequence[str]) -> None:
+    if samples and task_kind(task).targets != "text":
+        raise ValueError(f"samples are texts to translate. Received: samples, and the task {task}. Leave them out.")
 
 
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
@@ -234,9 +245,9 @@ def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Cal
         say(note)
     for part, pairs in (("train", setup.train), ("valid", setup.valid)):
         say(f"{corpus.name_of(part)} {part}: {pairs.report()}")
-    if (note := unknown_labels(setup.training.task, corpus)) is not None:
+    if (note := unknown_labels(setup.transformer.task, corpus)) is not None:
         say(note)
-    say(lengths_report(setup.training.task, folder.decoding_config()))
+    say(lengths_report(setup.transformer.task, folder.decoding_config()))
     if folder.initial.exists():
         say(vocabulary_report(setup.train, setup.tokenizers))
     for name in EMBEDDING_FILES.values():
@@ -256,11 +267,11 @@ def _tell_fitted_warmup(given: TrainingConfig | None, used: TrainingConfig, say:
 def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
     keras.utils.set_random_seed(setup.training.seed)
-    model = build_model(setup.training.task, setup.transformer, dtype=setup.training.precision)
+    model = build_model(setup.transformer, dtype=setup.training.precision)
     freeze_embeddings(folder, model, setup.training)
     compile_model(model, setup.transformer, setup.training)
     if folder.initial.exists():
-        load_first_weights(folder.initial, model, setup.training.task, setup.tokenizers[1])
+        load_first_weights(folder.initial, model, setup.transformer.task, setup.tokenizers[1])
     assign_embeddings(folder, model, setup.training)
     return model
 

@@ -37,7 +37,7 @@ def test_both_parts_are_checked_without_blank_pairs(part):
 
 
 def test_a_translator_of_labels_is_refused_with_the_right_task():
-    corpus = Corpus("bible-punctuation", LONG, LONG, [])
+    corpus = Corpus("numbers", LONG, LONG, [], task="tag")
     with pytest.raises(ValueError, match="has labels and no translations. Train with --task tag"):
         check_corpus("translate", corpus)
     check_corpus("language-model", corpus)

@@ -39,7 +39,7 @@ def run_of(tmp_path_factory):
     def find(task):
         if task not in runs:
             runs[task] = tmp_path_factory.mktemp("runs") / task
-            train(corpus_of(task), runs[task], toy.TRANSFORMER, TRAINING.replace(task=task))
+            train(corpus_of(task), runs[task], toy.TRANSFORMER.replace(task=task), TRAINING)
         return runs[task]
 
     return find

@@ -377,13 +377,14 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of,
     report = train(
         corpus_of("classify"),
         tmp_path / "run",
-        training=TRAINING.replace(task="classify", max_steps=1, learning_rate_scale=1e-9),
+        RunFolder(origin).transformer_config().replace(task="classify"),
+        TRAINING.replace(max_steps=1, learning_rate_scale=1e-9),
         initialize_from=origin,
     )
     run = report.run
     assert run.transformer_config().num_decoder_layers == 0
     fresh = Classifier.from_run(run.path).model
-    earlier = build_model("masked-language-model", RunFolder(origin).transformer_config())
+    earlier = build_model(RunFolder(origin).transformer_config())
     load_weights(RunFolder(origin), earlier)
     for name in ("encoder", "source_embedding", "segments"):
         ours, theirs = (model.get_layer(name).get_weights() for model in (fresh, earlier))
@@ -394,7 +395,7 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of,
 def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(run_of, tmp_path):
     words = {"even": "two", "odd": "one"}
     parts = ([(text, words[label]) for text, label in part] for part in (corpus_of("classify").train,) * 2)
-    training = TRAINING.replace(task="classify", max_steps=1)
+    training = TRAINING.replace(max_steps=1)
     report = train(
         Corpus("other", *parts, test=[]), tmp_path / "run", training=training, initialize_from=run_of("classify")
     )
@@ -404,7 +405,7 @@ def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(
 def test_a_classifier_that_begins_with_another_keeps_its_labels_if_they_suffice(run_of, tmp_path):
     corpus = corpus_of("classify")
     odd = [pair for pair in corpus.train if pair[1] == "odd"]
-    training = TRAINING.replace(task="classify", max_steps=1, learning_rate_scale=1e-9)
+    training = TRAINING.replace(max_steps=1, learning_rate_scale=1e-9)
     report = train(
         Corpus("odd", odd, odd[:9], []), tmp_path / "run", training=training, initialize_from=run_of("classify")
     )
@@ -413,24 +414,28 @@ def test_a_classifier_that_begins_with_another_keeps_its_labels_if_they_suffice(
 
 @pytest.mark.parametrize(("earlier", "task"), [("classify", "translate"), ("language-model", "tag")])
 def test_first_weights_of_another_kind_of_model_are_refused(earlier, task, run_of, tmp_path):
+    sizes = RunFolder(run_of(earlier)).transformer_config().replace(task=task)
     with pytest.raises(ValueError, match=f"A model of the task {task} can begin with .* a run of the task {earlier}"):
         train(
             corpus_of("tag"),
             tmp_path / "run",
-            training=TRAINING.replace(task=task),
+            sizes,
+            TRAINING,
             initialize_from=run_of(earlier),
         )
     assert not RunFolder(tmp_path / "run").exists()
 
 
 def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path):
-    corpus, training = corpus_of("masked-language-model"), TRAINING.replace(task="masked-language-model", max_steps=6)
-    whole = train(corpus, tmp_path / "whole", toy.TRANSFORMER, training)
-    train(corpus, tmp_path / "parts", toy.TRANSFORMER, training.replace(max_steps=3))
-    parts = train(corpus, tmp_path / "parts", toy.TRANSFORMER, training, resume=True)
+    corpus, training = corpus_of("masked-language-model"), TRAINING.replace(max_steps=6)
+    sizes = toy.TRANSFORMER.replace(task="masked-language-model")
+    whole = train(corpus, tmp_path / "whole", sizes, training)
+    train(corpus, tmp_path / "parts", sizes, training.replace(max_steps=3))
+    parts = train(corpus, tmp_path / "parts", sizes, training, resume=True)
     assert parts.best == whole.best
 
 
 def test_samples_are_for_translators(tmp_path):
+    sizes = toy.TRANSFORMER.replace(task="classify")
     with pytest.raises(ValueError, match="samples are texts to translate. Received: samples, and the task classify"):
-        train(corpus_of("classify"), tmp_path / "run", training=TRAINING.replace(task="classify"), samples=["one"])
+        train(corpus_of("classify"), tmp_path / "run", sizes, TRAINING, samples=["one"])

@@ -187,7 +187,10 @@ def test_save_takes_no_folder_for_a_tokenizer_that_only_looks_like_one(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    for save in (symbols.save, lambda folder: save_tokenizers(folder, symbols, symbols)):
+    for save in (
+        lambda folder: save_tokenizer(symbols, folder),
+        lambda folder: save_tokenizers(folder, symbols, symbols),
+    ):
         with pytest.raises(ValueError, match=f"contains other files than those of tokenizers: {told}"):
             save(tmp_path)
     assert {name: (tmp_path / name).read_text() for name in files} == files

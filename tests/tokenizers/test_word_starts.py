@@ -84,10 +84,10 @@ def test_the_bytes_of_a_rare_character_do_not_begin_a_word() -> None:
 
 def hidden(text: str, tokenizer: Tokenizer, rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     """The ids of a text, and which of them whole-word masking hides in each of many rows."""
-    training = TrainingConfig(task="masked-language-model", mask_whole_words=True)
+    training = TrainingConfig(mask_whole_words=True)
     ids = tokenizer.tokenize([text])[0].numpy()
     source = np.tile(ids, (rows, 1))
-    arrangement = task_of(training.task).arrangement((tokenizer, tokenizer), training)
+    arrangement = task_of("masked-language-model").arrangement((tokenizer, tokenizer), training)
     _, labels = arrangement.arrange(Rows(source, source, 0, 0, 1), np.random.default_rng(1))
     return ids, labels != 0
 
