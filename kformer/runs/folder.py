@@ -17,6 +17,8 @@ RUN/
   lock                              the process that trains here, see `kformer.runs.ownership`
   log.csv, tensorboard/             the logs of the run
 
+A model that was not trained here has no `training.json`, `environment.json`, checkpoints or logs.
+
 A packed run folder (`kformer.presets.pack_run`) has `packed-weights.npz` instead of `best.weights.h5`, `preset.json`
 with facts about the model, always `decoding.json`, and no logs, checkpoints or other weights.
 """
@@ -202,7 +204,23 @@ class RunFolder:
         return TransformerConfig.load(self.transformer_file)
 
     def training_config(self) -> TrainingConfig:
+        """How the model is trained.
+
+        Raises:
+            FileNotFoundError: It was not trained here.
+        """
+        if not self.training_file.is_file():
+            raise FileNotFoundError(
+                f"{self.path} has no {self.training_file.name}: its model was not trained here, so there is nothing to "
+                "resume. Begin a new run with its weights by initialize_from (`--initialize-from`)."
+            )
         return TrainingConfig.load(self.training_file)
+
+    def reads_symbols(self) -> bool:
+        """Whether the sources are symbols split by blanks, not sentences."""
+        folder = self.tokenizer_folder
+        sides = [file for side in ("shared", "source") if (file := folder / side / "tokenizer.json").is_file()]
+        return any(_read_json(file)["kind"] == "symbols" for file in sides)
 
     def decoding_config(self, chosen: DecodingConfig | None = None) -> DecodingConfig:
         """The model's default search, which is that of `decoding.json`, or the paper's if there is no such file.

@@ -145,7 +145,7 @@ def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target
 def _transformer_of_weights(origin: RunFolder, given: TransformerConfig) -> TransformerConfig:
     """The configuration of the weights in `origin` with the given task; any other difference is an error."""
     stored = origin.transformer_config().replace(task=given.task)
-    if changed := changed_fields(stored, given, decided_by_data(stored, given, origin.training_config())):
+    if changed := changed_fields(stored, given, decided_by_data(origin, given)):
         raise ValueError(
             "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
             f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."

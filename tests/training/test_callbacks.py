@@ -23,6 +23,7 @@ from kformer.training.callbacks import (
     Checkpoint,
     CSVLog,
     GracefulInterrupt,
+    InMainProcess,
     Interrupted,
     KeepBest,
     NoticeStop,
@@ -501,6 +502,30 @@ def test_an_equal_figure_is_no_better_one(tmp_path, name):
     keep.on_epoch_end(1, {monitor.log_key: 5.0})
     assert (state.waited, state.end_reason) == (1, f"1 validation brought no better {monitor.label}")
     assert path.read_bytes() == before
+
+
+def test_a_validation_scores_keeps_shows_and_exports_what_is_better_in_this_order(tmp_path):
+    state, console, model = TrainingState(), recorded_console(), tiny_model()
+    path, bleu = tmp_path / "best.weights.h5", iter([3.0, 5.0, 4.0])
+
+    def show():
+        console.print(f"samples, best {path.is_file()}, last {len(os.listdir(tmp_path / 'weights')) - 1}")
+
+    bar = ProgressBar(state, console=console, clock=FakeClock())
+    main = InMainProcess(tmp_path / "weights", 2, bar, show, lambda: console.print(f"exported at {state.best}"))
+    monitor = MONITORS["bleu"]
+    validate = validation(path, state, 1, monitor, score=lambda: {"val_bleu": next(bleu)}, main=main)
+    validate.set_model(model)
+    for state.step in (7, 8, 9):
+        logs = {"val_token_loss": 1.5}
+        validate.on_epoch_end(0, logs)
+    assert logs == {"val_token_loss": 1.5, "val_bleu": 4.0}
+    assert console.file.getvalue().splitlines() == [
+        *("step 7  validation:  loss 1.500  BLEU 3.0", "samples, best True, last 1", "exported at 3.0"),
+        *("step 8  validation:  loss 1.500  BLEU 5.0", "samples, best True, last 2", "exported at 5.0"),
+        *("step 9  validation:  loss 1.500  BLEU 4.0", "samples, best True, last 2"),
+    ]
+    assert (state.end_reason, model.stop_training) == ("1 validation brought no better BLEU", True)
 
 
 def keep_by_bleu(validations, path, state, patience):

@@ -6,7 +6,7 @@ import pytest
 from test_callbacks import IDS, fit, tiny_model, validation
 
 from kformer.training.callbacks import AverageWeights, Checkpoint
-from kformer.training.checkpoints import TrainingState
+from kformer.training.checkpoints import TrainingState, load_checkpoint
 
 
 def flat(model):
@@ -60,6 +60,33 @@ def test_a_run_with_an_average_trains_the_same_weights_as_one_without():
         fit(model, callbacks, epochs=2, validation_data=(IDS, IDS))
         weights.append(flat(model))
     np.testing.assert_array_equal(*weights)
+
+
+class ReadCheckpoint(keras.callbacks.Callback):
+    """Notes what is saved when a validation begins: whether it is marked as such, and the weights."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder, self.found = folder, []
+
+    def on_test_begin(self, logs=None):
+        self.found.append(saved(self.folder))
+
+
+def saved(folder):
+    model = tiny_model(ema_decay=0.3)
+    return load_checkpoint(folder / "checkpoint.npz", model).validating, flat(model)
+
+
+def test_a_run_is_saved_with_its_trained_weights_before_a_validation_and_after_it(tmp_path):
+    model, state, seen, read = tiny_model(ema_decay=0.3), TrainingState(), SeeWeights(), ReadCheckpoint(tmp_path)
+    checkpoint = Checkpoint(tmp_path, state)
+    callbacks = [seen, validation(None, state, checkpoint=checkpoint), read, checkpoint]
+    fit(model, callbacks, steps=4, validation_data=(IDS, IDS))
+    trained = seen.after_batches[-1]
+    for validating, (is_marked, weights) in zip((True, False), (*read.found, saved(tmp_path)), strict=True):
+        assert is_marked == validating
+        np.testing.assert_array_equal(weights, trained)
 
 
 def test_a_plain_fit_validates_and_leaves_the_averaged_weights():
