@@ -124,27 +124,25 @@ def list_callbacks(
 ) -> list[keras.callbacks.Callback]:
     """All callbacks of a run."""
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
-    user_callbacks = user_callbacks if is_main else ()
-    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks]
+    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks] if is_main else []
     endings, last = _endings(run, budget, interrupt, notices)
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
     keep_best = callbacks.KeepBest(folder.best_weights_file if is_main else None, state, budget.monitor)
-    progress = callbacks.ProgressBar(state, budget.max_steps, budget.max_minutes, run.console)
-    main = callbacks.InMainProcess(
-        folder.weights_folder, training.keep_weights, progress, translations.show_samples, translations.export_best
-    )
-    validation = callbacks.Validation(
-        state, checkpoint, keep_best, budget, translations.score, main if is_main else None
-    )
-    logs = [callbacks.CSVLog(folder.log_file, state), *_estimates(run, budget.max_steps)]
+    main: callbacks.InMainProcess | None = None
+    looking: list[keras.callbacks.Callback] = []
+    if is_main:
+        progress = callbacks.ProgressBar(state, budget.max_steps, budget.max_minutes, run.console)
+        shows = (progress, translations.show_samples, translations.export_best)
+        main = callbacks.InMainProcess(folder.weights_folder, training.keep_weights, *shows)
+        of_user = itertools.chain.from_iterable(zip(user_callbacks, notices, strict=True))
+        log = callbacks.CSVLog(folder.log_file, state)
+        looking = [progress, translations.tensorboard, *of_user, log, *_estimates(run, budget.max_steps)]
     return [
         callbacks.TrackState(state),
         *([] if run.check_there is None else [callbacks.CheckFolder(run.check_there)]),
         *endings,
-        validation,
-        *([progress, translations.tensorboard] if is_main else []),
-        *itertools.chain.from_iterable(zip(user_callbacks, notices, strict=True)),
-        *(logs if is_main else []),
+        callbacks.Validation(state, checkpoint, keep_best, budget, translations.score, main),
+        *looking,
         checkpoint,
         *last,
     ]

@@ -516,8 +516,8 @@ def test_a_validation_scores_keeps_shows_and_exports_what_is_better_in_this_orde
     monitor = MONITORS["bleu"]
     validate = validation(path, state, 1, monitor, score=lambda: {"val_bleu": next(bleu)}, main=main)
     validate.set_model(model)
-    for state.step in (7, 8, 9):
-        logs = {"val_token_loss": 1.5}
+    for step in (7, 8, 9):
+        state.step, logs = step, {"val_token_loss": 1.5}
         validate.on_epoch_end(0, logs)
     assert logs == {"val_token_loss": 1.5, "val_bleu": 4.0}
     assert console.file.getvalue().splitlines() == [
