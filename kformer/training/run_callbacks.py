@@ -124,8 +124,7 @@ def list_callbacks(
 ) -> list[keras.callbacks.Callback]:
     """All callbacks of a run."""
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
-    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks] if is_main else []
-    endings, last = _endings(run, budget, interrupt, notices)
+    together = interrupt.together
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
     keep_best = callbacks.KeepBest(folder.best_weights_file if is_main else None, state, budget.monitor)
     main: callbacks.InMainProcess | None = None
@@ -134,17 +133,18 @@ def list_callbacks(
         progress = callbacks.ProgressBar(state, budget.max_steps, budget.max_minutes, run.console)
         shows = (progress, translations.show_samples, translations.export_best)
         main = callbacks.InMainProcess(folder.weights_folder, training.keep_weights, *shows)
+        notices = [callbacks.NoticeStop(state, callback, together) for callback in user_callbacks]
         of_user = itertools.chain.from_iterable(zip(user_callbacks, notices, strict=True))
         log = callbacks.CSVLog(folder.log_file, state)
         looking = [progress, translations.tensorboard, *of_user, log, *_estimates(run, budget.max_steps)]
     return [
         callbacks.TrackState(state),
         *([] if run.check_there is None else [callbacks.CheckFolder(run.check_there)]),
-        *endings,
+        *_endings(state, budget, interrupt),
         callbacks.Validation(state, checkpoint, keep_best, budget, translations.score, main),
         *looking,
         checkpoint,
-        *last,
+        *([] if together is None else [callbacks.CompareLast(together)]),
     ]
 
 
@@ -162,22 +162,15 @@ def _estimates(run: ActiveRun, max_steps: int | None) -> list[keras.callbacks.Ca
 
 
 def _endings(
-    run: ActiveRun,
-    budget: callbacks.Budget,
-    interrupt: callbacks.GracefulInterrupt,
-    notices: Sequence[callbacks.NoticeStop],
-) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
-    """The callbacks that end the run: those for the beginning of the list, and those that must be last in it."""
-    state = run.state
-    loss_check = callbacks.StopOnNaN(state)
-    of_this_process: list[callbacks.EndsRun] = [interrupt]
-    if budget.max_minutes is not None:
-        started = time.monotonic() - state.seconds
-        of_this_process.insert(0, callbacks.TimeBudget(state, budget.max_minutes, started))
-    endings = [loss_check, *of_this_process]
+    state: TrainingState, budget: callbacks.Budget, interrupt: callbacks.GracefulInterrupt
+) -> list[keras.callbacks.Callback]:
+    """The callbacks that end the run."""
+    together = interrupt.together
+    endings: list[keras.callbacks.Callback] = [callbacks.StopOnNaN(state, together)]
     if budget.max_steps is not None:
         endings.insert(0, callbacks.StepBudget(state, budget.max_steps))
-    if run.group.world_size == 1:
-        return endings, []
-    together = callbacks.StopTogether(of_this_process, loss_check, notices, state, run.group.all_reduce_max)
-    return [*endings, together], [callbacks.CompareLast(together)]
+    if budget.max_minutes is not None:
+        started = time.monotonic() - state.seconds
+        endings.append(callbacks.TimeBudget(state, budget.max_minutes, started, together=together))
+    endings.append(interrupt)
+    return endings if together is None else [*endings, together]

@@ -23,7 +23,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runtime.paths import check_export_path
 from kformer.text.text_model import require_tensorflow
-from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
+from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, StopTogether, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
@@ -164,9 +164,10 @@ def train(
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
     request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from)
     state = TrainingState()
+    together = None if group.world_size == 1 else StopTogether(state, group.all_reduce_max)
     with (
         # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
-        GracefulInterrupt(state, stop_signals) as interrupt,
+        GracefulInterrupt(state, stop_signals, together) as interrupt,
         lost_processes_explained(group, request.folder.path),
         opened_run(request, group, say) as opened,
         group.scope(),

@@ -31,7 +31,9 @@ def listed(folder, rank=0, world_size=1, max_steps=7, seconds=0.0, **training):
     monitor = MONITORS[training.monitor]
     budget = callbacks.Budget(max_steps, training.max_minutes, training.patience, monitor)
     translations = Translations(callbacks.TensorBoardLog(folder, state))
-    return list_callbacks(run, budget, callbacks.GracefulInterrupt(run.state), translations, [OfUser()])
+    together = None if world_size == 1 else callbacks.StopTogether(state, group.all_reduce_max)
+    interrupt = callbacks.GracefulInterrupt(state, together=together)
+    return list_callbacks(run, budget, interrupt, translations, [OfUser()])
 
 
 def test_the_minutes_of_a_resumed_run_count(tmp_path):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kformer.config import MONITORS, Monitor
 from kformer.training.callbacks.ends_run import EndsRun
+from kformer.training.callbacks.stop_together import StopTogether
 from kformer.training.checkpoints import TrainingState
 from kformer.training.optimizers import accumulation_steps
 from kformer.wording import count
@@ -71,7 +72,8 @@ class StepBudget(EndsRun):
     """Stops `fit` after the update number `max_steps`.
 
     The updates in `state`, done before a resume, count too. `fit` always trains at least one batch: do not call it
-    if the budget is already spent. After the last batch `fit` still validates.
+    if the budget is already spent. After the last batch `fit` still validates. All processes count alike, so each of
+    them stops by itself.
 
     Args:
         state: What the run starts from; shared with the other callbacks.
@@ -104,7 +106,10 @@ class TimeBudget(EndsRun):
         started: The time of `clock` from which the minutes count; None: the time when `fit` begins. For a resumed run,
             subtract the time that the run has trained already.
         clock: Returns the time in seconds; tests replace it.
+        together: See `EndsRun`.
     """
+
+    wish = 1
 
     def __init__(
         self,
@@ -112,8 +117,9 @@ class TimeBudget(EndsRun):
         max_minutes: float,
         started: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        together: StopTogether | None = None,
     ) -> None:
-        super().__init__(state)
+        super().__init__(state, together)
         self.max_minutes = max_minutes
         self.started = started
         self.clock = clock
