@@ -272,7 +272,7 @@ def test_exports_at_once_into_one_folder_get_a_number_each(numbers_translator, t
             meeting.wait()
         return number
 
-    monkeypatch.setattr("kformer.export.saved_model.next_version", next_version_of_both)
+    monkeypatch.setattr("kformer.export.target.next_version", next_version_of_both)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         exports = [pool.submit(export_saved_model, numbers_translator, tmp_path) for _ in range(2)]
         paths = {export.result() for export in exports}
@@ -355,7 +355,7 @@ def test_a_disk_without_room_is_one_line_and_leaves_nothing(numbers_translator, 
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("place", ["tensorflow.saved_model.save", "kformer.export.saved_model.sync_tree"])
+@pytest.mark.parametrize("place", ["tensorflow.saved_model.save", "kformer.export.target.sync_tree"])
 def test_whatever_writing_raises_is_told_in_the_same_words(error, place, numbers_translator, tried, tmp_path):
     with (
         mock.patch(place, side_effect=error),

@@ -1,38 +1,25 @@
 """A translator, or another predictor, as a SavedModel for TensorFlow Serving and all that loads SavedModels."""
 
-import contextlib
-import json
+import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from kformer.config import answer_outputs
-from kformer.export.card import write_card
 from kformer.export.check import check_agreement, check_operations, check_without_python
 from kformer.export.graph import functions_of_this_machine, served_functions
 from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
+from kformer.export.target import ExportTarget, describe, export, write_errors_explained
 from kformer.export.variables import Weights
 from kformer.export.warmup import try_requests, write_warmup
 from kformer.files.checksums import note_checksums
-from kformer.files.writing import WriteError, staging_folder, sync_tree
-from kformer.runtime.paths import check_export_path, readable_path
-from kformer.runtime.versions import (
-    DEFAULT_SIGNATURE,
-    DESCRIPTION_FILE,
-    check_kind,
-    check_signatures,
-    check_version,
-    next_version,
-)
+from kformer.runtime.paths import readable_path
+from kformer.runtime.versions import DEFAULT_SIGNATURE, check_kind, check_signatures
 from kformer.tasks.predictor import Predictor
-from kformer.tokenizers import SymbolTokenizer, Tokenizer
-from kformer.tokenizers.base import NUM_SPECIAL_IDS
 
 
 def export_saved_model(
@@ -97,61 +84,64 @@ def export_saved_model(
         >>> path.name  # doctest: +SKIP
         '1'
     """
-    directory = pathlib.Path(directory)
-    check_kind(precision, variant)
-    check_signatures(signatures, variant, predictor.signatures)
-    server = None if server_version is None else check_server(server_version, precision)
-    check_export_path(directory)
-    if version is not None:
-        check_version(directory, version)
-    texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
-    with staging_folder(directory, "export") as fresh:
+    target = SavedModelTarget(precision, variant, server_version, tuple(dict.fromkeys(signatures)))
+    return export(predictor, directory, target, version, samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModelTarget(ExportTarget):
+    """A SavedModel for TensorFlow Serving; the fields are those of `export_saved_model`.
+
+    Examples:
+        >>> SavedModelTarget(precision="int8").name
+        'saved_model'
+    """
+
+    name = "saved_model"
+    precision: str = "float32"
+    variant: str = "portable"
+    server_version: str | None = None
+    signatures: tuple[str, ...] = ()
+
+    def check_options(self, predictor: Predictor) -> None:
+        """See `ExportTarget.check_options`."""
+        check_kind(self.precision, self.variant)
+        check_signatures(self.signatures, self.variant, predictor.signatures)
+        if self.server_version is not None:
+            check_server(self.server_version, self.precision)
+
+    def write(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> None:
+        """See `ExportTarget.write`."""
         weights = Weights()
-        names = (DEFAULT_SIGNATURE, *dict.fromkeys(signatures))
-        functions = served_functions(predictor, weights, precision, variant, texts, names)
-        with _write_errors_explained(directory):
-            _save(predictor, weights, functions, fresh)
-            if precision == "int8":
-                run_loops_as_functions(fresh)
-        used = check_operations(fresh)
-        if server is not None:
-            check_operations_of_server(used, server)
-        answers = dict(tf.saved_model.load(str(fresh)).signatures)
-        agreement = check_agreement(answers[DEFAULT_SIGNATURE], predictor, texts, precision)
-        requests, batch_seconds = try_requests(answers, texts, BATCH_SIZES[variant])
-        agreement |= check_without_python(fresh, answers[DEFAULT_SIGNATURE], predictor, texts, precision)
-        with _write_errors_explained(directory):
-            facts = {
-                "precision": precision,
-                "variant": variant,
-                "signatures": list(functions),
-                "oldest_server": oldest_server(used),
-                "processor": processor(used),
-                **agreement,
-            }
-            write_warmup(fresh, requests)
-            _describe(fresh, predictor, facts)
-            write_card(fresh, predictor, facts)
-            files = [file for file in fresh.rglob("*") if file.is_file()]
-            note_checksums((fresh / DESCRIPTION_FILE).parent, files)
-            sync_tree(fresh)
-            write_server_files(directory, variant, batch_seconds)
-        return _named(fresh, directory, version)
+        names = (DEFAULT_SIGNATURE, *self.signatures)
+        functions = served_functions(predictor, weights, self.precision, self.variant, texts, names)
+        with write_errors_explained(base):
+            _save(predictor, weights, functions, folder)
+            if self.precision == "int8":
+                run_loops_as_functions(folder)
 
-
-@contextlib.contextmanager
-def _write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
-    """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""
-    try:
-        yield
-    except (tf.errors.OpError, OSError) as error:
-        said = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
-        # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
-        reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
-        raise WriteError(
-            f"The export could not be written to {directory}: {reason}. No incomplete export remains there. Make room "
-            "on that disk, or name a folder on another one."
-        ) from error
+    def check(
+        self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path
+    ) -> dict[str, Any]:
+        """See `ExportTarget.check`. The requests that were tried become the warm-up of a server."""
+        used = check_operations(folder)
+        if self.server_version is not None:
+            check_operations_of_server(used, check_server(self.server_version, self.precision))
+        answers = dict(tf.saved_model.load(str(folder)).signatures)
+        agreement = check_agreement(answers[DEFAULT_SIGNATURE], predictor, texts, self.precision)
+        requests, batch_seconds = try_requests(answers, texts, BATCH_SIZES[self.variant])
+        agreement |= check_without_python(folder, answers[DEFAULT_SIGNATURE], predictor, texts, self.precision)
+        with write_errors_explained(base):
+            write_warmup(folder, requests)
+            write_server_files(base, self.variant, batch_seconds)
+        return {
+            "precision": self.precision,
+            "variant": self.variant,
+            "signatures": [DEFAULT_SIGNATURE, *self.signatures],
+            "oldest_server": oldest_server(used),
+            "processor": processor(used),
+            **agreement,
+        }
 
 
 class _Served(tf.Module):
@@ -176,7 +166,7 @@ def save_for_this_machine(predictor: Predictor, folder: pathlib.Path, n_best: in
     weights = Weights()
     functions = functions_of_this_machine(predictor, weights, n_best)
     _save(predictor, weights, functions, folder)
-    _describe(folder, predictor, {})
+    describe(folder, predictor, {})
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 
 
@@ -190,33 +180,3 @@ def _save(predictor: Predictor, weights: Weights, functions: dict[str, Any], fol
             tf.saved_model.save(_Served(predictor, weights, functions), path, signatures=functions)
     finally:
         logger.setLevel(level)
-
-
-def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
-    """`number` texts of 1 to `number` random pieces; every call gives the same texts."""
-    pieces = np.random.default_rng(0).integers(NUM_SPECIAL_IDS, tokenizer.vocab_size, (number, number))
-    ids = tf.RaggedTensor.from_tensor(pieces.astype("int32"), lengths=range(1, number + 1))
-    return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]
-
-
-def _describe(saved_model: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
-    symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
-    answers = {"task": predictor.task, "outputs": answer_outputs(predictor.task), "labels": predictor.labels}
-    path = saved_model / DESCRIPTION_FILE
-    path.parent.mkdir(exist_ok=True)
-    description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}
-    path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-
-
-def _named(fresh: pathlib.Path, directory: pathlib.Path, version: int | None) -> pathlib.Path:
-    """Gives a finished export its name: the version asked for, or the next one that no other export has taken."""
-    while True:
-        target = directory / str(next_version(directory) if version is None else version)
-        try:
-            # This fails if the version exists, since a folder that is not empty cannot be replaced.
-            return fresh.rename(target)
-        except OSError:
-            if version is not None:
-                check_version(directory, version)
-            if version is not None or not target.exists():
-                raise

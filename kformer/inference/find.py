@@ -60,8 +60,9 @@ def check_task(model: RunFolder | pathlib.Path, task: str) -> None:
     """
     own = task_name(model)
     if own != task:
-        command = task_kind(own).command
-        remedy = f"Use `kformer {command}`." if command else "It only gives first weights to other models."
+        kind = task_kind(own)
+        in_python = "Use it in Python." if kind.outputs else "It only gives first weights to other models."
+        remedy = f"Use `kformer {kind.command}`." if kind.command else in_python
         raise ValueError(f"{_path(model)} has learned the task {own}. Expected: a model of the task {task}. {remedy}")
 
 

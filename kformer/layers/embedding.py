@@ -92,8 +92,18 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         return self.project(inputs) if reverse else _scaled(self.embed(inputs))
 
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
-        """As Keras's layer, which refuses classes that extend it: they might compute something else."""
-        super().quantize(mode, type_check=type_check and type(self) is not TokenEmbedding, config=config)
+        """As Keras's layer. A class that extends this one is refused: Keras would leave out what it adds.
+
+        Raises:
+            NotImplementedError: The class extends `TokenEmbedding`. `keras.Model.quantize` turns this into a warning,
+                and quantizes the other layers.
+        """
+        if type(self) is not TokenEmbedding:
+            raise NotImplementedError(
+                f"{type(self).__name__} extends TokenEmbedding and is not quantized: Keras would leave out what it "
+                "adds. Give it a `quantize` and a `quantized_call` of its own, or leave it as it is."
+            )
+        super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         """What Keras calls in place of `call` when the matrix is quantized."""

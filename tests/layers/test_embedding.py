@@ -130,3 +130,20 @@ def test_a_quantized_matrix_gives_the_same_numbers_up_to_its_levels(mode, levels
     np.testing.assert_allclose(embedding(ids), vectors, atol=half_a_level)
     found = np.array(embedding(vectors, reverse=True))
     np.testing.assert_allclose(found, logits, atol=np.abs(logits).max() * 3 / levels)
+
+
+@pytest.mark.parametrize("type_check", [True, False])
+def test_a_class_that_extends_the_embedding_stays_as_it_is_where_a_model_is_quantized(type_check):
+    """Keras would leave out the factor of 2."""
+
+    class Doubled(TokenEmbedding):
+        def call(self, inputs, reverse=False):
+            return 2 * super().call(inputs, reverse)
+
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), Doubled(10, 16), keras.layers.Dense(4)])
+    ids = np.array([[3, 5, 9]])
+    expected = np.array(model(ids))
+    with pytest.warns(UserWarning, match="Doubled extends TokenEmbedding and is not quantized"):
+        model.quantize("int8", type_check=type_check)
+    assert model.layers[-1].kernel.dtype == "int8"
+    np.testing.assert_allclose(model(ids), expected, atol=0.05 * np.abs(expected).max())

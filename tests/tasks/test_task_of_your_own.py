@@ -113,7 +113,7 @@ def test_a_sixth_task_is_trained_and_answers_and_is_evaluated(tmp_path):
     (tmp_path / "test.tsv").write_text("two one\t2\nsix six six six\t4\nfive\t2\n")
     evaluated = invoke("evaluate", report.run.path, "--test", tmp_path / "test.tsv")
     assert "accuracy 66.7" in evaluated.stdout
-    with pytest.raises(ValueError, match="has learned the task count. Expected: a model of the task translate."):
+    with pytest.raises(ValueError, match="has learned the task count. Expected: .* translate. Use it in Python."):
         invoke("translate", report.run.path)
 
 

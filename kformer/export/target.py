@@ -1,0 +1,155 @@
+"""Formats in which trained models leave kformer, and what they have in common: a folder that is whole or absent."""
+
+import abc
+import contextlib
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.config import answer_outputs
+from kformer.export.card import write_card
+from kformer.files.checksums import note_checksums
+from kformer.files.writing import WriteError, staging_folder, sync_tree
+from kformer.runtime.paths import check_export_path
+from kformer.runtime.versions import DESCRIPTION_FILE, check_version, next_version
+from kformer.tasks.predictor import Predictor
+from kformer.tokenizers import SymbolTokenizer, Tokenizer
+from kformer.tokenizers.base import NUM_SPECIAL_IDS
+
+
+class ExportTarget(abc.ABC):
+    """A format in which a trained model leaves kformer. The options of the format are the fields of its class.
+
+    Attributes:
+        name: Of the format.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def check_options(self, predictor: Predictor) -> None:
+        """Refuses options that are unknown or do not suit the predictor, before anything is written.
+
+        Raises:
+            ValueError: An option does not fit.
+        """
+
+    @abc.abstractmethod
+    def write(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> None:
+        """Writes the model.
+
+        Args:
+            predictor: What to export.
+            folder: An empty folder, which becomes the new version.
+            texts: Texts like those that the export will get.
+            base: The folder of all versions, which messages name.
+        """
+
+    @abc.abstractmethod
+    def check(
+        self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path
+    ) -> dict[str, Any]:
+        """Tries out what `write` has written, and adds what the trial found out for those who run the export.
+
+        Args:
+            predictor: What was exported.
+            folder: From `write`.
+            texts: Both must answer them alike.
+            base: The folder of all versions.
+
+        Returns:
+            Facts for the description of the export.
+
+        Raises:
+            ValueError: The export does not run, or computes something else than the predictor.
+        """
+
+
+def export(
+    predictor: Predictor,
+    directory: str | pathlib.Path,
+    target: ExportTarget,
+    version: int | None = None,
+    samples: Sequence[str] = (),
+) -> pathlib.Path:
+    """Writes `directory/<version>/` in a format, tries it out, and gives it its name. It appears whole or not at all.
+
+    Args:
+        predictor: What to export.
+        directory: The model's base folder; made if missing.
+        target: The format with its options.
+        version: As in `export_saved_model`.
+        samples: The same.
+
+    Returns:
+        The path of the new version.
+
+    Raises:
+        FileExistsError, OSError, ValueError: See `export_saved_model`.
+    """
+    directory = pathlib.Path(directory)
+    target.check_options(predictor)
+    check_export_path(directory)
+    if version is not None:
+        check_version(directory, version)
+    texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
+    with staging_folder(directory, "export") as fresh:
+        target.write(predictor, fresh, texts, directory)
+        facts = target.check(predictor, fresh, texts, directory)
+        with write_errors_explained(directory):
+            describe(fresh, predictor, facts)
+            write_card(fresh, predictor, facts)
+            files = [file for file in fresh.rglob("*") if file.is_file()]
+            note_checksums((fresh / DESCRIPTION_FILE).parent, files)
+            sync_tree(fresh)
+        return _named(fresh, directory, version)
+
+
+@contextlib.contextmanager
+def write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
+    """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        said = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
+        # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
+        reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
+        raise WriteError(
+            f"The export could not be written to {directory}: {reason}. No incomplete export remains there. Make room "
+            "on that disk, or name a folder on another one."
+        ) from error
+
+
+def describe(folder: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
+    """Writes what any loader needs to know of an exported model, see `kformer.runtime.versions.description`."""
+    symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
+    answers = {"task": predictor.task, "outputs": answer_outputs(predictor.task), "labels": predictor.labels}
+    path = folder / DESCRIPTION_FILE
+    path.parent.mkdir(exist_ok=True)
+    description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}
+    path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
+    """`number` texts of 1 to `number` random pieces; every call gives the same texts."""
+    pieces = np.random.default_rng(0).integers(NUM_SPECIAL_IDS, tokenizer.vocab_size, (number, number))
+    ids = tf.RaggedTensor.from_tensor(pieces.astype("int32"), lengths=range(1, number + 1))
+    return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]
+
+
+def _named(fresh: pathlib.Path, directory: pathlib.Path, version: int | None) -> pathlib.Path:
+    """Gives a finished export its name: the version asked for, or the next one that no other export has taken."""
+    while True:
+        target = directory / str(next_version(directory) if version is None else version)
+        try:
+            # This fails if the version exists, since a folder that is not empty cannot be replaced.
+            return fresh.rename(target)
+        except OSError:
+            if version is not None:
+                check_version(directory, version)
+            if version is not None or not target.exists():
+                raise
