@@ -25,7 +25,7 @@ from kformer.cli.main import app, main
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
-from kformer.files.writing import WriteError
+from kformer.files.writing import WriteError, write_json
 from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
 from kformer.inference.load import load_model
@@ -426,6 +426,12 @@ json.dump(answers, sys.stdout)
 """
 
 
+def note_kind_of_tokenizer(run, kind):
+    """Writes what commands read of a tokenizer before they start TensorFlow."""
+    write_json(run.tokenizer_folder / "source" / "tokenizer.json", {"kind": kind})
+    run.note_files()
+
+
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     """The folders and files that MISTAKES name: they have what a command looks at before it starts TensorFlow."""
@@ -435,7 +441,7 @@ def places(tmp_path_factory):
     TransformerConfig().save(run.transformer_file)
     toy.TRAINING.save(run.training_file)
     run.write_corpus({"symbols": False})
-    run.note_files()
+    note_kind_of_tokenizer(run, "sentencepiece")
     run.weights_folder.mkdir()
     for file in (run.best_weights_file, run.weights_folder / "step-000000001.weights.h5"):
         file.touch()
@@ -776,11 +782,11 @@ def test_evaluate_tells_how_bleu_splits_chinese_and_takes_another_tokenizer(load
     assert "BLEU splits" not in run.stderr
 
 
-@pytest.mark.parametrize(("tokenizer", "symbols"), [("bpe", True), ("symbols", False)])
+@pytest.mark.parametrize(("tokenizer", "symbols"), [("sentencepiece", True), ("symbols", False)])
 def test_a_corpus_of_another_kind_than_the_model_is_told(tokenizer, symbols, loaded, places, tmp_path, monkeypatch):
     shutil.copytree(places["run"], tmp_path / "run")
     run = RunFolder(tmp_path / "run")
-    run.write_config(run.training_file, toy.TRAINING.replace(tokenizer=tokenizer))
+    note_kind_of_tokenizer(run, tokenizer)
     for of_corpus in (symbols, not symbols):
         corpus = Corpus("letters", [], [], [("a", "b")], of_corpus)
         monkeypatch.setattr("kformer.cli.options.load_corpus", lambda name, corpus=corpus: corpus)
@@ -861,17 +867,17 @@ def test_translate_counts_translations_that_are_much_too_short(ratio, told, load
         ("TWO\nONE\nONE\n", "3 lines are mostly text that is not in the model's vocabulary, so that their answers"),
     ],
 )
-@pytest.mark.parametrize("kind", ["bpe", "symbols"])
+@pytest.mark.parametrize("kind", ["sentencepiece", "symbols"])
 def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, loaded, places, tmp_path):
     """The model that is not there knows no capital letters."""
     run = RunFolder(shutil.copytree(places["run"], tmp_path / "run"))
-    run.write_config(run.training_file, toy.TRAINING.replace(tokenizer=kind))
+    note_kind_of_tokenizer(run, kind)
     (tmp_path / "in").write_text(lines)
     result = invoke("translate", run.path, "--input", tmp_path / "in", "--output", tmp_path / "out")
     if told is None:
         assert result.stderr == ""
         return
-    remedy = {"bpe": "the language and the script", "symbols": '"c a t" in place of "cat"'}[kind]
+    remedy = {"sentencepiece": "the language and the script", "symbols": '"c a t" in place of "cat"'}[kind]
     first = 1 if lines[0].isupper() else 2
     assert result.stderr.startswith(f"kformer: warning: {told}")
     assert f"The first is line {first}. " in result.stderr

@@ -93,28 +93,29 @@ TWO = """
     group = process_group()
     assert (group.world_size, group.replicas) == (2, 2)
 
-    def open_main(run):
-        run.tokenizer_folder.mkdir(parents=True)
-        (run.tokenizer_folder / "source.spm").write_text("pieces")
-        run.transformer_file.write_text("sizes")
-        run.checkpoint_file.write_bytes(bytes(range(256)) * 10)
-        (run.path / "best.weights.h5").write_text("of no use to the others")
-        return "made"
-
-    def open_copy(run):
-        assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint.npz", "tokenizer", "transformer.json"]
-        assert run.checkpoint_file.read_bytes() == bytes(range(256)) * 10
-        assert (run.tokenizer_folder / "source.spm").read_text() == "pieces"
-        return "copied"
-
-    def fail(run):
-        raise FileExistsError("there is a run already")
-
-    with group.broadcast_run(RunFolder(sys.argv[3]), open_main, open_copy) as (run, content):
-        print(content, group.all_reduce_max(10 - group.rank)(), group.all_reduce_max(-group.rank)())
-    assert group.is_main or not run.path.exists()
+    run = RunFolder(sys.argv[3])
+    if group.is_main:
+        with group.failure_told():
+            run.tokenizer_folder.mkdir(parents=True)
+            (run.tokenizer_folder / "source.spm").write_text("pieces")
+            run.transformer_file.write_text("sizes")
+            run.checkpoint_file.write_bytes(bytes(range(256)) * 10)
+            (run.path / "best.weights.h5").write_text("of no use to the others")
+        group.send_run(run)
+        print("made", group.all_reduce_max(10)(), group.all_reduce_max(0)())
+    else:
+        with group.received_run() as run:
+            names = sorted(path.name for path in run.path.iterdir())
+            assert names == ["checkpoint.npz", "tokenizer", "transformer.json"]
+            assert run.checkpoint_file.read_bytes() == bytes(range(256)) * 10
+            assert (run.tokenizer_folder / "source.spm").read_text() == "pieces"
+            print("copied", group.all_reduce_max(9)(), group.all_reduce_max(-1)())
+        assert not run.path.exists()
     try:
-        with group.broadcast_run(RunFolder(sys.argv[3]), fail, open_copy):
+        if group.is_main:
+            with group.failure_told():
+                raise FileExistsError("there is a run already")
+        with group.received_run():
             print("it was opened")
     except OSError as error:
         print(error)

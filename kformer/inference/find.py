@@ -108,5 +108,5 @@ def reads_symbols(model: RunFolder | pathlib.Path) -> bool | None:
         model: From `find_model`.
     """
     if isinstance(model, RunFolder):
-        return model.training_config().tokenizer == "symbols"
+        return model.reads_symbols()
     return description(model).get("symbols")

@@ -8,7 +8,8 @@ from typing import Any
 from kformer.config import DecodingConfig
 from kformer.models import build_model
 from kformer.presets.about import check_about
-from kformer.runs.folder import RunFolder, derived_run
+from kformer.runs.create import derived_run
+from kformer.runs.folder import RunFolder
 from kformer.runs.packed_weights import MOST_STEPS, save_packed_weights
 from kformer.runs.weights import load_weights
 from kformer.version import __version__

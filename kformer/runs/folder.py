@@ -17,20 +17,20 @@ RUN/
   lock                              the process that trains here, see `kformer.runs.ownership`
   log.csv, tensorboard/             the logs of the run
 
+A model that was not trained here has no `training.json`, `environment.json`, checkpoints or logs.
+
 A packed run folder (`kformer.presets.pack_run`) has `packed-weights.npz` instead of `best.weights.h5`, `preset.json`
 with facts about the model, always `decoding.json`, and no logs, checkpoints or other weights.
 """
 
-import contextlib
 import json
 import pathlib
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.files.checksums import check_folder, note_checksums, replacing_noted
-from kformer.files.writing import new_folder, write_json
+from kformer.files.writing import write_json
 
 
 class RunFolder:
@@ -204,7 +204,23 @@ class RunFolder:
         return TransformerConfig.load(self.transformer_file)
 
     def training_config(self) -> TrainingConfig:
+        """How the model is trained.
+
+        Raises:
+            FileNotFoundError: It was not trained here.
+        """
+        if not self.training_file.is_file():
+            raise FileNotFoundError(
+                f"{self.path} has no {self.training_file.name}: its model was not trained here, so there is nothing to "
+                "resume. Begin a new run with its weights by initialize_from (`--initialize-from`)."
+            )
         return TrainingConfig.load(self.training_file)
+
+    def reads_symbols(self) -> bool:
+        """Whether the sources are symbols split by blanks, not sentences."""
+        folder = self.tokenizer_folder
+        sides = [file for side in ("shared", "source") if (file := folder / side / "tokenizer.json").is_file()]
+        return any(_read_json(file)["kind"] == "symbols" for file in sides)
 
     def decoding_config(self, chosen: DecodingConfig | None = None) -> DecodingConfig:
         """The model's default search, which is that of `decoding.json`, or the paper's if there is no such file.
@@ -266,27 +282,6 @@ def kept_weights_file(weights_folder: pathlib.Path, step: int) -> pathlib.Path:
 def kept_weights_files(weights_folder: pathlib.Path) -> list[pathlib.Path]:
     """The files of `kept_weights_file` that are there, oldest first."""
     return sorted(weights_folder.glob("step-*.weights.h5"))
-
-
-@contextlib.contextmanager
-def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFolder]:
-    """Makes a run folder with the descriptions and tokenizers of `source`; the block adds the weights.
-
-    The block gets a folder beside `output`, which is renamed to `output` if the block succeeds: it appears whole or not
-    at all.
-
-    Raises:
-        FileExistsError: `output` exists.
-    """
-    with new_folder(output) as folder:
-        fresh = RunFolder(folder)
-        descriptions = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
-        for file in (*descriptions, source.decoding_file):
-            if file.is_file():
-                shutil.copy(file, fresh.path)
-        shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)
-        yield fresh
-        fresh.note_files()
 
 
 def _read_json(path: pathlib.Path) -> Any:

@@ -17,7 +17,6 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, joined, text_batches
-from kformer.data.labels import check_targets
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.text.texts import BATCH_TOKENS, in_batches
@@ -103,7 +102,6 @@ class TagTask(LabelTask):
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
-            check_targets(self.name, pairs)
             found = [encode_words(batch, source) for batch in text_batches([text for text, _ in pairs])]
             ids = joined([words.ids for words in found])
             tags = joined([labels.tokenize(batch) for batch in text_batches([tags for _, tags in pairs])])

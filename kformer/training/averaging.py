@@ -6,7 +6,8 @@ import keras
 import numpy as np
 
 from kformer.models import build_model
-from kformer.runs.folder import RunFolder, derived_run
+from kformer.runs.create import derived_run
+from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file, save_weights
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from kformer.config import Monitor
 from kformer.files.writing import DAMAGE, replacing
 from kformer.runs.arrays import open_arrays
 
@@ -50,9 +49,9 @@ class TrainingState:
     # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
     interrupted: bool = dataclasses.field(default=False, compare=False)
 
-    def out_of_patience(self, patience: int, monitor: Monitor) -> bool:
-        """Whether the last `patience` validations were not better. While the best value says nothing, none counts."""
-        return self.waited >= patience and (self.best is None or self.best != monitor.uninformative)
+    def go_on_from(self, stored: "TrainingState") -> None:
+        """Becomes equal to the state of a checkpoint."""
+        vars(self).update(vars(stored))
 
 
 class DamagedCheckpointError(ValueError):

@@ -23,7 +23,6 @@ from kformer.text.parts import Parts, divide, join
 from kformer.text.search import Searcher, compiled_search, own_values
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
-from kformer.training.checkpoints import TrainingState
 
 GREEDY = DecodingConfig(beam_size=1)
 _FOUND = SearchResult(
@@ -108,10 +107,8 @@ class LiveTranslator:
         return SearchResult(*(keras.ops.convert_to_numpy(part) for part in self._search(source, limits)))
 
 
-class ScoreTranslations(keras.callbacks.Callback):
-    """Adds the scores of translations to the logs: the metrics of `kformer.config.MONITORS` that suit the corpus.
-
-    It must come before the callbacks that use these scores.
+class ScoreTranslations:
+    """Scores translations of validation sources by the metrics of `kformer.config.MONITORS` that suit the corpus.
 
     Args:
         translate: The translator.
@@ -131,7 +128,6 @@ class ScoreTranslations(keras.callbacks.Callback):
         bleu_tokenizer: str,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__()
         self.translate = translate
         self.pairs = pairs
         self.symbols = symbols
@@ -139,17 +135,17 @@ class ScoreTranslations(keras.callbacks.Callback):
         self.bleu_tokenizer = bleu_tokenizer
         self.on_batch = on_batch
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def __call__(self) -> dict[str, float]:
+        """The scores of the current weights, by their names in the logs."""
         scores = score(
             self.translate, self.pairs, self.symbols, self.limit, lambda done: self.on_batch(), self.bleu_tokenizer
         )
         wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
-        if logs is not None:
-            logs.update({monitor.log_key: scores[monitor.metric] for monitor in wanted})
+        return {monitor.log_key: scores[monitor.metric] for monitor in wanted}
 
 
-class SampleTranslations(keras.callbacks.Callback):
-    """Prints translations of a few texts after every validation. TensorBoard gets them, too, and an attention image.
+class SampleTranslations:
+    """Prints translations of a few texts. TensorBoard gets them, too, and an attention image.
 
     The image has a row for each decoder layer and a column for each head. In each of these parts a row of squares
     stands for a target token and a column for a source token. Darker squares have larger attention weights.
@@ -168,13 +164,13 @@ class SampleTranslations(keras.callbacks.Callback):
         console: rich.console.Console,
         tensorboard: TensorBoardLog,
     ) -> None:
-        super().__init__()
         self.texts = list(texts)
         self.translate = translate
         self.console = console
         self.tensorboard = tensorboard
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def __call__(self) -> None:
+        """Translates with the current weights."""
         found = self.translate([text.encode("utf-8") for text in self.texts])
         pairs = [(text, hypotheses[0].text) for text, hypotheses in zip(self.texts, found, strict=True)]
         for text, translation in pairs:
@@ -183,29 +179,16 @@ class SampleTranslations(keras.callbacks.Callback):
         self.tensorboard.write_image("attention", attention_picture(self.translate.attention(self.texts[0])))
 
 
-class ExportBest(keras.callbacks.Callback):
-    """Exports the run's best weights when the last validation was the best so far. It must come after `KeepBest`.
+def export_best(run: RunFolder, directory: str | pathlib.Path, console: rich.console.Console) -> None:
+    """Exports a run's best weights.
 
     Args:
         run: The run folder.
         directory: A base folder; gets a new version each time.
-        state: Shared with the other callbacks.
         console: Where to print the path of the new version.
     """
-
-    def __init__(
-        self, run: RunFolder, directory: str | pathlib.Path, state: TrainingState, console: rich.console.Console
-    ) -> None:
-        super().__init__()
-        self.run = run
-        self.directory = directory
-        self.state = state
-        self.console = console
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        if self.state.waited == 0:
-            version = export_saved_model(task_of_run(self.run).load(self.run.path), self.directory)
-            self.console.print(f"  exported {version}", markup=False)
+    version = export_saved_model(task_of_run(run).load(run.path), directory)
+    console.print(f"  exported {version}", markup=False)
 
 
 def attention_picture(scores: Sequence[np.ndarray]) -> np.ndarray:

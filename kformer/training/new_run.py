@@ -15,13 +15,15 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
+from kformer.data.labels import check_corpus
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
+from kformer.runs.create import create_run, derived_run
 from kformer.runs.environment import describe_environment
-from kformer.runs.folder import RunFolder, derived_run
+from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
-from kformer.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
+from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
     describe_embeddings,
@@ -43,20 +45,6 @@ from kformer.training.text_lengths import search_of_data
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
 
-def check_parts(corpus: Corpus) -> None:
-    """Refuses a corpus that has nothing to train or to validate on.
-
-    Raises:
-        ValueError: The training or the validation part is empty.
-    """
-    for part in ("train", "valid"):
-        if not getattr(corpus, part):
-            raise ValueError(
-                f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
-                "(train) and pairs that decide the best weights (valid)."
-            )
-
-
 def start_run(
     run: RunFolder,
     corpus: Corpus,
@@ -71,10 +59,12 @@ def start_run(
     fitted to the budget, if the configuration asks for it.
     """
     run.check_new()
+    _check_parts(corpus)
     _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     if transformer is None:
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
+    check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
@@ -105,16 +95,27 @@ def start_run(
     if found:
         save_embeddings(run, found)
         description |= describe_embeddings(transformer, found, pairs[0])
-    save_tokenizers(run.tokenizer_folder, *tokenizers)
-    training.save(run.training_file)
-    search.save(run.decoding_file)
-    run.write_corpus(description)
-    run.write_samples(sample_sources(corpus.valid, KEPT_SAMPLES))
-    run.write_environment(describe_environment())
-    run.note_files()
-    # This file is written last, because a folder with this file counts as a run.
-    run.write_config(run.transformer_file, transformer)
+    create_run(
+        run,
+        transformer,
+        tokenizers,
+        search,
+        description,
+        training=training,
+        samples=sample_sources(corpus.valid, KEPT_SAMPLES),
+        environment=describe_environment(),
+    )
     return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
+
+
+def _check_parts(corpus: Corpus) -> None:
+    """Refuses a corpus that has nothing to train or to validate on."""
+    for part in ("train", "valid"):
+        if not getattr(corpus, part):
+            raise ValueError(
+                f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
+                "(train) and pairs that decide the best weights (valid)."
+            )
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
@@ -144,7 +145,7 @@ def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target
 def _transformer_of_weights(origin: RunFolder, given: TransformerConfig) -> TransformerConfig:
     """The configuration of the weights in `origin` with the given task; any other difference is an error."""
     stored = origin.transformer_config().replace(task=given.task)
-    if changed := changed_fields(stored, given, decided_by_data(stored, given, origin.training_config())):
+    if changed := changed_fields(stored, given, decided_by_data(origin, given)):
         raise ValueError(
             "A run that begins with another run's weights keeps that run's transformer. Received values that differ "
             f"from the run in {origin.path}: {changed}. Leave them out, or train a new model."

@@ -113,15 +113,15 @@ class Adam(keras.optimizers.Adam):
             average.assign(share * average + (1 - share) * weight)
 
     def _has_averages(self) -> bool:
-        """Whether there was an update. Before it, the averages are zeros."""
-        return self.built and int(ops.convert_to_numpy(self.iterations)) > 0
+        """Whether there are averages, and was an update. Before it, the averages are zeros."""
+        return self.built and bool(self._averages) and int(ops.convert_to_numpy(self.iterations)) > 0
 
     def put_averages(self, in_model: bool) -> None:
         """Lets the weights and their averages change places, or back. Nothing is rounded.
 
         Args:
-            in_model: Whether the averages are to be in the model. If they are where they should be, or if there was no
-                update yet, nothing happens.
+            in_model: Whether the averages are to be in the model. If they are where they should be, if there was no
+                update yet, or if no averages are kept, nothing happens.
         """
         if not self._has_averages() or bool(ops.convert_to_numpy(self.averages_in_model)) == in_model:
             return

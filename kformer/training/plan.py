@@ -6,6 +6,7 @@ from kformer.config import MONITORS, TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs
 from kformer.data.arrangements import Arrangement
 from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
+from kformer.training.callbacks import Budget
 from kformer.training.checkpoints import TrainingState
 from kformer.training.compile import compiled_by_xla
 from kformer.wording import count
@@ -37,15 +38,16 @@ def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
     )
 
 
-def step_budget(training: TrainingConfig, plan: BatchPlan) -> int | None:
-    """The budget of steps and epochs as one number of optimizer updates; None without such a budget."""
+def budget_of(training: TrainingConfig, plan: BatchPlan) -> Budget:
+    """What a run may use. Its `max_steps` is the smaller of the limits in steps and in epochs."""
     limits = []
     if training.max_steps is not None:
         limits.append(training.max_steps)
     if training.max_epochs is not None:
         batches = training.max_epochs * plan.steps_per_epoch
         limits.append(max(1, batches // training.gradient_accumulation_steps))
-    return min(limits, default=None)
+    max_steps = min(limits, default=None)
+    return Budget(max_steps, training.max_minutes, training.patience, MONITORS[training.monitor])
 
 
 def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement) -> TrainingConfig:
@@ -55,7 +57,7 @@ def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arran
     """
     if not training.fit_warmup or (training.max_steps, training.max_epochs) == (None, None):
         return training
-    updates = step_budget(training, plan_batches(pairs, training, arrangement))
+    updates = budget_of(training, plan_batches(pairs, training, arrangement)).max_steps
     return shorten_warmup(training, updates or 1).replace(fit_warmup=True)
 
 
@@ -111,20 +113,6 @@ def describe_minutes(
         f"At the speed of the first updates, {count(minutes, 'minute')} hold about {count(expected, 'update')}; "
         f"{describe_warmup(training, expected)}"
     )
-
-
-def spent_already(training: TrainingConfig, state: TrainingState, max_steps: int | None) -> str:
-    """Why a resumed run has nothing left to do; "" if there is something to do."""
-    if state.validating:
-        return ""
-    if max_steps is not None and state.step >= max_steps:
-        return f"the budget of {count(max_steps, 'step')} was spent already; raise it to go on"
-    if training.max_minutes is not None and state.seconds >= training.max_minutes * 60:
-        return f"the budget of {count(training.max_minutes, 'minute')} was spent already; raise it to go on"
-    monitor = MONITORS[training.monitor]
-    if state.out_of_patience(training.patience, monitor):
-        return f"{count(state.waited, 'validation')} brought no better {monitor.label} already; raise patience to go on"
-    return ""
 
 
 def batches_between_validations(training: TrainingConfig, plan: BatchPlan) -> int:

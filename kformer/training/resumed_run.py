@@ -50,8 +50,7 @@ def resume_run(
     task = task_of(stored_transformer.task)
     if transformer is not None:
         transformer = task.adapt(transformer)
-        except_fields = decided_by_data(stored_transformer, transformer, stored_training)
-        _refuse_changes(run, stored_transformer, transformer, except_fields)
+        _refuse_changes(run, stored_transformer, transformer, decided_by_data(run, transformer))
     if training is None:
         training = stored_training
     else:
@@ -100,8 +99,9 @@ def check_resumable(run: RunFolder) -> None:
     Raises:
         FileNotFoundError: The checkpoints or the best weights were removed.
         DamagedFileError: The best weights or the description of the corpus are damaged.
-        ValueError: The folder holds a packed model or a mean of weights, not a trained run; a configuration was edited
-            since the last checkpoint (the message says what differs); or the checkpoint is of a run on another corpus.
+        ValueError: The folder holds a packed model, a mean of weights or a model from elsewhere, not a trained run; a
+            configuration was edited since the last checkpoint (the message says what differs); or the checkpoint is of
+            a run on another corpus.
     """
     check_file(run.corpus_file)  # it is read first
     _check_trained(run)
@@ -142,6 +142,8 @@ def _check_trained(run: RunFolder) -> None:
         content = "a packed model"
     elif "mean_of" in run.corpus():
         content = "a mean of weights"
+    elif not run.training_file.is_file():
+        content = "a model that was not trained here"
     else:
         return
     raise ValueError(

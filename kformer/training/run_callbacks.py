@@ -1,6 +1,8 @@
 """The callbacks of a training run, in the order that `kformer.training.callbacks` asks for."""
 
 import dataclasses
+import functools
+import itertools
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +10,6 @@ from collections.abc import Callable, Sequence
 import keras
 import rich.console
 
-from kformer.config import MONITORS
 from kformer.data import Corpus, references
 from kformer.data.arrangements import Arrangement
 from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
@@ -17,13 +18,11 @@ from kformer.tasks import task_of
 from kformer.training import callbacks
 from kformer.training.checkpoints import TrainingState
 from kformer.training.distributed import ProcessGroup
-from kformer.training.live_translation import ExportBest, LiveTranslator, SampleTranslations, ScoreTranslations
+from kformer.training.live_translation import LiveTranslator, SampleTranslations, ScoreTranslations, export_best
 from kformer.training.plan import describe_minutes
 from kformer.training.run_setup import RunSetup
 
 SHOWN_SAMPLES = 3  # translations to show if sources are scored but no samples are given
-
-CheckThere = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +45,7 @@ class ActiveRun:
     model: keras.Model
     state: TrainingState
     console: rich.console.Console
-    check_there: CheckThere | None
+    check_there: Callable[[], None] | None
 
     @property
     def arrangement(self) -> Arrangement:
@@ -56,16 +55,20 @@ class ActiveRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation:
-    """Callbacks that score or show translations, or export the model, at a validation.
+class Translations:
+    """What a run does with translations at its validations. None: it does not.
 
     Attributes:
-        scores: Add metrics to the logs, in every process.
-        shows: Show translations or export the model, in the main process.
+        tensorboard: The log, which gets samples, too.
+        score: Scores translations, in every process.
+        show_samples: Shows some, in the main process.
+        export_best: Exports the best weights, in the main process.
     """
 
-    scores: list[keras.callbacks.Callback]
-    shows: list[keras.callbacks.Callback]
+    tensorboard: callbacks.TensorBoardLog
+    score: Callable[[], dict[str, float]] | None = None
+    show_samples: Callable[[], None] | None = None
+    export_best: Callable[[], None] | None = None
 
 
 def translate_at_validations(
@@ -74,22 +77,20 @@ def translate_at_validations(
     samples: Sequence[str],
     export_to: str | pathlib.Path | None,
     interrupt: callbacks.GracefulInterrupt,
-) -> Validation:
-    """The callbacks that a run's options ask for; arguments as in `kformer.train`."""
+) -> Translations:
+    """What a run's options ask for; arguments as in `kformer.train`."""
     tensorboard = callbacks.TensorBoardLog(run.folder.tensorboard_folder, run.state)
-    scores: list[keras.callbacks.Callback] = []
-    shows: list[keras.callbacks.Callback] = []
+    score, show_samples = None, None
     scored_sources = run.setup.training.scored_sources
     if samples or scored_sources:
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
             leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, tokenizer, leave))
+            score = ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, tokenizer, leave)
         samples = samples or list(references(corpus.valid))[:SHOWN_SAMPLES]
-        shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
-    if export_to is not None:
-        shows.append(ExportBest(run.folder, export_to, run.state, run.console))
-    return Validation(scores, [*shows, tensorboard])
+        show_samples = SampleTranslations(samples, translate, run.console, tensorboard)
+    export = None if export_to is None else functools.partial(export_best, run.folder, export_to, run.console)
+    return Translations(tensorboard, score, show_samples, export)
 
 
 def _bleu_tokenizer(run: ActiveRun, corpus: Corpus) -> str:
@@ -116,40 +117,34 @@ def _bleu_tokenizer(run: ActiveRun, corpus: Corpus) -> str:
 
 def list_callbacks(
     run: ActiveRun,
-    max_steps: int | None,
+    budget: callbacks.Budget,
     interrupt: callbacks.GracefulInterrupt,
-    validation: Validation,
+    translations: Translations,
     user_callbacks: Sequence[keras.callbacks.Callback],
 ) -> list[keras.callbacks.Callback]:
     """All callbacks of a run."""
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
-    user_callbacks = user_callbacks if is_main else ()
-    notices = [callbacks.NoticeStop(state, callback) for callback in user_callbacks]
-    keep_best = callbacks.KeepBest(
-        folder.best_weights_file if is_main else None, state, training.patience, MONITORS[training.monitor]
-    )
-    at_validations = [*validation.scores, keep_best]
-    if is_main:
-        at_validations += [
-            callbacks.KeepLast(folder.weights_folder, state, training.keep_weights),
-            callbacks.ProgressBar(state, max_steps, training.max_minutes, run.console),
-            *validation.shows,
-        ]
-    for callback, notice in zip(user_callbacks, notices, strict=True):
-        at_validations += [callback, notice]
-    if training.ema_decay:
-        at_validations = [callbacks.UseEMA(), *at_validations, callbacks.UseTrained()]
-    endings, last = _endings(run, max_steps, interrupt, notices)
+    together = interrupt.together
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
+    keep_best = callbacks.KeepBest(folder.best_weights_file if is_main else None, state, budget.monitor)
+    main: callbacks.InMainProcess | None = None
+    looking: list[keras.callbacks.Callback] = []
+    if is_main:
+        progress = callbacks.ProgressBar(state, budget.max_steps, budget.max_minutes, run.console)
+        shows = (progress, translations.show_samples, translations.export_best)
+        main = callbacks.InMainProcess(folder.weights_folder, training.keep_weights, *shows)
+        notices = [callbacks.NoticeStop(state, callback, together) for callback in user_callbacks]
+        of_user = itertools.chain.from_iterable(zip(user_callbacks, notices, strict=True))
+        log = callbacks.CSVLog(folder.log_file, state)
+        looking = [progress, translations.tensorboard, *of_user, log, *_estimates(run, budget.max_steps)]
     return [
         callbacks.TrackState(state),
         *([] if run.check_there is None else [callbacks.CheckFolder(run.check_there)]),
-        *endings,
-        callbacks.SaveBeforeValidation(checkpoint),
-        *at_validations,
-        *([callbacks.CSVLog(folder.log_file, state), *_estimates(run, max_steps)] if is_main else []),
+        *_endings(state, budget, interrupt),
+        callbacks.Validation(state, checkpoint, keep_best, budget, translations.score, main),
+        *looking,
         checkpoint,
-        *last,
+        *([] if together is None else [callbacks.CompareLast(together)]),
     ]
 
 
@@ -167,21 +162,15 @@ def _estimates(run: ActiveRun, max_steps: int | None) -> list[keras.callbacks.Ca
 
 
 def _endings(
-    run: ActiveRun,
-    max_steps: int | None,
-    interrupt: callbacks.GracefulInterrupt,
-    notices: Sequence[callbacks.NoticeStop],
-) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
-    """The callbacks that end the run: those for the beginning of the list, and those that must be last in it."""
-    state, max_minutes = run.state, run.setup.training.max_minutes
-    loss_check = callbacks.StopOnNaN(state)
-    of_this_process: list[callbacks.EndsRun] = [interrupt]
-    if max_minutes is not None:
-        of_this_process.insert(0, callbacks.TimeBudget(state, max_minutes, started=time.monotonic() - state.seconds))
-    endings = [loss_check, *of_this_process]
-    if max_steps is not None:
-        endings.insert(0, callbacks.StepBudget(state, max_steps))
-    if run.group.world_size == 1:
-        return endings, []
-    together = callbacks.StopTogether(of_this_process, loss_check, notices, state, run.group.all_reduce_max)
-    return [*endings, together], [callbacks.CompareLast(together)]
+    state: TrainingState, budget: callbacks.Budget, interrupt: callbacks.GracefulInterrupt
+) -> list[keras.callbacks.Callback]:
+    """The callbacks that end the run."""
+    together = interrupt.together
+    endings: list[keras.callbacks.Callback] = [callbacks.StopOnNaN(state, together)]
+    if budget.max_steps is not None:
+        endings.insert(0, callbacks.StepBudget(state, budget.max_steps))
+    if budget.max_minutes is not None:
+        started = time.monotonic() - state.seconds
+        endings.append(callbacks.TimeBudget(state, budget.max_minutes, started, together=together))
+    endings.append(interrupt)
+    return endings if together is None else [*endings, together]

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,25 +42,26 @@ def encode(
 
 def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
     """The configuration with the fields that the corpus, the machine and the run of the initial weights determine."""
-    if origin is not None:
+    kept: dict[str, Any] = {}
+    if origin is None:
+        kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
+    elif origin.training_file.is_file():  # otherwise its tokenizers were not made here
         stored = origin.training_config()
         kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
-    else:
-        kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
     scored_sources = training.scored_sources
     if scored_sources is None:
         scored_sources = SCORED_SOURCES if MONITORS[training.monitor].translations else 0
     return training.replace(**kept, precision=resolve_precision(training.precision), scored_sources=scored_sources)
 
 
-def decided_by_data(
-    stored: TransformerConfig, given: TransformerConfig, stored_training: TrainingConfig
-) -> tuple[str, ...]:
-    """Fields in which the configurations may differ, because the tokenizers or the vectors of the run decided them."""
+def decided_by_data(run: RunFolder, given: TransformerConfig) -> tuple[str, ...]:
+    """Fields in which a configuration may differ from a run's, because its tokenizers or vectors decided them."""
+    stored = run.transformer_config()
     fields: tuple[str, ...] = FROM_TOKENIZERS
     if stored.embedding_tying == "target" and given.embedding_tying == "all":  # there are two vocabularies
         fields = (*fields, "embedding_tying")
-    if embedding_files(stored_training) and given.embedding_dim is None:
+    has_vectors = run.training_file.is_file() and embedding_files(run.training_config())
+    if has_vectors and given.embedding_dim is None:
         fields = (*fields, "embedding_dim")
     return fields
 

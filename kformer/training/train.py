@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import math
 import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -15,33 +14,31 @@ import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import BatchPlan, Corpus, make_dataset
-from kformer.data.labels import check_corpus, unknown_labels
+from kformer.data.labels import unknown_labels
 from kformer.files.writing import WriteError
 from kformer.models import build_model
 from kformer.presets import find_preset
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
-from kformer.runs.ownership import owned
 from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runtime.paths import check_export_path
 from kformer.text.text_model import require_tensorflow
-from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
+from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, StopTogether, TensorBoardLog
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
 from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
 from kformer.training.first_weights import load_first_weights
-from kformer.training.new_run import check_parts, start_run
+from kformer.training.opened_run import RunRequest, opened_run
 from kformer.training.plan import (
     batches_between_validations,
+    budget_of,
     describe_plan,
     describe_warmup,
     plan_batches,
-    spent_already,
-    step_budget,
 )
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
-from kformer.training.resumed_run import check_resumable, environment_note, resume_run
-from kformer.training.run_callbacks import ActiveRun, CheckThere, Validation, list_callbacks, translate_at_validations
+from kformer.training.resumed_run import environment_note
+from kformer.training.run_callbacks import ActiveRun, Translations, list_callbacks, translate_at_validations
 from kformer.training.run_setup import RunSetup, vocabulary_report
 from kformer.training.text_lengths import lengths_report
 from kformer.training.user_callbacks import check_callbacks
@@ -156,58 +153,44 @@ def train(
     """
     _check_kinds(corpus, transformer, training)
     check_callbacks(callbacks)
-    check_parts(corpus)
-    task = _known_task(transformer, initialize_from, resume)
-    if task is not None:
-        check_corpus(task, corpus)
+    if (task := _known_task(transformer, initialize_from, resume)) is not None:
         _check_samples(task, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
         check_export_path(export_to)
-    output_folder = RunFolder(output)
     group = process_group(devices)
     if console is None or not group.is_main:
         console = Console(quiet=not group.is_main)
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
-
-    def open_run(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
-        if resume is True:
-            folder.check_begun()  # before `owned`, which makes the folder
-        check_there = ownership.enter_context(owned(folder.path, say))
-        if resume is True or (resume == "auto" and folder.exists()):
-            check_resumable(folder)
-            return resume_run(folder, corpus, transformer, training, initialize_from), check_there
-        return start_run(folder, corpus, transformer, _for_devices(training, group), initialize_from), check_there
-
-    def open_copy(folder: RunFolder) -> tuple[RunSetup, CheckThere | None]:
-        return resume_run(folder, corpus), None
-
+    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from)
+    state = TrainingState()
+    together = None if group.world_size == 1 else StopTogether(state, group.all_reduce_max)
     with (
         # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
-        GracefulInterrupt(TrainingState(), stop_signals) as interrupt,
-        contextlib.ExitStack() as ownership,
-        lost_processes_explained(group, output_folder.path),
-        group.broadcast_run(output_folder, open_run, open_copy) as (folder, (setup, check_there)),
+        GracefulInterrupt(state, stop_signals, together) as interrupt,
+        lost_processes_explained(group, request.folder.path),
+        opened_run(request, group, say) as opened,
         group.scope(),
     ):
+        folder, setup = opened.folder, opened.setup
         _check_devices(setup.training, group)
         _describe_setup(corpus, folder, setup, say)
         if not setup.resumed:
             _tell_fitted_warmup(training, setup.training, say)
         model = _build(folder, setup)
-        state = _last_state(folder, model, say) if setup.resumed else TrainingState()
+        if setup.resumed:
+            _load_progress(folder, model, state, say)
         backend = keras.backend.backend() + group.describe()
         say(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
         state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
         state.corpus = folder.corpus()["sha256"]
-        interrupt.state = state
-        run = ActiveRun(folder, setup, group, model, state, console, check_there)
-        validation = translate_at_validations(run, corpus, samples, export_to, interrupt)
-        _fit(run, validation, callbacks, interrupt)
-        report = TrainingReport(output_folder, state.step, state.best, state.end_reason, state.interrupted)
+        run = ActiveRun(folder, setup, group, model, state, console, opened.check_there)
+        translations = translate_at_validations(run, corpus, samples, export_to, interrupt)
+        _fit(run, translations, callbacks, interrupt)
+        report = TrainingReport(request.folder, state.step, state.best, state.end_reason, state.interrupted)
         if summary is not None and group.is_main:
             status = RESUME if report.interrupted else FINISHED
-            write_ended(summary, output_folder, status, report.reason, report.steps, report.best)
+            write_ended(summary, report.run, status, report.reason, report.steps, report.best)
     return report
 
 
@@ -247,12 +230,6 @@ def _known_task(
 def _check_samples(task: str, samples: Sequence[str]) -> None:
     if samples and task_kind(task).targets != "text":
         raise ValueError(f"samples are texts to translate. Received: samples, and the task {task}. Leave them out.")
-
-
-def _for_devices(training: TrainingConfig | None, group: ProcessGroup) -> TrainingConfig:
-    """The configuration with batches that the devices can share evenly."""
-    training = training or TrainingConfig.of_size("small")
-    return training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
 
 
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
@@ -300,22 +277,22 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     return model
 
 
-def _last_state(folder: RunFolder, model: keras.Model, say: Callable[[str], None]) -> TrainingState:
-    """Reads the last good checkpoint into the model. A run that was killed before its first checkpoint starts over."""
+def _load_progress(folder: RunFolder, model: keras.Model, state: TrainingState, say: Callable[[str], None]) -> None:
+    """Reads the last good checkpoint. A run that was killed before its first checkpoint begins again."""
     files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
     if not any(file.is_file() for file in files):
         say("There is no checkpoint yet: the run begins again.")
-        return TrainingState()
-    state, damage = load_last_checkpoint(folder.checkpoint_file, model)
+        return
+    stored, damage = load_last_checkpoint(folder.checkpoint_file, model)
     if damage is not None:
         say(f"The last checkpoint cannot be read: {damage} Going on from the previous checkpoint.")
-    say(f"Going on from update {state.step:,}.")
-    return state
+    say(f"Going on from update {stored.step:,}.")
+    state.go_on_from(stored)
 
 
 def _fit(
     run: ActiveRun,
-    validation: Validation,
+    translations: Translations,
     user_callbacks: Sequence[keras.callbacks.Callback],
     interrupt: GracefulInterrupt,
 ) -> None:
@@ -323,15 +300,16 @@ def _fit(
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training, run.arrangement)
     run.console.print(describe_plan(plan, training))
-    max_steps = step_budget(training, plan)
-    if max_steps is not None:
-        run.console.print(f"The budget is {count(max_steps, 'update')}; {describe_warmup(training, max_steps)}")
-    state.end_reason = spent_already(training, state, max_steps)
-    if state.end_reason:
+    budget = budget_of(training, plan)
+    if budget.max_steps is not None:
+        told = describe_warmup(training, budget.max_steps)
+        run.console.print(f"The budget is {count(budget.max_steps, 'update')}; {told}")
+    if not state.validating and (spent := budget.spent(state)) is not None:
+        state.end_reason = spent.already
         return
     valid = _validation_batches(run)
     interval = batches_between_validations(training, plan)
-    listed = list_callbacks(run, max_steps, interrupt, validation, user_callbacks)
+    listed = list_callbacks(run, budget, interrupt, translations, user_callbacks)
     with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
         if state.epoch_batch:  # The run was stopped between two validations, or during one.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
@@ -339,8 +317,8 @@ def _fit(
                 _validate(run, valid, listed)
             else:
                 _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
-        if max_steps is not None and state.step >= max_steps:
-            state.end_reason = state.end_reason or f"the budget of {count(max_steps, 'step')} is spent"
+            if not state.end_reason and (spent := budget.out_of_steps(state)) is not None:
+                state.end_reason = spent.now
         if not state.end_reason:
             _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
 

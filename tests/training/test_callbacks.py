@@ -19,20 +19,22 @@ from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
+    Budget,
     Checkpoint,
     CSVLog,
     GracefulInterrupt,
+    InMainProcess,
     Interrupted,
     KeepBest,
     NoticeStop,
     ProgressBar,
-    SaveBeforeValidation,
     StepBudget,
     StopOnNaN,
     TensorBoardLog,
     TimeBudget,
     TrackState,
     UpdateTimer,
+    Validation,
     update_timer,
 )
 from kformer.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
@@ -87,6 +89,13 @@ class AtBatch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         """As this hook does not say `async_safe`, Keras ends every batch before it begins the next, on JAX too."""
+
+
+def validation(path, state, patience=10, monitor=MONITORS["loss"], checkpoint=None, **arguments):
+    """The callback that validates and keeps the best weights in `path`."""
+    checkpoint = Checkpoint(None, state) if checkpoint is None else checkpoint
+    budget = Budget(patience=patience, monitor=monitor)
+    return Validation(state, checkpoint, KeepBest(path, state, monitor), budget, **arguments)
 
 
 def recorded_console(terminal=False):
@@ -217,7 +226,7 @@ def fit_until_a_signal(folder, *more, number_of_epochs=7, **arguments):
     model, state = tiny_model(), TrainingState()
     checkpoint = Checkpoint(folder, state)
     with GracefulInterrupt(state, [signal.SIGUSR1]) as interrupt, contextlib.suppress(Interrupted):
-        callbacks = [TrackState(state), interrupt, SaveBeforeValidation(checkpoint), *more, checkpoint]
+        callbacks = [TrackState(state), interrupt, validation(None, state, checkpoint=checkpoint), *more, checkpoint]
         fit(model, callbacks, epochs=number_of_epochs, validation_data=(IDS, IDS), **arguments)
     return model, state
 
@@ -447,9 +456,9 @@ def test_keras_runs_ahead_unless_a_callback_looks_at_the_ends_of_batches():
 
 
 def keep_best(losses, path, state, patience):
-    """What `KeepBest` leaves after epochs with these losses; the weights are set to the epoch's number."""
+    """What is kept after epochs with these losses; the weights are set to the epoch's number."""
     model = tiny_model()
-    callback = KeepBest(path, state, patience=patience)
+    callback = validation(path, state, patience)
     callback.set_model(model)
     model.stop_training = False
     for epoch, loss in enumerate(losses):
@@ -473,7 +482,7 @@ def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
 
 def test_keep_best_takes_the_highest_where_higher_is_better(tmp_path):
     state, path, model = TrainingState(), tmp_path / "best.weights.h5", tiny_model()
-    keep = KeepBest(path, state, patience=2, monitor=MONITORS["bleu"])
+    keep = validation(path, state, patience=2, monitor=MONITORS["bleu"])
     keep.set_model(model)
     best = []
     for bleu in (3.0, 5.0, 4.0, float("nan")):
@@ -485,7 +494,7 @@ def test_keep_best_takes_the_highest_where_higher_is_better(tmp_path):
 @pytest.mark.parametrize("name", ["bleu", "loss"])
 def test_an_equal_figure_is_no_better_one(tmp_path, name):
     state, path, model, monitor = TrainingState(), tmp_path / "best.weights.h5", tiny_model(), MONITORS[name]
-    keep = KeepBest(path, state, patience=1, monitor=monitor)
+    keep = validation(path, state, patience=1, monitor=monitor)
     keep.set_model(model)
     keep.on_epoch_end(0, {monitor.log_key: 5.0})
     before = path.read_bytes()
@@ -495,10 +504,34 @@ def test_an_equal_figure_is_no_better_one(tmp_path, name):
     assert path.read_bytes() == before
 
 
+def test_a_validation_scores_keeps_shows_and_exports_what_is_better_in_this_order(tmp_path):
+    state, console, model = TrainingState(), recorded_console(), tiny_model()
+    path, bleu = tmp_path / "best.weights.h5", iter([3.0, 5.0, 4.0])
+
+    def show():
+        console.print(f"samples, best {path.is_file()}, last {len(os.listdir(tmp_path / 'weights')) - 1}")
+
+    bar = ProgressBar(state, console=console, clock=FakeClock())
+    main = InMainProcess(tmp_path / "weights", 2, bar, show, lambda: console.print(f"exported at {state.best}"))
+    monitor = MONITORS["bleu"]
+    validate = validation(path, state, 1, monitor, score=lambda: {"val_bleu": next(bleu)}, main=main)
+    validate.set_model(model)
+    for step in (7, 8, 9):
+        state.step, logs = step, {"val_token_loss": 1.5}
+        validate.on_epoch_end(0, logs)
+    assert logs == {"val_token_loss": 1.5, "val_bleu": 4.0}
+    assert console.file.getvalue().splitlines() == [
+        *("step 7  validation:  loss 1.500  BLEU 3.0", "samples, best True, last 1", "exported at 3.0"),
+        *("step 8  validation:  loss 1.500  BLEU 5.0", "samples, best True, last 2", "exported at 5.0"),
+        *("step 9  validation:  loss 1.500  BLEU 4.0", "samples, best True, last 2"),
+    ]
+    assert (state.end_reason, model.stop_training) == ("1 validation brought no better BLEU", True)
+
+
 def keep_by_bleu(validations, path, state, patience):
-    """The numbers of the validations, BLEU and loss each, whose weights `KeepBest` keeps, and why it ended the run."""
+    """The numbers of the validations, BLEU and loss each, whose weights are kept, and why the run ended."""
     model, kept = tiny_model(), []
-    keep = KeepBest(path, state, patience, MONITORS["bleu"])
+    keep = validation(path, state, patience, MONITORS["bleu"])
     keep.set_model(model)
     for number, (bleu, loss) in enumerate(validations):
         keep.on_epoch_end(number, {"val_bleu": bleu, "val_token_loss": loss})
@@ -518,7 +551,7 @@ def test_while_bleu_is_zero_the_loss_decides_and_patience_does_not_count(tmp_pat
 
 def test_without_a_loss_in_the_logs_equal_figures_are_no_better_and_do_not_end_the_run(tmp_path):
     state = TrainingState()
-    keep = KeepBest(tmp_path / "best.weights.h5", state, 1, MONITORS["bleu"])
+    keep = validation(tmp_path / "best.weights.h5", state, 1, MONITORS["bleu"])
     keep.set_model(tiny_model())
     for number in range(3):
         keep.on_epoch_end(number, {"val_bleu": 0.0})
@@ -547,7 +580,7 @@ def test_keep_best_goes_on_where_a_resumed_run_stood(tmp_path):
 def test_best_weights_hold_no_optimizer_and_load_uncompiled(tmp_path):
     model, path = tiny_model(), tmp_path / "best.weights.h5"
     state = TrainingState()
-    fit(model, [TrackState(state), KeepBest(path, state)], validation_data=(IDS, IDS))
+    fit(model, [TrackState(state), validation(path, state)], validation_data=(IDS, IDS))
     with h5py.File(path) as file:
         assert "layers" in file
         assert "optimizer" not in file
@@ -561,7 +594,7 @@ def test_best_weights_hold_no_optimizer_and_load_uncompiled(tmp_path):
 
 def test_keep_best_says_what_the_logs_have(tmp_path):
     with pytest.raises(ValueError, match=r"no 'val_token_loss' in the logs.*: .*loss.*Give fit validation"):
-        fit(tiny_model(), [KeepBest(tmp_path / "best.weights.h5", TrainingState())])
+        fit(tiny_model(), [validation(tmp_path / "best.weights.h5", TrainingState())])
     with pytest.raises(ValueError, match=r"must end in .weights.h5. Received: best.h5"):
         KeepBest("best.h5", TrainingState())
 
@@ -641,12 +674,17 @@ def test_a_loss_that_is_no_number_ends_the_run_and_names_the_step():
 
 def test_the_best_loss_is_a_number(tmp_path):
     model, state = tiny_model(), TrainingState()
-    keep = KeepBest(tmp_path / "best.weights.h5", state)
+    keep = validation(tmp_path / "best.weights.h5", state)
     keep.set_model(model)
     for loss, best in ((float("nan"), None), (2.0, 2.0), (float("nan"), 2.0), (float("-inf"), 2.0)):
         keep.on_epoch_end(0, {"val_token_loss": loss})
         assert state.best == best
     assert state.waited == 2
+
+
+def shown_at_ends(bar):
+    """Shows what `Validation` would show."""
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: bar.show_validation(logs))
 
 
 def test_plain_lines_where_there_is_no_terminal():
@@ -656,7 +694,7 @@ def test_plain_lines_where_there_is_no_terminal():
         clock.now += 10
 
     bar = ProgressBar(state, total_steps=20, console=console, line_seconds=25, clock=clock)
-    callbacks = [AtBatch(ten_seconds_pass), TrackState(state, clock=clock), bar]
+    callbacks = [AtBatch(ten_seconds_pass), TrackState(state, clock=clock), bar, shown_at_ends(bar)]
     fit(tiny_model(), callbacks, epochs=1, steps=5, validation_data=(IDS, IDS))
     lines = console.file.getvalue().splitlines()
     assert len(lines) == 2  # at 30 s, then the validation
@@ -699,14 +737,14 @@ def test_the_line_of_a_validation_shows_what_translations_scored(scores, shown):
     bar = ProgressBar(state, console=console, clock=FakeClock())
     bar.on_train_begin()
     bar.on_epoch_begin(0)
-    bar.on_epoch_end(0, {"token_loss": 2.0, "val_token_loss": 1.5, **scores})
+    bar.show_validation({"token_loss": 2.0, "val_token_loss": 1.5, **scores})
     assert console.file.getvalue() == f"step 7  loss 2.000  validation:  loss 1.500  {shown}\n"
 
 
 def test_live_line_on_a_terminal_gives_the_terminal_back():
     state, console = TrainingState(), recorded_console(terminal=True)
     bar = ProgressBar(state, total_steps=5, console=console)
-    fit(tiny_model(), [TrackState(state), bar], steps=5)
+    fit(tiny_model(), [TrackState(state), bar, shown_at_ends(bar)], steps=5)
     written = console.file.getvalue()
     assert "compiling the first step" in written
     assert "step 5  loss " in written

@@ -10,7 +10,7 @@ from kformer.files import writing
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import TokenLoss
 from kformer.training import checkpoints
-from kformer.training.callbacks import Checkpoint, KeepBest, TrackState
+from kformer.training.callbacks import Budget, Checkpoint, KeepBest, TrackState, Validation
 from kformer.training.checkpoints import (
     DamagedCheckpointError,
     TrainingState,
@@ -49,11 +49,9 @@ def values(model):
 
 def train(model, state, directory, epochs, callbacks=(), batches=5):
     """`epochs` validation intervals of 5 batches each: 5 is no multiple of the 3 accumulated."""
-    callbacks = [
-        *(TrackState(state), KeepBest(directory / "best.weights.h5", state)),
-        *callbacks,
-        Checkpoint(directory, state, minutes=1e-9),
-    ]
+    checkpoint = Checkpoint(directory, state, minutes=1e-9)
+    keep_best = KeepBest(directory / "best.weights.h5", state)
+    callbacks = [TrackState(state), Validation(state, checkpoint, keep_best, Budget()), *callbacks, checkpoint]
     validation = next(stream(10**6))
     model.fit(
         stream(state.batch),

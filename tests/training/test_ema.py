@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from test_callbacks import IDS, fit, tiny_model
+from test_callbacks import IDS, fit, tiny_model, validation
 
-from kformer.training.callbacks import AverageWeights, UseEMA, UseTrained
+from kformer.training.callbacks import AverageWeights, Checkpoint
+from kformer.training.checkpoints import TrainingState, load_checkpoint
 
 
 def flat(model):
@@ -41,8 +42,8 @@ def average_of(weights, decay):
 @pytest.mark.parametrize(("accumulation", "decay"), [(1, 0.3), (3, 0.3), (1, 0.999)])
 def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation, decay):
     model = tiny_model(accumulation, ema_decay=decay)
-    seen, kept = SeeWeights(), SeeWeights()
-    callbacks = [seen, UseEMA(), kept, UseTrained()]
+    seen, kept, state = SeeWeights(), SeeWeights(), TrainingState()
+    callbacks = [seen, validation(None, state), kept, Checkpoint(None, state)]
     fit(model, callbacks, epochs=2, steps=4 * accumulation, validation_data=(IDS, IDS))
     after_updates = seen.after_batches[accumulation - 1 :: accumulation]
     np.testing.assert_allclose(kept.at_ends[0], average_of(after_updates[:4], decay), atol=1e-6)
@@ -54,11 +55,38 @@ def test_a_run_with_an_average_trains_the_same_weights_as_one_without():
     weights = []
     for decay in (0.0, 0.9):
         keras.utils.set_random_seed(1)
-        model = tiny_model(ema_decay=decay)
-        callbacks = [UseEMA(), UseTrained()] if decay else []
+        model, state = tiny_model(ema_decay=decay), TrainingState()
+        callbacks = [validation(None, state), Checkpoint(None, state)] if decay else []
         fit(model, callbacks, epochs=2, validation_data=(IDS, IDS))
         weights.append(flat(model))
     np.testing.assert_array_equal(*weights)
+
+
+class ReadCheckpoint(keras.callbacks.Callback):
+    """Notes what is saved when a validation begins: whether it is marked as such, and the weights."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder, self.found = folder, []
+
+    def on_test_begin(self, logs=None):
+        self.found.append(saved(self.folder))
+
+
+def saved(folder):
+    model = tiny_model(ema_decay=0.3)
+    return load_checkpoint(folder / "checkpoint.npz", model).validating, flat(model)
+
+
+def test_a_run_is_saved_with_its_trained_weights_before_a_validation_and_after_it(tmp_path):
+    model, state, seen, read = tiny_model(ema_decay=0.3), TrainingState(), SeeWeights(), ReadCheckpoint(tmp_path)
+    checkpoint = Checkpoint(tmp_path, state)
+    callbacks = [seen, validation(None, state, checkpoint=checkpoint), read, checkpoint]
+    fit(model, callbacks, steps=4, validation_data=(IDS, IDS))
+    trained = seen.after_batches[-1]
+    for validating, (is_marked, weights) in zip((True, False), (*read.found, saved(tmp_path)), strict=True):
+        assert is_marked == validating
+        np.testing.assert_array_equal(weights, trained)
 
 
 def test_a_plain_fit_validates_and_leaves_the_averaged_weights():

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kformer.config import TrainingConfig
+from kformer.config import MONITORS, TrainingConfig
+from kformer.training.callbacks import Budget
 from kformer.training.checkpoints import TrainingState
-from kformer.training.plan import describe_minutes, describe_warmup, spent_already
+from kformer.training.plan import describe_minutes, describe_warmup
 
 
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():
@@ -35,10 +36,11 @@ def test_minutes_that_are_over_hold_the_updates_that_were_done():
 
 def test_a_run_out_of_patience_trains_no_further_when_it_is_resumed() -> None:
     state = TrainingState(step=400, best=2.5, waited=3)
-    reason = "3 validations brought no better loss already; raise patience to go on"
-    assert spent_already(TrainingConfig(patience=3), state, max_steps=None) == reason
-    assert spent_already(TrainingConfig(patience=4), state, max_steps=None) == ""
+    reason = "3 validations brought no better loss"
+    told = (reason, f"{reason} already; raise patience to go on")
+    assert Budget(patience=3).spent(state) == told
+    assert Budget(patience=4).spent(state) is None
     state.best = None  # every loss was NaN
-    assert spent_already(TrainingConfig(patience=3), state, max_steps=None) == reason
+    assert Budget(patience=3).spent(state) == told
     state.best = 0.0  # a BLEU of 0.0 tells nothing, so that no validation counts
-    assert spent_already(TrainingConfig(patience=3, monitor="bleu"), state, max_steps=None) == ""
+    assert Budget(patience=3, monitor=MONITORS["bleu"]).spent(state) is None

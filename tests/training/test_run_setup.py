@@ -89,14 +89,16 @@ def test_a_pair_that_moved_from_training_to_validation_makes_another_corpus(begu
         resume_run(begun, moved)
 
 
-@pytest.mark.parametrize("killed_at", ["save_tokenizers", "describe_environment", "RunFolder.note_files"])
+@pytest.mark.parametrize(
+    "killed_at", ["create.save_tokenizers", "folder.RunFolder.write_environment", "folder.RunFolder.note_files"]
+)
 def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, tmp_path, monkeypatch):
     def killed(*arguments):
         raise KeyboardInterrupt
 
     run = RunFolder(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(f"kformer.training.new_run.{killed_at}", killed)
+        patch.setattr(f"kformer.runs.{killed_at}", killed)
         with pytest.raises(KeyboardInterrupt):
             start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     assert not run.exists()

@@ -35,15 +35,19 @@ class Network:
 class StopAt(EndsRun):
     """Wants to stop when a batch begins."""
 
-    reason = "its batch came"
+    reason, wish = "its batch came", 1
 
-    def __init__(self, state, batch):
-        super().__init__(state)
+    def __init__(self, state, batch, together):
+        super().__init__(state, together)
         self.batch = batch
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch == self.batch:
             self.request_stop()
+
+
+def stops_at(batch):
+    return lambda state, together: StopAt(state, batch, together)
 
 
 class StopsTraining(keras.callbacks.Callback):
@@ -71,9 +75,9 @@ class Process:
 
     def __init__(self, all_reduce_max, make_ending, user_callback=None):
         self.state, self.model = TrainingState(batch=2), Model()
-        ending, loss_check = make_ending(self.state), StopOnNaN(self.state)
-        of_user = [] if user_callback is None else [user_callback, NoticeStop(self.state, user_callback)]
-        together = StopTogether([ending], loss_check, of_user[1:], self.state, all_reduce_max)
+        together = StopTogether(self.state, all_reduce_max)
+        ending, loss_check = make_ending(self.state, together), StopOnNaN(self.state, together)
+        of_user = [] if user_callback is None else [user_callback, NoticeStop(self.state, user_callback, together)]
         self.callbacks = [loss_check, ending, together, *of_user, CompareLast(together)]
         for callback in self.callbacks:
             callback.set_model(self.model)
@@ -96,7 +100,9 @@ class Process:
 def two_processes(batches, users=(None, None)):
     network = Network()
     return [
-        Process(network.all_reduce_max(number), lambda state, batch=batch: StopAt(state, batch), user)
+        Process(
+            network.all_reduce_max(number), lambda state, together, batch=batch: StopAt(state, batch, together), user
+        )
         for number, (batch, user) in enumerate(zip(batches, users, strict=True))
     ]
 
@@ -146,7 +152,10 @@ def test_all_stop_when_a_callback_of_a_user_in_the_main_process_wants_to(batch):
 
 def test_a_signal_to_one_process_is_heard_by_all():
     network = Network()
-    processes = [Process(network.all_reduce_max(number), GracefulInterrupt) for number in range(2)]
+    processes = [
+        Process(network.all_reduce_max(number), lambda state, together: GracefulInterrupt(state, together=together))
+        for number in range(2)
+    ]
     interrupt = processes[1].callbacks[1]
     with interrupt:
         os.kill(os.getpid(), signal.SIGINT)
@@ -167,7 +176,7 @@ def only_process(*arguments):
 
 
 def test_a_wish_of_the_last_batches_is_heard_when_the_epoch_ends():
-    process, heard = only_process(lambda state: StopAt(state, 2))
+    process, heard = only_process(stops_at(2))
     for batch in range(3):
         process.begin(batch)
     assert not process.model.stop_training
@@ -177,12 +186,12 @@ def test_a_wish_of_the_last_batches_is_heard_when_the_epoch_ends():
 
 
 def test_a_wish_while_the_epoch_ends_is_heard_before_the_next_one():
-    process, heard = only_process(lambda state: StopAt(state, None), StopsTraining())
+    process, heard = only_process(stops_at(None), StopsTraining())
     process.begin(0)
     process.end_epoch()
     assert process.model.stop_training
     assert process.state.end_reason == "the callback StopsTraining stopped the training"
-    assert heard == [0, 0, 2]
+    assert heard == [0, 0, NoticeStop.wish]
 
 
 def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():

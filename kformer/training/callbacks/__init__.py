@@ -8,14 +8,12 @@ them one dict of logs, which the first ones complete. The order must be:
 2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and write the reason to
    `TrainingState.end_reason`; where several processes train, `StopTogether` comes after the last three, whose
    decisions may differ between processes;
-3. `SaveBeforeValidation`, which makes `Checkpoint` write;
-4. `UseEMA`, then the callbacks that need the averaged weights at the end of an epoch: those that score translations,
-   `KeepBest` (the best metric and the patience counter), `KeepLast`, `ProgressBar`, `TensorBoardLog` and a user's own
-   callbacks, each followed by a `NoticeStop`; then `UseTrained`. Without averages `UseEMA` and `UseTrained` are left
-   out;
-5. `CSVLog` and `UpdateTimer`;
-6. `Checkpoint`: saves the state of the run after all other callbacks; where several processes train, `CompareLast`
-   comes after it.
+3. `Validation`: saves the run, lets averaged weights into the model, completes the logs with the scores of
+   translations, keeps the best weights, shows and exports, and ends a run that gets no better;
+4. the callbacks that look at the weights and the logs of a validation: `ProgressBar`, `TensorBoardLog` and a user's own
+   callbacks, each of these followed by a `NoticeStop`; then `CSVLog` and `UpdateTimer`;
+5. `Checkpoint`: puts the trained weights back and saves the state of the run after all other callbacks; where several
+   processes train, `CompareLast` comes after it.
 
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.
 
@@ -27,34 +25,35 @@ makes Keras wait for the metrics of every step. On TensorFlow, Keras reads the m
 `TensorBoardLog` in a `finally:`; a second call does nothing.
 """
 
-from kformer.training.callbacks.budget import StepBudget, TimeBudget
-from kformer.training.callbacks.checkpoint import CheckFolder, Checkpoint, KeepLast, SaveBeforeValidation
+from kformer.training.callbacks.budget import Budget, StepBudget, TimeBudget
+from kformer.training.callbacks.checkpoint import CheckFolder, Checkpoint
 from kformer.training.callbacks.csv_log import CSVLog
-from kformer.training.callbacks.ema import AverageWeights, UseEMA, UseTrained
+from kformer.training.callbacks.ema import AverageWeights
 from kformer.training.callbacks.ends_run import EndsRun, NoticeStop
 from kformer.training.callbacks.graceful_interrupt import GracefulInterrupt, Interrupted
-from kformer.training.callbacks.keep_best import KeepBest
+from kformer.training.callbacks.kept_weights import KeepBest
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.callbacks.stop_on_nan import StopOnNaN
 from kformer.training.callbacks.stop_together import CompareLast, StopTogether
 from kformer.training.callbacks.tensorboard_log import TensorBoardLog
 from kformer.training.callbacks.track_state import TrackState
 from kformer.training.callbacks.update_timer import UpdateTimer
+from kformer.training.callbacks.validation import InMainProcess, Validation
 
 __all__ = [
     "AverageWeights",
+    "Budget",
     "CSVLog",
     "CheckFolder",
     "Checkpoint",
     "CompareLast",
     "EndsRun",
     "GracefulInterrupt",
+    "InMainProcess",
     "Interrupted",
     "KeepBest",
-    "KeepLast",
     "NoticeStop",
     "ProgressBar",
-    "SaveBeforeValidation",
     "StepBudget",
     "StopOnNaN",
     "StopTogether",
@@ -62,6 +61,5 @@ __all__ = [
     "TimeBudget",
     "TrackState",
     "UpdateTimer",
-    "UseEMA",
-    "UseTrained",
+    "Validation",
 ]

@@ -1,4 +1,4 @@
-"""Callbacks that write the last weights, and the state from which a run is resumed."""
+"""The callback that writes the state from which a run is resumed, and the one that checks the folder before."""
 
 import dataclasses
 import pathlib
@@ -8,38 +8,10 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from kformer.files.checksums import note_checksums
-from kformer.runs.folder import RunFolder, kept_weights_file, kept_weights_files
-from kformer.runs.weights import save_weights
+from kformer.runs.folder import RunFolder
 from kformer.training.callbacks.graceful_interrupt import Interrupted
 from kformer.training.checkpoints import TrainingState, save_checkpoint
-from kformer.training.optimizers import update_count
-
-
-class KeepLast(keras.callbacks.Callback):
-    """Writes the weights after every validation, and removes all but the last ones.
-
-    Args:
-        directory: Gets the files, see `kformer.runs.folder.kept_weights_file`.
-        state: Shared with the other callbacks; `TrackState` must come before.
-        number: How many are kept; 0: none.
-    """
-
-    def __init__(self, directory: str | pathlib.Path, state: TrainingState, number: int = 5) -> None:
-        super().__init__()
-        self.directory = pathlib.Path(directory)
-        self.state = state
-        self.number = number
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        if self.number > 0:
-            save_weights(kept_weights_file(self.directory, self.state.step), self.model)
-        kept = kept_weights_files(self.directory)
-        dropped = kept[: max(0, len(kept) - self.number)]
-        for file in dropped:
-            file.unlink()
-        if dropped:
-            note_checksums(self.directory, [])  # drops the lines of the removed files
+from kformer.training.optimizers import inner_adam, update_count
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -47,9 +19,10 @@ class Checkpoint(keras.callbacks.Callback):
 
     Within an epoch it writes before a batch begins, if `minutes` have passed or a signal has come
     (`TrainingState.interrupted`). After a signal it also ends `fit` by the exception `Interrupted`. Before a validation
-    it writes if `SaveBeforeValidation` asks for it. If a run goes on within an epoch, this callback restores the
-    metrics of the epoch when the epoch begins. Keras must have built the metrics by then. It builds them at a model's
-    first batch, so evaluate one batch before such a `fit`.
+    `Validation` makes it write, and puts averaged weights into the model; at the end of the epoch this callback puts
+    the trained weights back. If a run goes on within an epoch, this callback restores the metrics of the epoch when the
+    epoch begins. Keras must have built the metrics by then. It builds them at a model's first batch, so evaluate one
+    batch before such a `fit`.
 
     It must come last: the files that the other callbacks write at the end of an epoch must be on disk before the
     checkpoint of that end.
@@ -121,23 +94,10 @@ class Checkpoint(keras.callbacks.Callback):
         self._written_at = self.clock()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        inner_adam(self.model.optimizer).put_averages(in_model=False)
         if self.path is not None:
             save_checkpoint(self.path, self.model, self.state)
             self._written_at = self.clock()
-
-
-class SaveBeforeValidation(keras.callbacks.Callback):
-    """Makes `Checkpoint` write before a validation, so that a stop during the validation loses no training.
-
-    It must come before `UseEMA`, so that the model still has the trained weights.
-    """
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        super().__init__()
-        self.checkpoint = checkpoint
-
-    def on_test_begin(self, logs: dict | None = None) -> None:
-        self.checkpoint.save(validating=True)
 
 
 class CheckFolder(keras.callbacks.Callback):

@@ -48,22 +48,3 @@ class AverageWeights(keras.callbacks.Callback):
     def on_train_end(self, logs: dict | None = None) -> None:
         inner_adam(self.model.optimizer).put_averages(in_model=False)
         inner_adam(self.model.optimizer).assign_averages()
-
-
-class UseEMA(keras.callbacks.Callback):
-    """Puts the averaged weights into the model when a validation begins; `UseTrained` puts the trained ones back.
-
-    In the list of callbacks, those that should see the averaged weights at the end of an epoch stand between the two.
-    The optimizer is from `build_adam`, with an `ema_decay`. (Keras's `SwapEMAWeights` swaps by sums and differences,
-    which are rounded, so validations would change the weights.)
-    """
-
-    def on_test_begin(self, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=True)
-
-
-class UseTrained(keras.callbacks.Callback):
-    """Puts the trained weights back at the end of an epoch, after its validation."""
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=False)

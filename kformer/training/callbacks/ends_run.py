@@ -1,11 +1,13 @@
 """How callbacks end a run, and say why."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
 from kformer.training.checkpoints import TrainingState
+
+if TYPE_CHECKING:
+    from kformer.training.callbacks.stop_together import StopTogether
 
 
 def end_run(model: keras.Model, state: TrainingState, reason: str) -> None:
@@ -19,24 +21,35 @@ class EndsRun(keras.callbacks.Callback):
 
     Args:
         state: Shared with the other callbacks; its `end_reason` tells why the run ends.
+        together: What all processes decide together; None: this process decides alone.
 
     Attributes:
         reason: What `end_reason` becomes if this callback ends the run.
-        request_stop: Ends the run. Where several processes train, `StopTogether` replaces it by a function that asks
-            all processes first.
+        wish: How `StopTogether` tells the other processes of it, from 1 up. If several callbacks want to end the run,
+            the largest number decides.
     """
 
     reason: str
+    wish: ClassVar[int]
 
-    def __init__(self, state: TrainingState) -> None:
+    def __init__(self, state: TrainingState, together: "StopTogether | None" = None) -> None:
         super().__init__()
         self.state = state
-        self.request_stop: Callable[[], None] = self.end
+        self.together = together
+        if together is not None:
+            together.add(self)
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         # On JAX, reading `self.model` makes Keras copy the weights to the model. Reading this attribute does not.
         self._model_in_fit = model
+
+    def request_stop(self) -> None:
+        """Ends the run, as soon as all processes know of it."""
+        if self.together is None:
+            self.end()
+        else:
+            self.together.request(self)
 
     def end(self) -> None:
         """Ends the run of this process."""
@@ -52,10 +65,15 @@ class NoticeStop(EndsRun):
     Args:
         state: Shared with the other callbacks.
         callback: The callback that stands before this one in the list.
+        together: See `EndsRun`.
     """
 
-    def __init__(self, state: TrainingState, callback: keras.callbacks.Callback) -> None:
-        super().__init__(state)
+    wish = 3
+
+    def __init__(
+        self, state: TrainingState, callback: keras.callbacks.Callback, together: "StopTogether | None" = None
+    ) -> None:
+        super().__init__(state, together)
         self.reason = f"the callback {type(callback).__name__} stopped the training"
         # On JAX, Keras runs ahead and might see `stop_training` before this callback resets it.
         self.async_safe = not any(_overrides(callback, hook) for hook in ("on_train_batch_end", "on_batch_end"))

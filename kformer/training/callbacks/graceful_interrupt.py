@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any, Self
 
 from kformer.training.callbacks.ends_run import EndsRun
+from kformer.training.callbacks.stop_together import StopTogether
 from kformer.training.checkpoints import TrainingState
 from kformer.training.distributed.initialization import wait_for_the_others
 
@@ -42,12 +43,16 @@ class GracefulInterrupt(EndsRun):
         state: Shared with the other callbacks.
         more_signals: Numbers of further signals to handle in the same way, such as `signal.SIGUSR1`, which Slurm can
             send as a warning.
+        together: See `EndsRun`.
     """
 
     reason = "interrupted"
+    wish = 2
 
-    def __init__(self, state: TrainingState, more_signals: Sequence[int] = ()) -> None:
-        super().__init__(state)
+    def __init__(
+        self, state: TrainingState, more_signals: Sequence[int] = (), together: StopTogether | None = None
+    ) -> None:
+        super().__init__(state, together)
         self._signals = tuple(dict.fromkeys((*_SIGNALS, *more_signals)))
         self._received: list[int] = []
         self._former: dict[int, Any] = {}

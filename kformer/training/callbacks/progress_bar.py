@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import keras
 import rich.console
@@ -82,8 +82,8 @@ class ProgressBar(keras.callbacks.Callback):
         if self._live:
             self._live.update(self._task, description=f"step {self.state.step}  validating")
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        logs = logs or {}
+    def show_validation(self, logs: Mapping[str, float]) -> None:
+        """Prints a line with the metrics of the epoch and of its validation."""
         parts = [f"step {self.state.step}", *_metrics(logs, _OF_TRAINING)]
         of_validation = _metrics(logs, MONITORS, "val_")
         if of_validation:
@@ -135,7 +135,7 @@ class ProgressBar(keras.callbacks.Callback):
         return min(1.0, max(shares))
 
 
-def _metrics(logs: dict, names: Iterable[str], prefix: str = "") -> list[str]:
+def _metrics(logs: Mapping[str, float], names: Iterable[str], prefix: str = "") -> list[str]:
     """The metrics that the logs have, as texts. Without the metric `TokenLoss`, the loss is Keras's own mean."""
     found = []
     for name in names:

@@ -1,10 +1,10 @@
 """Ends a run whose loss became NaN or infinite."""
 
 import math
-from collections.abc import Callable
 
 import keras
 
+from kformer.training.callbacks.stop_together import StopTogether
 from kformer.training.checkpoints import TrainingState
 
 
@@ -15,18 +15,15 @@ class StopOnNaN(keras.callbacks.Callback):
 
     Args:
         state: Shared with the other callbacks; `TrackState` must come before.
-
-    Attributes:
-        report: Takes the error and raises it. Where several processes train, `StopTogether` replaces it by a function
-            that makes all of them raise an error after the same batch.
+        together: Where several processes train, it makes all of them raise an error after the same batch.
     """
 
     async_safe = True
 
-    def __init__(self, state: TrainingState) -> None:
+    def __init__(self, state: TrainingState, together: StopTogether | None = None) -> None:
         super().__init__()
         self.state = state
-        self.report: Callable[[FloatingPointError], None] = _raise
+        self.together = together
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._before = self.state.batch
@@ -39,8 +36,6 @@ class StopOnNaN(keras.callbacks.Callback):
                 "weights and the last checkpoint are from before. Start again with a lower learning_rate_scale or "
                 "more warmup_steps, or look for broken pairs in the corpus."
             )
-            self.report(error)
-
-
-def _raise(error: FloatingPointError) -> None:
-    raise error
+            if self.together is None:
+                raise error
+            self.together.fail(error)

@@ -1,16 +1,15 @@
 """Ends a run of several processes after the same batch in all of them."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 
-from kformer.training.callbacks.ends_run import EndsRun, NoticeStop, end_run
-from kformer.training.callbacks.stop_on_nan import StopOnNaN
+from kformer.training.callbacks.ends_run import EndsRun, end_run
 from kformer.training.checkpoints import TrainingState
 
 # Batches between two comparisons. The result of a comparison is read when the next one begins.
 _EVERY = 4
+_ERROR = 4  # a wish larger than those of all callbacks
 
 
 class StopTogether(keras.callbacks.Callback):
@@ -21,37 +20,35 @@ class StopTogether(keras.callbacks.Callback):
     processes begin to compare what they want. They do not wait for the result, but act on it at the next comparison.
     They compare once more when an epoch ends.
 
-    It comes after `endings` in the list of callbacks, in every process.
+    In every process it is made before the callbacks that it informs, and comes after them in the list. A run that it
+    ends gets its reason from the process's own callback with the same `EndsRun.wish`.
 
     Args:
-        endings: Callbacks that may end the run: the same ones in every process. If several want to, the last one in
-            the list gives the reason.
-        loss_check: The callback that may find a loss that is not finite.
-        noticed: `NoticeStop` callbacks, anywhere in the list. Only the main process has them.
         state: Shared with the other callbacks.
         all_reduce_max: `kformer.training.distributed.ProcessGroup.all_reduce_max`.
     """
 
-    def __init__(
-        self,
-        endings: Sequence[EndsRun],
-        loss_check: StopOnNaN,
-        noticed: Sequence[NoticeStop],
-        state: TrainingState,
-        all_reduce_max: Callable[[int], Callable[[], int]],
-    ) -> None:
+    def __init__(self, state: TrainingState, all_reduce_max: Callable[[int], Callable[[], int]]) -> None:
         super().__init__()
         self.state = state
         self.all_reduce_max = all_reduce_max
-        self._ends = [*(ending.end for ending in endings), self._end_for_callback]
-        self._callback_reason = "a callback of process 0 stopped the training"
-        self._wish = 0  # 0: go on; n: end by `self._ends[n - 1]`; a larger number: an error
+        self._endings: dict[int, EndsRun] = {}  # by their wishes
+        self._wish = 0  # 0: go on
         self._error: FloatingPointError | None = None
-        for number, ending in enumerate(endings, start=1):
-            ending.request_stop = functools.partial(self._request, number)
-        for notice in noticed:
-            notice.request_stop = functools.partial(self._request_for_callback, notice.reason)
-        loss_check.report = self._keep_error
+
+    def add(self, ending: EndsRun) -> None:
+        """Takes note of a callback that may end the run."""
+        self._endings[ending.wish] = ending
+
+    def request(self, ending: EndsRun) -> None:
+        """Asks all processes to end the run, because a callback of this one wants to."""
+        self._endings[ending.wish] = ending
+        self._wish = max(self._wish, ending.wish)
+
+    def fail(self, error: FloatingPointError) -> None:
+        """Asks all processes to raise an error."""
+        self._error = self._error or error
+        self._wish = _ERROR
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._asked: Callable[[], int] | None = None
@@ -69,27 +66,15 @@ class StopTogether(keras.callbacks.Callback):
         """Asks all processes and acts on the answer. All must call it at the same place."""
         self._act(self.all_reduce_max(self._wish)())
 
-    def _request(self, number: int) -> None:
-        self._wish = max(self._wish, number)
-
-    def _request_for_callback(self, reason: str) -> None:
-        self._callback_reason = reason
-        self._request(len(self._ends))
-
-    def _end_for_callback(self) -> None:
-        end_run(self.model, self.state, self._callback_reason)
-
-    def _keep_error(self, error: FloatingPointError) -> None:
-        self._error = self._error or error
-        self._wish = len(self._ends) + 1
-
     def _act(self, wish: int) -> None:
-        if wish > len(self._ends):
+        if wish == _ERROR:
             raise self._error or FloatingPointError(
                 "The loss is not finite any more. The message of another process names the batch."
             )
-        if wish:
-            self._ends[wish - 1]()
+        if wish in self._endings:
+            self._endings[wish].end()
+        elif wish:  # only the main process has the callbacks of a user
+            end_run(self.model, self.state, "a callback of process 0 stopped the training")
 
 
 class CompareLast(keras.callbacks.Callback):

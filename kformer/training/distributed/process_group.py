@@ -6,7 +6,7 @@ import functools
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,8 +14,6 @@ import numpy as np
 from kformer.files.writing import temporary_folder
 from kformer.runs.folder import RunFolder
 from kformer.training.distributed.broadcast import broadcast_number, pack, receive, send
-
-Content = TypeVar("Content")  # what the function that opens a run returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,44 +57,35 @@ class ProcessGroup:
         return devices if self.world_size == 1 else f"{devices} in {self.world_size} processes"
 
     @contextlib.contextmanager
-    def broadcast_run(
-        self, run: RunFolder, open_main: Callable[[RunFolder], Content], open_copy: Callable[[RunFolder], Content]
-    ) -> Iterator[tuple[RunFolder, Content]]:
-        """Opens a run in process 0, and in every other process a copy of the files that it reads.
+    def failure_told(self) -> Iterator[None]:
+        """A block in which process 0 opens the run that it sends next: if it fails, `received_run` fails, too."""
+        try:
+            yield
+        except BaseException:
+            if self.world_size > 1:
+                broadcast_number(0)
+            raise
 
-        Args:
-            run: The run folder of process 0.
-            open_main: Begins or resumes the run, in process 0.
-            open_copy: Reads the run in the other processes, from a copy that is removed when the block ends.
+    def send_run(self, run: RunFolder) -> None:
+        """Sends the files that a resumed run reads. Process 0 calls it while the others enter `received_run`."""
+        if self.world_size > 1:
+            with temporary_folder() as folder, tempfile.TemporaryFile(dir=folder) as archive:
+                pack(run, archive)
+                send(archive)
 
-        Returns:
-            The folder, and what `open_main` or `open_copy` returned.
+    @contextlib.contextmanager
+    def received_run(self) -> Iterator[RunFolder]:
+        """A copy of the run that process 0 sends; it is removed when the block ends.
 
         Raises:
             ConnectionError: Process 0 could not open the run.
         """
-        if self.is_main:
-            try:
-                content = open_main(run)
-            except BaseException:
-                if self.world_size > 1:
-                    broadcast_number(0)
-                raise
-            if self.world_size > 1:
-                with temporary_folder() as folder, tempfile.TemporaryFile(dir=folder) as archive:
-                    pack(run, archive)
-                    send(archive)
-            yield run, content
-            self.barrier()
-            return
         with temporary_folder() as folder, tempfile.TemporaryFile(dir=folder) as archive:
             if not receive(archive):
                 raise ConnectionError("Process 0 could not open the run. Its own output says why.")
             with zipfile.ZipFile(archive) as packed:
                 packed.extractall(folder / "run")
-            copy = RunFolder(folder / "run")
-            yield copy, open_copy(copy)
-            self.barrier()
+            yield RunFolder(folder / "run")
 
     def barrier(self) -> None:
         """Waits until all processes are here. JAX reports a process as lost if it ends while process 0 still writes."""

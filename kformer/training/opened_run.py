@@ -1,0 +1,84 @@
+"""Opens a run: process 0 begins it or goes on with it in its folder, and the other processes get a copy."""
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.data import Corpus
+from kformer.runs.folder import RunFolder
+from kformer.runs.ownership import owned
+from kformer.training.distributed import ProcessGroup
+from kformer.training.new_run import start_run
+from kformer.training.resumed_run import check_resumable, resume_run
+from kformer.training.run_setup import RunSetup
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRequest:
+    """Which run to open; the arguments are those of `kformer.train`."""
+
+    folder: RunFolder
+    corpus: Corpus
+    transformer: TransformerConfig | None
+    training: TrainingConfig | None
+    resume: bool | Literal["auto"]
+    initialize_from: str | pathlib.Path | None
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedRun:
+    """A run that this process may train.
+
+    Attributes:
+        folder: The run folder; in processes other than the main one, a temporary copy.
+        setup: What the run trains with.
+        check_there: From `kformer.runs.ownership.owned`; None in processes that write nothing into the folder.
+    """
+
+    folder: RunFolder
+    setup: RunSetup
+    check_there: Callable[[], None] | None
+
+
+@contextlib.contextmanager
+def opened_run(request: RunRequest, group: ProcessGroup, say: Callable[[str], None]) -> Iterator[OpenedRun]:
+    """Opens a run for the block. All processes of the group leave the block together.
+
+    Args:
+        request: Which run.
+        group: The processes that train it.
+        say: Prints a line.
+
+    Raises:
+        FileExistsError, FileNotFoundError, ValueError: See `kformer.train`.
+        ConnectionError: Process 0 could not open the run.
+    """
+    if not group.is_main:
+        with group.received_run() as copy:
+            yield OpenedRun(copy, resume_run(copy, request.corpus), check_there=None)
+            group.barrier()
+        return
+    with contextlib.ExitStack() as ownership:
+        with group.failure_told():
+            if request.resume is True:
+                request.folder.check_begun()  # before `owned`, which makes the folder
+            check_there = ownership.enter_context(owned(request.folder.path, say))
+            setup = _begin_or_go_on(request, group)
+        group.send_run(request.folder)
+        yield OpenedRun(request.folder, setup, check_there)
+        group.barrier()
+
+
+def _begin_or_go_on(request: RunRequest, group: ProcessGroup) -> RunSetup:
+    folder, corpus, transformer, training = request.folder, request.corpus, request.transformer, request.training
+    if request.resume is True or (request.resume == "auto" and folder.exists()):
+        check_resumable(folder)
+        return resume_run(folder, corpus, transformer, training, request.initialize_from)
+    training = training or TrainingConfig.of_size("small")
+    # The devices share every batch evenly.
+    training = training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
+    return start_run(folder, corpus, transformer, training, request.initialize_from)

@@ -1,0 +1,121 @@
+"""A run folder of a model that was not trained here: made from its parts, and used like any other."""
+
+import json
+
+import keras
+import pytest
+import toy
+from typer.testing import CliRunner
+
+from kformer.cli.main import app
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.inference.load import load_model
+from kformer.models import build_model
+from kformer.presets import pack_run
+from kformer.runs.create import create_run
+from kformer.runs.folder import RunFolder
+from kformer.tasks import Classifier, LanguageModel, Tagger
+from kformer.tasks.translator import Translator
+from kformer.tokenizers import SymbolTokenizer
+from kformer.training.train import train
+
+pytestmark = pytest.mark.tensorflow_only
+
+ENGLISH, SPANISH, LABELS = (
+    SymbolTokenizer(symbols) for symbols in (list(toy.WORDS), list(toy.WORDS.values()), ["even", "odd"])
+)
+TEXTS = [source for source, _ in toy.corpus().test[:10]]
+
+
+def made(folder, target=SPANISH, **changes):
+    """The run folder of a model with random weights."""
+    sizes = {"source_vocab_size": ENGLISH.vocab_size, "target_vocab_size": target.vocab_size}
+    transformer = toy.TRANSFORMER.replace(**sizes, embedding_tying="none", **changes)
+    run, corpus = RunFolder(folder), {"name": "numbers", "symbols": True}
+    model = build_model(transformer)
+    # Far from each other, so that no rounding decides which token is the most probable one.
+    model.set_weights([10 * weight for weight in model.get_weights()])
+    create_run(run, transformer, (ENGLISH, target), DecodingConfig(beam_size=1), corpus, samples=TEXTS, model=model)
+    return run
+
+
+@pytest.fixture(scope="module")
+def translates(tmp_path_factory):
+    keras.utils.set_random_seed(1)
+    return made(tmp_path_factory.mktemp("made") / "run")
+
+
+def kformer(*arguments, stdin=""):
+    answer = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert answer.exception is None, answer.output
+    return answer.stdout
+
+
+def test_the_folder_says_nothing_of_a_training(translates):
+    assert sorted(path.name for path in translates.path.iterdir()) == [
+        *("SHA256SUMS", "best.weights.h5", "corpus.json", "decoding.json", "samples.json", "tokenizer"),
+        "transformer.json",
+    ]
+    translates.check()
+    with pytest.raises(FileNotFoundError, match="has no training.json: its model was not trained here"):
+        translates.training_config()
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(translates):
+    with pytest.raises(FileExistsError, match="holds a run already"):
+        made(translates.path)
+
+
+def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(translates, tmp_path):
+    expected = Translator.from_run(translates.path)(TEXTS)
+    assert kformer("translate", translates.path, stdin="\n".join(TEXTS)).splitlines() == expected
+    lines = [f"{text}\t{translation}\n" for text, translation in zip(TEXTS, expected, strict=True)]
+    (tmp_path / "test.tsv").write_text("".join(lines))
+    found = json.loads(kformer("evaluate", translates.path, "--test", tmp_path / "test.tsv"))
+    assert found["word_error_rate"] == 0
+    kformer("export", translates.path, tmp_path / "out")
+    assert load_model(tmp_path / "out" / "1")(TEXTS) == expected
+
+
+def test_it_is_packed_and_the_packed_one_is_used_like_it(translates, tmp_path):
+    packed = pack_run(translates.path, tmp_path / "packed").run
+    assert not packed.training_file.exists()
+    expected = Translator.from_run(translates.path)(TEXTS)
+    same = [one == other for one, other in zip(Translator.from_preset(packed.path)(TEXTS), expected, strict=True)]
+    assert sum(same) >= 8
+
+
+@pytest.mark.parametrize(
+    ("predictor", "target", "changes"),
+    [
+        (Classifier, LABELS, {"task": "classify", "num_decoder_layers": 0}),
+        (Tagger, LABELS, {"task": "tag", "num_decoder_layers": 0}),
+        (LanguageModel, ENGLISH, {"task": "language-model", "num_encoder_layers": 0}),
+    ],
+)
+def test_a_model_of_any_task_answers(predictor, target, changes, tmp_path):
+    run = made(tmp_path / "run", target, **changes)
+    assert len(predictor.from_run(run.path)(TEXTS)) == len(TEXTS)
+
+
+def test_a_training_may_begin_with_its_weights_but_not_go_on(translates, tmp_path):
+    training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
+    tuned = train(toy.corpus(), tmp_path / "tuned", training=training, initialize_from=translates.path).run
+    assert tuned.transformer_config() == translates.transformer_config()
+    again = train(toy.corpus(), tuned.path, training=training.replace(max_steps=2), resume=True)
+    assert again.steps == 2
+    with pytest.raises(ValueError, match="is a model that was not trained here, so there is nothing to resume. Begin"):
+        train(toy.corpus(), translates.path, resume=True)
+
+
+def test_a_run_folder_that_was_written_in_part_is_no_run_and_can_be_written_again(tmp_path, monkeypatch):
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kformer.runs.create.save_weights", killed)
+        with pytest.raises(KeyboardInterrupt):
+            made(tmp_path / "run")
+    assert not RunFolder(tmp_path / "run").exists()
+    made(tmp_path / "run").check()
+    assert isinstance(RunFolder(tmp_path / "run").transformer_config(), TransformerConfig)
