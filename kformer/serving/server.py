@@ -17,7 +17,7 @@ from kformer.serving.metrics import Metrics
 from kformer.serving.models import ModelManager
 from kformer.serving.predict import Predictor
 from kformer.serving.reloading import ConfigWatch
-from kformer.serving.rest import Rest
+from kformer.serving.rest import Rest, application
 from kformer.serving.rest_server import RestServer, listening, port_error
 from kformer.serving.servable import Servable
 from kformer.serving.settings import ServerSettings
@@ -81,8 +81,8 @@ class Server:
         with listening(self.settings) as rest_socket:
             rpc = grpc_server(self.settings, predictor, self.is_ready)
             self.grpc_port = self._add_grpc_port(rpc)
-            app = Rest(predictor, self._metrics, self.settings.metrics_path, self.is_ready).app()
-            rest = RestServer(app, self.settings)
+            endpoint = Rest(predictor, self._metrics, self.settings.metrics_path, self.is_ready)
+            rest = RestServer(application(endpoint), self.settings)
             await rpc.start()
             self.rest_port = rest_socket.getsockname()[1]
             answering = asyncio.create_task(rest.serve([rest_socket]))

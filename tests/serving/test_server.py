@@ -128,6 +128,7 @@ def test_the_metadata_of_a_model(served):
         ("POST", f"{MODEL}/versions/x:predict", {"instances": ["a"]}, 400, "Malformed request: POST"),
         ("GET", "/v2/health", None, 404, "Not Found: GET /v2/health"),
         ("DELETE", MODEL, None, 405, "Method Not Allowed"),
+        ("POST", "/healthz", None, 405, "Method Not Allowed: POST /healthz"),
     ],
     ids=lambda value: str(value)[:40],
 )
