@@ -114,10 +114,10 @@ def serve(
         from kformer.serving.config_files import (
             DEFAULT_METRICS_PATH,
             Batching,
+            ModelConfigFile,
             ModelSettings,
             read_batching,
             read_metrics_path,
-            read_models,
         )
         from kformer.serving.hosts import check_names, check_origins
         from kformer.serving.logs import start_logging
@@ -129,12 +129,13 @@ def serve(
     batching_file = _file(batching_parameters_file, directory, "batching.config")
     monitoring_file = _file(monitoring_config_file, directory, "monitoring.config")
     batching = read_batching(batching_file) if batching_file else Batching()
-    if directory is not None:
+    config_file = None if model_config_file is None else ModelConfigFile(model_config_file)
+    if config_file is None:
+        assert directory is not None
         assert name is not None
         models = [ModelSettings(name, directory)]
     else:
-        assert model_config_file is not None
-        models = read_models(model_config_file)
+        models = config_file.models()
         if not models:
             raise ValueError(f"{model_config_file} names no model. Add a `config` with a name and a base_path.")
     bases = reload_base or [model.base_path for model in models]
@@ -149,7 +150,7 @@ def serve(
         metrics_path=read_metrics_path(monitoring_file) if monitoring_file else DEFAULT_METRICS_PATH,
         token=token,
         reload=ReloadSettings(bases, reload_token) if reload_token is not None else None,
-        model_config_file=model_config_file,
+        model_config_file=config_file,
         model_config_poll_seconds=model_config_poll_seconds,
         trust=trust,
         allowed_hosts=hosts,

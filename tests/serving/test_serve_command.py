@@ -301,7 +301,7 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     more = ["--allow-reload", "--trust", "--model-config-poll-seconds", "7"]
     assert CliRunner().invoke(app, [*arguments, *more]).exit_code == 0
     assert (made[2].reload.token, list(made[2].reload.bases)) == ("sesame", [numbers_export])
-    assert (made[2].trust, made[2].model_config_file) == (True, tmp_path / "models")
+    assert (made[2].trust, made[2].model_config_file.path) == (True, tmp_path / "models")
     assert made[2].model_config_poll_seconds == 7
     assert made[1].limits.texts == made[1].batching.max_batch_size
     anybody = ["--allowed-hosts", "*", "--enable-cors", "*"]
