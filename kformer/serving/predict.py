@@ -21,6 +21,7 @@ from kformer.serving.signatures import Signature, check_sizes
 
 Outputs = dict[str, np.ndarray]
 ReadInputs = Callable[[Signature], Mapping[str, np.ndarray]]
+_IPV4 = "::ffff:"  # before the IPv4 address of a client where the server listens on IPv6
 _TRIES = 3  # a version may be unloaded between the moment it is found and the moment it gets the request
 
 
@@ -96,7 +97,7 @@ class Predictor:
             if limit <= 0:
                 raise self._too_late()
             try:
-                answer = servable.submit(signature, inputs, client, limit)
+                answer = servable.submit(signature, inputs, client.removeprefix(_IPV4), limit)
             except ClosedError:
                 continue
             outputs = await self._outputs(answer, limit, gone)
