@@ -3,15 +3,17 @@
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 import threading
 import time
 
 import pytest
+from servers import wait
 
 from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.status import Code
-from kformer.serving import loading
+from kformer.serving import loading, served_model
 from kformer.serving import version as version_module
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import ServingError
@@ -252,6 +254,34 @@ def test_a_folder_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(
     with pytest.raises(ServingError, match="Servable not found"):
         manager.servable("a")
     assert [record.fields["error"] for record in caplog.records] == [f"{tmp_path / 'nothing'} is no folder."]
+
+
+def test_a_folder_that_does_not_answer_does_not_stop_the_others_and_is_told_once(tmp_path, caplog, monkeypatch):
+    """As the folder of a network file system whose server is away."""
+
+    def versions(folder):
+        if folder == tmp_path / "away":
+            asked.append(folder)
+            assert world.go_on.wait(60)
+        return find(folder)
+
+    for name in ("away", "m"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model").write_text("fine")
+    asked, find = [], served_model.versions
+    monkeypatch.setattr(served_model, "versions", versions)
+    monkeypatch.setattr(served_model, "SECONDS_TO_READ", 0.1)
+    world = World(tmp_path / "m")
+    manager = ModelManager([ModelSettings("away", tmp_path / "away"), world.settings], world.load, lambda *change: None)
+    manager.update()
+    manager.update()
+    assert manager.servable("m").version == 1
+    assert len(asked) == 1  # no second thread waits for the same folder
+    (record,) = caplog.records
+    assert f"{tmp_path / 'away'} does not answer within 0.1 seconds" in record.fields["error"]
+    world.go_on.set()
+    wait(lambda: manager.update() or manager.is_ready())
+    assert manager.servable("away").version == 1
 
 
 def test_a_number_that_is_no_version_is_left_alone(world):
@@ -516,6 +546,19 @@ def test_a_label_of_a_version_that_is_not_loaded_is_refused(world):
             world.manager.reload([labelled])
             assert world.manager.servable("m", label="stable").version == 1
     assert len(world.loaded) == 1  # the version stays
+
+
+def test_a_list_with_a_folder_that_cannot_be_read_leaves_everything_as_it_was(world, monkeypatch):
+    def refuse(path, strict=False):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    world.add(1)
+    world.manager.update()
+    monkeypatch.setattr(pathlib.Path, "resolve", refuse)
+    with pytest.raises(ServingError, match="Input/output error: .* The models stay as they were") as refused:
+        world.manager.reload([ModelSettings("m", world.folder, latest=2)])
+    assert refused.value.code == Code.FAILED_PRECONDITION
+    assert world.manager.servable("m") is world.loaded[0]
 
 
 def test_an_empty_list_is_refused(world):
