@@ -51,6 +51,10 @@ def serve(
         float,
         typer.Option(min=0.001, help="Seconds that a request may have to wait; it is refused if it would be more."),
     ] = 10.0,
+    load_timeout: Annotated[
+        float,
+        typer.Option(min=0.001, help="Seconds until a version must be loaded; then an older one takes its place."),
+    ] = 600.0,
     max_connections: Annotated[int, typer.Option(min=1, help="Largest number of connections over REST.")] = 1000,
     token_file: Annotated[
         Path | None,
@@ -147,6 +151,7 @@ def serve(
         batching=dataclasses.replace(batching, max_queue_seconds=max_queue_seconds),
         limits=Limits(max_request_bytes, max_text_bytes, max_texts or batching.max_batch_size, timeout),
         connections=max_connections,
+        load_seconds=load_timeout,
         metrics_path=read_metrics_path(monitoring_file) if monitoring_file else DEFAULT_METRICS_PATH,
         token=token,
         reload=ReloadSettings(bases, reload_token) if reload_token is not None else None,
