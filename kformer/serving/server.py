@@ -43,9 +43,7 @@ class Server:
         self.rest_port = settings.rest_port
         self.grpc_port = settings.grpc_port
         self._metrics = Metrics()
-        self._manager = ModelManager(
-            settings.models, self._load, self._note, self._metrics.forget, settings.load_seconds
-        )
+        self._manager = ModelManager(settings.models, self._load, self._note, self._forget, settings.load_seconds)
         self._metrics.watch_queue(self._manager.waiting)
         self._draining = False
         self._stop: asyncio.Event | None = None
@@ -163,3 +161,8 @@ class Server:
             "version",
             extra={"fields": {**fields, "error": error} if error else fields},
         )
+
+    def _forget(self, name: str, version: int) -> None:
+        self._metrics.forget(name, version)
+        if name not in self._manager.names():
+            self._metrics.forget_model(name)
