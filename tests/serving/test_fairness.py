@@ -177,6 +177,19 @@ def test_small_requests_do_not_wait_behind_large_ones_and_share_no_batch_with_th
     assert take(target)[1] == ["small"]
 
 
+def test_while_large_requests_are_at_work_small_ones_expect_one_thread():
+    target = lanes()
+    put(target, request("large", rows=32))
+    large, _ = take(target)
+    for _ in range(5):
+        put(target, request("a", seconds=4.0), seconds=20.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 20.0 seconds"):
+        put(target, request("a"), seconds=7.5)
+    target.end(large, 1.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 10.0 seconds"):
+        put(target, request("a"), seconds=7.5)
+
+
 def test_without_small_requests_large_ones_have_all_threads():
     target = lanes()
     for _ in range(3):

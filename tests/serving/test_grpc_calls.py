@@ -150,6 +150,28 @@ def test_a_call_that_has_not_begun_to_arrive_gives_way():
         assert channel.unary_unary("/x/Echo")(b"hello", timeout=20) == b"hello"  # only two half ones are left
 
 
+def test_the_call_that_has_waited_longest_gives_way():
+    with (
+        listening(lambda: echo(CallLimits(30, most=2))) as port,
+        connected(port) as channel,
+        raw(port) as first,
+        raw(port) as second,
+    ):
+        for connection in (first, second):
+            connection.sendall(http2.call(1, "/x/Echo"))
+            time.sleep(0.3)  # it has come
+        assert channel.unary_unary("/x/Echo")(b"hello", timeout=20) == b"hello"
+        first.settimeout(5)
+        assert b"The server is busy" in told(first)
+
+
+def test_a_call_that_ends_without_a_message_is_refused():
+    with listening(lambda: echo(CallLimits(30))) as port, connected(port) as channel:
+        with pytest.raises(grpc.RpcError, match="The request did not arrive") as refused:
+            channel.stream_unary("/x/Echo")(iter([]), timeout=20)
+        assert refused.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 def test_a_new_call_is_taken_where_the_time_of_the_oldest_has_just_ended():
     async def enter():
         with contextlib.suppress(TimeoutError):
@@ -205,6 +227,17 @@ def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch):
         stack.close()
         with connected(port) as channel:
             assert code(status(channel, wait_for_ready=True)) == "OK"
+
+
+@pytest.mark.parametrize(("limit", "silent"), [(0.05, 0.5), (30, 1.5)], ids=["a second at least", "the limit"])
+def test_a_connection_may_take_its_time_to_say_what_it_wants(limit, silent):
+    with without_models(limits=Limits(seconds=limit)) as port, raw(port, b"") as connection:
+        time.sleep(silent)
+        connection.sendall(http2.PREFACE + http2.SETTINGS + http2.status_call("numbers", 1))
+        received = b""
+        while b"grpc-status" not in received:
+            received += (data := connection.recv(65536))
+            assert data, received
 
 
 def test_a_connection_without_calls_is_closed(monkeypatch):

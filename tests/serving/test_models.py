@@ -40,12 +40,12 @@ class World:
     A version whose file says "broken" cannot be loaded; one that says "slow" is loaded when `go_on` is set.
     """
 
-    def __init__(self, folder, load_seconds=60.0, **settings):
+    def __init__(self, folder, load_seconds=60.0, others=(), **settings):
         self.folder, self.changes, self.loaded, self.forgotten = folder, [], [], []
         self.error, self.go_on = None, threading.Event()
         self.settings = ModelSettings("m", folder, **settings)
         self.manager = ModelManager(
-            [self.settings],
+            [self.settings, *others],
             self.load,
             lambda *change: self.changes.append(change),
             lambda *version: self.forgotten.append(version),
@@ -431,6 +431,51 @@ def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeyp
     assert slow.states() == {2: "AVAILABLE", 1: "END"}
 
 
+@pytest.mark.parametrize(
+    ("alone", "load_seconds"),
+    [(0.0, 60.0), (60.0, 0.1)],
+    ids=["it has been alone for long", "it takes too long"],
+)
+def test_another_model_does_not_wait_for_a_load_without_end(tmp_path, monkeypatch, alone, load_seconds):
+    monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", alone)
+    for name, content in (("m", "slow"), ("other", "fine")):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model").write_text(content)
+    world = World(tmp_path / "m", load_seconds, others=[ModelSettings("other", tmp_path / "other")])
+    world.manager.start(poll_seconds=0.01)
+    wait(lambda: ("other", 1, "AVAILABLE") in [(name, number, state.name) for name, number, state, _ in world.changes])
+    assert [model.name for model in world.loaded] == ["other"]
+    world.go_on.set()
+    world.manager.close()
+
+
+def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(world, clock, monkeypatch):
+    def start_no_load(thread):
+        if thread.name == "m 1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    world.add(1)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", start_no_load)
+        world.manager.update()
+    (version,) = world.manager.status("m")
+    assert (version.state.name, version.error) == ("END", "can't start new thread")
+    clock[0] += 61
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+
+
+def test_memory_is_given_back_when_a_version_is_let_go(world, monkeypatch):
+    given = []
+    monkeypatch.setattr(loading, "give_back", lambda: given.append([model.closed for model in world.loaded]))
+    for number in (1, 2):
+        world.add(number)
+        world.manager.update()
+    assert given == [[True, False]]  # once, after the first version has been closed
+
+
 def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_path):
     world = World(tmp_path / "m", load_seconds=0.1)
     for folder, content in (("m/1", "fine"), ("slow/1", "slow"), ("m/2", "fine")):
@@ -592,3 +637,25 @@ def test_a_policy_can_change_without_loading_anything_again(world):
     world.manager.reload([world.settings])
     assert world.states() == {3: "AVAILABLE", 2: "END"}
     assert [model.version for model in world.loaded] == [3, 2]
+
+
+def test_a_version_that_is_being_loaded_is_not_loaded_again_when_the_policy_changes(world):
+    world.add(1, "slow")
+    world.manager.start(poll_seconds=0.01)
+    wait(lambda: (1, "LOADING") in world.seen())
+    reloading = threading.Thread(target=world.manager.reload, args=[[ModelSettings("m", world.folder, latest=2)]])
+    reloading.start()
+    time.sleep(0.1)
+    world.go_on.set()
+    reloading.join(10)
+    world.manager.close()
+    assert [model.version for model in world.loaded] == [1]
+
+
+def test_a_version_that_could_not_be_loaded_is_tried_again_with_another_list(world):
+    world.add(1)
+    world.add(2, "broken")
+    world.manager.update()
+    world.manager.reload([world.settings])
+    assert world.states() == {2: "END", 1: "AVAILABLE"}
+    assert world.seen().count((2, "LOADING")) == 2

@@ -76,6 +76,7 @@ def test_a_request_has_one_host_unless_it_is_very_old():
     assert asked("1.1", b"localhost") == "answered"
     assert asked("1.1") == asked("1.1", b"localhost", b"localhost") == 400
     assert asked("1.0") == "answered"  # some health checks
+    assert asked("1.0", b"rebound.example") == 421
 
 
 def test_the_operator_names_more_and_a_token_makes_names_unimportant():
