@@ -6,7 +6,7 @@ import os
 import ssl
 import sys
 import urllib.parse
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -95,17 +95,12 @@ def serve(
 
     The server loads new versions while it runs. After SIGTERM it answers the requests that have arrived, and ends.
     """
-    if (directory is None) == (model_config_file is None):
-        raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
+    served = _served(directory, name, model_config_file)
     if log_level not in LEVELS:
         raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}. Received: {log_level!r}.")
-    if directory is not None:
-        _check_base(directory)
-        name = name or directory.resolve().name
-        _check_name(name)
     token = read_token(token_file)
     reload_token = _reload_token(allow_reload, reload_base, reload_token_file, token)
-    if model_config_poll_seconds and model_config_file is None:
+    if model_config_poll_seconds and isinstance(served, _Base):
         raise ValueError(
             "--model-config-poll-seconds reads the file of --model-config-file again. Name that file, too."
         )
@@ -133,15 +128,14 @@ def serve(
     batching_file = _file(batching_parameters_file, directory, "batching.config")
     monitoring_file = _file(monitoring_config_file, directory, "monitoring.config")
     batching = read_batching(batching_file) if batching_file else Batching()
-    config_file = None if model_config_file is None else ModelConfigFile(model_config_file)
-    if config_file is None:
-        assert directory is not None
-        assert name is not None
-        models = [ModelSettings(name, directory)]
+    if isinstance(served, _Base):
+        config_file = None
+        models = [ModelSettings(served.name, served.directory)]
     else:
+        config_file = ModelConfigFile(served)
         models = config_file.models()
         if not models:
-            raise ValueError(f"{model_config_file} names no model. Add a `config` with a name and a base_path.")
+            raise ValueError(f"{served} names no model. Add a `config` with a name and a base_path.")
     bases = reload_base or [model.base_path for model in models]
     settings = ServerSettings(
         models=models,
@@ -213,6 +207,25 @@ def _has_written() -> bool:
 def _parts(given: str) -> tuple[str, ...]:
     """The parts of a list with commas."""
     return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+class _Base(NamedTuple):
+    """The base folder of a model, and the model's name."""
+
+    directory: Path
+    name: str
+
+
+def _served(directory: Path | None, name: str | None, model_config_file: Path | None) -> _Base | Path:
+    """What to serve: one model, or those of a model config file."""
+    if directory is None and model_config_file is not None:
+        return model_config_file
+    if directory is None or model_config_file is not None:
+        raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
+    _check_base(directory)
+    name = name or directory.resolve().name
+    _check_name(name)
+    return _Base(directory, name)
 
 
 def _check_base(directory: Path) -> None:
