@@ -295,10 +295,7 @@ def test_a_number_that_is_no_version_is_left_alone(world):
 def test_closing_lets_all_versions_go(world):
     world.add(1)
     world.manager.start(poll_seconds=0.01)
-    for _ in range(1000):
-        if world.manager.is_ready():
-            break
-        world.manager._stop.wait(0.01)
+    wait(world.manager.is_ready)
     world.manager.close()
     assert [model.closed for model in world.loaded] == [True]
 
@@ -334,7 +331,7 @@ def test_closing_waits_for_a_change_of_the_models_and_lets_its_versions_go(world
     world.go_on.set()
     for thread in threads:
         thread.join(10)
-    world.manager._loader.join()
+    world.manager.close()  # which waits for what is under way
     assert told == [len(world.changes)]  # nothing has begun after the end
     assert all(model.closed for model in world.loaded)
 
@@ -413,11 +410,10 @@ def test_a_folder_that_cannot_be_read_is_no_reason_to_load_it_again(world, monke
 
 def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", 0.0)
-    slow, other = World(tmp_path / "m", load_seconds=0.1), ModelSettings("other", tmp_path / "other")
+    slow = World(tmp_path / "m", load_seconds=0.1, others=[ModelSettings("other", tmp_path / "other")])
     for folder in ("m/1", "m/2", "other/1"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "model").write_text("slow" if folder == "m/2" else "fine")
-    slow.manager._models["other"] = ServedModel(other, slow.manager._loader)
     slow.manager.update()
     assert slow.manager.servable("other").version == 1
     assert slow.manager.servable("m").version == 1  # the one before
@@ -425,10 +421,8 @@ def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeyp
     late, _ = slow.manager.status("m")
     assert (late.state.name, late.error) == ("LOADING", "loading takes longer than 0.1 seconds; it goes on")
     slow.go_on.set()
-    slow.manager._loader.join()
-    slow.manager.update()
+    wait(lambda: slow.manager.update() or slow.states() == {2: "AVAILABLE", 1: "END"})
     assert slow.manager.servable("m").version == 2  # better late than never
-    assert slow.states() == {2: "AVAILABLE", 1: "END"}
 
 
 @pytest.mark.parametrize(
@@ -489,8 +483,7 @@ def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_p
     assert world.manager.names() == ["m"]
     assert world.manager.servable("m").version == 2
     world.go_on.set()
-    world.manager._loader.join()
-    assert [model.closed for model in world.loaded if model.name == "slow"] == [True]
+    wait(lambda: [model.closed for model in world.loaded if model.name == "slow"] == [True])
 
 
 def test_versions_are_loaded_one_after_the_other(tmp_path):
