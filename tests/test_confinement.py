@@ -310,6 +310,44 @@ def by_a_call_under_the_functions_own_name(graph_def):
     call(graph_def.node, "foreign", op="reading")
 
 
+def with_variable(graph_def, name, path):
+    """Adds a variable, and what assigns a path to it."""
+    graph_def.node.add(name=name, op="VarHandleOp").attr["shared_name"].s = name.encode()
+    graph_def.node.add(name=f"assign_{name}", op="AssignVariableOp", input=[name, path])
+
+
+@pytest.mark.parametrize("path", ["asset", "foreign"])
+def test_a_path_is_followed_through_a_variable(tmp_path, path):
+    def graph(graph_def):
+        reading_table(graph_def)
+        with_variable(graph_def, "variable", path)
+        graph_def.node.add(name="read", op="ReadVariableOp", input=["variable"])
+        call(graph_def.node, "read", "reading")
+
+    refused = {"InitializeTableFromTextFileV2"} if path == "foreign" else set()
+    assert found(with_table(tmp_path / "model", graph)) == refused
+
+
+def by_a_function_with_the_name_of_reading_a_variable(graph_def):
+    """It may give any path, whatever is assigned to the variable."""
+    reading_table(graph_def)
+    function(graph_def, "ReadVariableOp", "handle")
+    with_variable(graph_def, "variable", "asset")
+    call(graph_def.node, "variable", op="ReadVariableOp", name="read")
+    call(graph_def.node, "read", "reading")
+
+
+def by_an_argument_with_the_name_of_a_variable(graph_def):
+    """`variable` is another variable in the function than in the outer graph."""
+    reading_table(graph_def)
+    with_variable(graph_def, "variable", "asset")
+    with_variable(graph_def, "other", "foreign")
+    middle = function(graph_def, "middle", "variable")
+    middle.node_def.add(name="read", op="ReadVariableOp", input=["variable"])
+    call(middle.node_def, "read:value:0", "reading")
+    call(graph_def.node, "other", "middle")
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -321,6 +359,8 @@ def by_a_call_under_the_functions_own_name(graph_def):
         by_a_node_with_the_name_of_an_argument,
         by_an_argument_with_the_name_of_the_asset,
         by_a_call_under_the_functions_own_name,
+        by_a_function_with_the_name_of_reading_a_variable,
+        by_an_argument_with_the_name_of_a_variable,
     ],
 )
 def test_the_path_of_a_table_is_the_tensor_that_tensorflow_takes(tmp_path, graph):

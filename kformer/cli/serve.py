@@ -6,7 +6,7 @@ import os
 import ssl
 import sys
 import urllib.parse
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -51,6 +51,10 @@ def serve(
         float,
         typer.Option(min=0.001, help="Seconds that a request may have to wait; it is refused if it would be more."),
     ] = 10.0,
+    load_timeout: Annotated[
+        float,
+        typer.Option(min=0.001, help="Seconds until a version must be loaded; then an older one takes its place."),
+    ] = 600.0,
     max_connections: Annotated[int, typer.Option(min=1, help="Largest number of connections over REST.")] = 1000,
     token_file: Annotated[
         Path | None,
@@ -91,17 +95,12 @@ def serve(
 
     The server loads new versions while it runs. After SIGTERM it answers the requests that have arrived, and ends.
     """
-    if (directory is None) == (model_config_file is None):
-        raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
+    served = _served(directory, name, model_config_file)
     if log_level not in LEVELS:
         raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}. Received: {log_level!r}.")
-    if directory is not None:
-        _check_base(directory)
-        name = name or directory.resolve().name
-        _check_name(name)
     token = read_token(token_file)
     reload_token = _reload_token(allow_reload, reload_base, reload_token_file, token)
-    if model_config_poll_seconds and model_config_file is None:
+    if model_config_poll_seconds and isinstance(served, _Base):
         raise ValueError(
             "--model-config-poll-seconds reads the file of --model-config-file again. Name that file, too."
         )
@@ -114,10 +113,10 @@ def serve(
         from kformer.serving.config_files import (
             DEFAULT_METRICS_PATH,
             Batching,
+            ModelConfigFile,
             ModelSettings,
             read_batching,
             read_metrics_path,
-            read_models,
         )
         from kformer.serving.hosts import check_names, check_origins
         from kformer.serving.logs import start_logging
@@ -129,14 +128,14 @@ def serve(
     batching_file = _file(batching_parameters_file, directory, "batching.config")
     monitoring_file = _file(monitoring_config_file, directory, "monitoring.config")
     batching = read_batching(batching_file) if batching_file else Batching()
-    if directory is not None:
-        assert name is not None
-        models = [ModelSettings(name, directory)]
+    if isinstance(served, _Base):
+        config_file = None
+        models = [ModelSettings(served.name, served.directory)]
     else:
-        assert model_config_file is not None
-        models = read_models(model_config_file)
+        config_file = ModelConfigFile(served)
+        models = config_file.models()
         if not models:
-            raise ValueError(f"{model_config_file} names no model. Add a `config` with a name and a base_path.")
+            raise ValueError(f"{served} names no model. Add a `config` with a name and a base_path.")
     bases = reload_base or [model.base_path for model in models]
     settings = ServerSettings(
         models=models,
@@ -146,10 +145,11 @@ def serve(
         batching=dataclasses.replace(batching, max_queue_seconds=max_queue_seconds),
         limits=Limits(max_request_bytes, max_text_bytes, max_texts or batching.max_batch_size, timeout),
         connections=max_connections,
+        load_seconds=load_timeout,
         metrics_path=read_metrics_path(monitoring_file) if monitoring_file else DEFAULT_METRICS_PATH,
         token=token,
         reload=ReloadSettings(bases, reload_token) if reload_token is not None else None,
-        model_config_file=model_config_file,
+        model_config_file=config_file,
         model_config_poll_seconds=model_config_poll_seconds,
         trust=trust,
         allowed_hosts=hosts,
@@ -207,6 +207,25 @@ def _has_written() -> bool:
 def _parts(given: str) -> tuple[str, ...]:
     """The parts of a list with commas."""
     return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+class _Base(NamedTuple):
+    """The base folder of a model, and the model's name."""
+
+    directory: Path
+    name: str
+
+
+def _served(directory: Path | None, name: str | None, model_config_file: Path | None) -> _Base | Path:
+    """What to serve: one model, or those of a model config file."""
+    if directory is None and model_config_file is not None:
+        return model_config_file
+    if directory is None or model_config_file is not None:
+        raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")
+    _check_base(directory)
+    name = name or directory.resolve().name
+    _check_name(name)
+    return _Base(directory, name)
 
 
 def _check_base(directory: Path) -> None:

@@ -128,6 +128,37 @@ def read_models(path: pathlib.Path) -> list[ModelSettings]:
         raise ConfigError(f"{path}: {error}") from error
 
 
+class ModelConfigFile:
+    """A file for `--model_config_file` that may change while its models are served.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._content: tuple[int, bytes] | None = None  # when it was last read
+
+    def models(self) -> list[ModelSettings]:
+        """Reads the models.
+
+        Raises:
+            ConfigError: As `read_batching`.
+        """
+        self._content = self._read()  # first: what is written while the models are read is a change
+        return read_models(self.path)
+
+    def has_changed(self) -> bool:
+        """Whether somebody has written or touched the file since its models were read."""
+        return self._read() != self._content
+
+    def _read(self) -> tuple[int, bytes] | None:
+        try:
+            return self.path.stat().st_mtime_ns, self.path.read_bytes()
+        except OSError:
+            return None
+
+
 def model_settings(message: Any) -> list[ModelSettings]:
     """The models of a `ModelServerConfig`.
 

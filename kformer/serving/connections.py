@@ -16,6 +16,9 @@ _TOGETHER = 64 * 1024  # bytes that wait at most for what is written next
 _MOST_PIPELINED = 64  # requests of a connection that are not yet answered
 _SECONDS_BETWEEN_LOOKS = 0.1
 _TCP_CLOSED = 7  # TCP_CLOSE of Linux's tcp_states.h
+# In the `state` of a request's scope: a function whose result is a future, which is done when the client has gone.
+# ASGI's `receive` tells the same, but only to a task of its own that waits for it.
+CLIENT_GONE = "kformer.client_gone"
 
 
 class Connection(HttpToolsProtocol):
@@ -50,8 +53,9 @@ class Connection(HttpToolsProtocol):
             self.app = HealthAlone(self.app)
 
     def connection_made(self, transport: Any) -> None:
-        together: Any = _Together(transport, self.loop)
-        super().connection_made(together)
+        self._gone: asyncio.Future[None] = self.loop.create_future()
+        self._together = _Together(transport, self.loop)
+        super().connection_made(self._together)  # type: ignore[arg-type]
         self._on_open()
         self._begin_step()
 
@@ -69,6 +73,7 @@ class Connection(HttpToolsProtocol):
         self._in_body = True
         self._stop_clock()
         super().on_headers_complete()
+        self.scope["state"][CLIENT_GONE] = self._watch_client
         self._cycles.append(self.cycle)
         if len(self._cycles) > _MOST_PIPELINED:
             self.give_up()
@@ -88,6 +93,7 @@ class Connection(HttpToolsProtocol):
             self._waiting.pop(self, None)
 
     def on_response_complete(self) -> None:
+        self._together.send()
         self._cycles.popleft()
         super().on_response_complete()
         self._unset_keepalive_if_required()  # uvicorn's clock, which any byte stops
@@ -127,6 +133,7 @@ class Connection(HttpToolsProtocol):
         for cycle in self._cycles:  # uvicorn tells the newest alone
             cycle.disconnected = True
             cycle.message_event.set()
+        self._gone.set_result(None)
         super().connection_lost(error)
 
     def give_up(self) -> None:
@@ -146,6 +153,10 @@ class Connection(HttpToolsProtocol):
             self._late.cancel()
             self._late = None
 
+    def _watch_client(self) -> "asyncio.Future[None]":
+        self.flow.resume_reading()  # or else nobody would notice that the client has gone
+        return self._gone
+
     def _refuse(self) -> None:
         if not self._in_body and (self.cycle is None or self.cycle.response_complete):
             self.send_400_response("The headers of the request are too long.")
@@ -162,7 +173,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Together:
-    """A transport that sends together what is written within one turn of the event loop: headers and body."""
+    """A transport that sends headers and body together: when an answer or the turn of the event loop ends."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -175,17 +186,18 @@ class _Together:
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._loop.call_soon(self._send)
+            self._loop.call_soon(self.send)
         self._parts.append(data)
         self._size += len(data)
         if self._size > _TOGETHER:
-            self._send()
+            self.send()
 
     def close(self) -> None:
-        self._send()
+        self.send()
         self._transport.close()
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Sends what was written and has not been sent."""
         if self._parts:
             parts, self._parts, self._size = self._parts, [], 0
             self._transport.write(b"".join(parts))

@@ -57,7 +57,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                     spec.signature_name,
                     context.time_remaining(),
                     request.output_filter,
-                    _address(context.peer()),
+                    client_address(context.peer()),
                 )
             fields = {"protocol": "grpc", "model": spec.name, "version": servable.version, "signature": signature.name}
             log.debug("predict", extra={"fields": {**fields, "seconds": round(time.monotonic() - began, 6)}})
@@ -160,7 +160,7 @@ def _named(spec: model_pb2.ModelSpec) -> model_pb2.ModelSpec:
     return spec
 
 
-def _address(peer: str) -> str:
+def client_address(peer: str) -> str:
     """The address of a client, as REST has it: gRPC gives `ipv4:ADDRESS:PORT`, or `ipv6:%5BADDRESS%5D:PORT`."""
     return urllib.parse.unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import prometheus_client
 
@@ -34,6 +35,12 @@ class Metrics:
             registry=registry,
             buckets=_SECONDS,
         )
+        self._of_models: dict[Any, tuple[str, ...]] = {  # with their labels
+            self._requests: ("model", "code"),
+            self._seconds: ("model",),
+            self._batch_texts: ("model", "signature"),
+            self._batch_seconds: ("model", "signature"),
+        }
         self._states = prometheus_client.Gauge(
             "kformer_version_state",
             "10 start, 20 loading, 30 available, 40 unloading, 50 end.",
@@ -64,6 +71,13 @@ class Metrics:
         """Shows the state of a version no more."""
         with contextlib.suppress(KeyError):
             self._states.remove(model, str(version))
+
+    def forget_model(self, model: str) -> None:
+        """Shows nothing of a model any more. If it returns, its counters begin at 0, as after a start of the server."""
+        for metric, names in self._of_models.items():
+            samples = [sample.labels for family in metric.collect() for sample in family.samples]
+            for labels in {tuple(found[name] for name in names) for found in samples if found["model"] == model}:
+                metric.remove(*labels)
 
     def watch_queue(self, waiting: Callable[[], float]) -> None:
         """Asks for the number of waiting texts whenever the metrics are read."""

@@ -78,8 +78,9 @@ class ModelManager:
         """Serves other models, or the same ones with another policy, from now on; or nothing changes.
 
         Raises:
-            ServingError: There is no model in the list, a model has no version that can be loaded, or a label names a
-                version that is not loaded. Then the models are served that were served before.
+            ServingError: There is no model in the list, a folder does not answer, a model has no version that can be
+                loaded, or a label names a version that is not loaded. Then the models are served that were served
+                before.
         """
         if not models:
             raise ServingError(
@@ -88,12 +89,15 @@ class ModelManager:
         log.info("reload", extra={"fields": {"models": [model.name for model in models]}})
         with self._updating:
             before = self._models
-            after = {
-                model.name: ServedModel(model, self._loader, newest(before[model.name].versions))
-                if model.name in before
-                else ServedModel(model, self._loader)
-                for model in models
-            }
+            try:
+                after = {
+                    model.name: ServedModel(model, self._loader, newest(before[model.name].versions))
+                    if model.name in before
+                    else ServedModel(model, self._loader)
+                    for model in models
+                }
+            except OSError as error:
+                raise ServingError(Code.FAILED_PRECONDITION, f"{error} The models stay as they were.") from error
             self._settle(after, unload=False)
             try:
                 _check(after)

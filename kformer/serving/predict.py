@@ -21,6 +21,7 @@ from kformer.serving.signatures import Signature, check_sizes
 
 Outputs = dict[str, np.ndarray]
 ReadInputs = Callable[[Signature], Mapping[str, np.ndarray]]
+_IPV4 = "::ffff:"  # before the IPv4 address of a client where the server listens on IPv6
 _TRIES = 3  # a version may be unloaded between the moment it is found and the moment it gets the request
 
 
@@ -67,6 +68,7 @@ class Predictor:
         seconds: float | None = None,
         chosen: Collection[str] = (),
         client: str = "",
+        gone: "asyncio.Future[None] | None" = None,
     ) -> tuple[Servable, Signature, Outputs]:
         """Computes outputs of a signature.
 
@@ -79,9 +81,11 @@ class Predictor:
             seconds: What is left until the deadline of the client, where that is shorter than the limit.
             chosen: The names of the outputs to give; all where there are none.
             client: The address of the client. Clients have equal shares.
+            gone: It is done when the client has gone; None: this task is cancelled then.
 
         Raises:
             ServingError: The request is wrong or too large, the server is busy, or the time is over.
+            ClientDisconnect: The client has gone.
         """
         limit = self.limits.seconds if seconds is None else min(seconds, self.limits.seconds)
         for _ in range(_TRIES):
@@ -93,19 +97,24 @@ class Predictor:
             if limit <= 0:
                 raise self._too_late()
             try:
-                answer = servable.submit(signature, inputs, client, limit)
+                answer = servable.submit(signature, inputs, client.removeprefix(_IPV4), limit)
             except ClosedError:
                 continue
-            outputs = await self._wait(answer, limit)
+            outputs = await self._outputs(answer, limit, gone)
             return servable, signature, {name: outputs[name] for name in chosen or outputs}
         raise ServingError(Code.UNAVAILABLE, f"The model {model} is being unloaded. Send the request again later.")
 
-    async def _wait(self, answer: Answer, limit: float) -> Outputs:
+    async def _outputs(self, answer: Answer, limit: float, gone: "asyncio.Future[None] | None") -> Outputs:
         try:
-            # When the time is over, the request is cancelled, so that it is not computed if it still waits.
-            return await asyncio.wait_for(asyncio.wrap_future(answer), limit)
-        except TimeoutError:
-            raise self._too_late() from None
+            await _end(answer, limit, gone)
+        finally:
+            answer.cancel()  # so that it is not computed if it still waits, and nobody waits for it any more
+        if gone is not None and gone.done():
+            raise ClientDisconnect
+        if not answer.done() or answer.cancelled():
+            raise self._too_late()
+        try:
+            return answer.result()
         except SavedModelError as error:
             raise ServingError(Code.of_number(error.code), str(error).split("\n")[0]) from error
 
@@ -115,3 +124,31 @@ class Predictor:
             f"The answer took longer than {self.limits.seconds:g} seconds, or than the client waits. Send fewer or "
             "shorter texts in a request.",
         )
+
+
+async def _end(answer: Answer, seconds: float, gone: "asyncio.Future[None] | None") -> None:
+    """Waits until an answer is there, the time is over, or the client has gone.
+
+    It is one future: `asyncio.wait_for` and `wrap_future` have three, each of which takes a turn of the event loop.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.create_future()
+
+    def note(_: object = None) -> None:
+        if not end.done():
+            end.set_result(None)
+
+    def note_from_thread(_: object) -> None:
+        if not loop.is_closed():  # a batch may take longer than the server runs
+            loop.call_soon_threadsafe(note)
+
+    answer.add_done_callback(note_from_thread)
+    if gone is not None:
+        gone.add_done_callback(note)
+    late = loop.call_later(seconds, note)
+    try:
+        await end
+    finally:
+        late.cancel()
+        if gone is not None:
+            gone.remove_done_callback(note)

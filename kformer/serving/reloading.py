@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import ModelSettings, read_models
+from kformer.serving.config_files import ModelConfigFile, ModelSettings
 from kformer.serving.errors import ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.settings import ReloadSettings
@@ -59,15 +59,14 @@ class ConfigWatch:
 
     Args:
         manager: The server's models.
-        path: The file.
+        file: The file, whose models are served as they were read last.
         seconds: Between two looks.
     """
 
-    def __init__(self, manager: ModelManager, path: pathlib.Path, seconds: float) -> None:
+    def __init__(self, manager: ModelManager, file: ModelConfigFile, seconds: float) -> None:
         self._manager = manager
-        self._path = path
+        self._file = file
         self._seconds = seconds
-        self._content = self._read()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="config", daemon=True)
 
@@ -81,21 +80,13 @@ class ConfigWatch:
 
     def look(self) -> None:
         """Serves what the file names, if it has changed."""
-        content = self._read()
-        if content == self._content:
+        if not self._file.has_changed():
             return
-        self._content = content
         try:
-            self._manager.reload(read_models(self._path))
+            self._manager.reload(self._file.models())
         except Exception as error:  # nothing may end the thread
-            log.error("config", extra={"fields": {"file": str(self._path), "error": str(error)}})
+            log.error("config", extra={"fields": {"file": str(self._file.path), "error": str(error)}})
 
     def _watch(self) -> None:
         while not self._stop.wait(self._seconds):
             self.look()
-
-    def _read(self) -> tuple[int, bytes] | None:
-        try:
-            return self._path.stat().st_mtime_ns, self._path.read_bytes()
-        except OSError:
-            return None

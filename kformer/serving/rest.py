@@ -8,18 +8,16 @@ import re
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Route
 
 from kformer.client.proto_json import metadata_json, status_json
 from kformer.runtime.status import Code
 from kformer.runtime.versions import LARGEST_VERSION
 from kformer.serving.access import PAGE_FILES
+from kformer.serving.connections import CLIENT_GONE
 from kformer.serving.errors import SERVER_FAILED, ServingError, too_large
 from kformer.serving.json_tensors import read_body, write_body
 from kformer.serving.metrics import Metrics
@@ -40,12 +38,33 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-Answer = TypeVar("Answer")
+_READ, _ALL = ("GET", "HEAD"), ("GET", "HEAD", "OPTIONS", "POST")  # methods
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+def application(endpoint: Endpoint) -> Any:
+    """An application for an ASGI server, which answers all requests by one endpoint, and its errors, too."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            response = await endpoint(Request(scope, receive))
+        except ServingError as error:
+            log.info("refused", extra={"fields": {"code": error.code.name, "path": scope["path"][:200]}})
+            response = _error(error.http_status, str(error), retry_seconds=error.retry_seconds)
+        except ClientDisconnect:
+            return
+        except Exception:
+            log.exception("failed", extra={"fields": {"path": scope["path"][:200]}})
+            response = _error(500, SERVER_FAILED)
+        await response(scope, receive, send)
+
+    return answer
+
+
 class Rest:
-    """The endpoints over one server's models.
+    """The endpoint for all paths, over one server's models.
+
+    It finds the endpoint of a path by itself: the layers of an application of Starlette cost time in each request.
 
     Args:
         predictor: Answers predict requests.
@@ -61,25 +80,23 @@ class Rest:
         self._manager = predictor.manager
         self._limits = predictor.limits
         self._metrics = metrics
-        self._metrics_path = metrics_path
         self._is_ready = is_ready
+        self._endpoints: dict[str, Endpoint] = {"/healthz": self._health, "/readyz": self._ready}
+        self._endpoints |= {path: _file(_PAGE / file) for path, file in PAGE_FILES.items()}
+        if metrics_path is not None:
+            self._endpoints[metrics_path] = self._show_metrics
 
-    def app(self) -> Starlette:
-        """The application for an ASGI server."""
-        routes = [
-            Route("/healthz", self._health),
-            Route("/readyz", self._ready),
-            *(
-                Route(f"/{version}/{{rest:path}}", _with_errors_answered(self._v1), methods=["GET", "POST", "OPTIONS"])
-                for version in ("v1", "V1")
-            ),
-            *(Route(path, _file(_PAGE / file)) for path, file in PAGE_FILES.items()),
-        ]
-        if self._metrics_path is not None:
-            routes.insert(0, Route(self._metrics_path, self._show_metrics))
-        app = Starlette(routes=routes, exception_handlers={HTTPException: _starlette_error})
-        app.router.redirect_slashes = False  # TensorFlow Serving has no redirects
-        return app
+    async def __call__(self, request: Request) -> Response:
+        """Answers a request of any path."""
+        path, method = request.scope["path"], request.method
+        is_v1 = path.startswith(("/v1/", "/V1/"))
+        endpoint: Endpoint | None = self._v1 if is_v1 else self._endpoints.get(path)
+        if endpoint is None:
+            return _error(404, f"Not Found: {method} {path[:200]}")
+        methods = _ALL if is_v1 else _READ
+        if method not in methods:
+            return _error(405, f"Method Not Allowed: {method} {path[:200]}", {"Allow": ", ".join(methods)})
+        return await endpoint(request)
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -127,8 +144,10 @@ class Rest:
             body = read_body(await self._body(request))
             left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
             client = request.client.host if request.client else ""
-            predicting = self._predictor.predict(name, body.inputs, version, label, body.signature, left, client=client)
-            servable, signature, outputs = await _while_connected(request, predicting)
+            gone = request.scope["state"][CLIENT_GONE]()
+            servable, signature, outputs = await self._predictor.predict(
+                name, body.inputs, version, label, body.signature, left, client=client, gone=gone
+            )
             written = write_body(outputs, body.by_row)
         log.debug(
             "predict",
@@ -154,14 +173,16 @@ class Rest:
         length = request.headers.get("content-length", "0")
         chunks, size = [], int(length) if length.isdecimal() else 0
         if size <= most:
-            size = 0
+            size, is_whole = 0, False
             try:
                 async with asyncio.timeout(self._limits.seconds):
-                    async for chunk in request.stream():
-                        chunks.append(chunk)
-                        size += len(chunk)
-                        if size > most:
-                            break
+                    while not is_whole and size <= most:
+                        message = await request.receive()
+                        if message["type"] == "http.disconnect":
+                            raise ClientDisconnect
+                        chunks.append(message.get("body", b""))
+                        size += len(chunks[-1])
+                        is_whole = not message.get("more_body", False)
             except TimeoutError:
                 raise ServingError(
                     Code.DEADLINE_EXCEEDED, "The request's body did not arrive in time.", http_status=408
@@ -205,53 +226,6 @@ def _preflight(request: Request) -> Response:
     if not re.match("https?://", request.headers.get("origin", "")):
         raise ServingError(Code.FAILED_PRECONDITION, "OPTIONS needs the header Origin with the origin of the page.")
     return Response(headers={"Allow": "GET, HEAD, POST, OPTIONS"})
-
-
-async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answer:
-    """Waits for an answer.
-
-    If the client goes away, cancels it, so that a request that is still in the queue is not computed.
-
-    Raises:
-        ClientDisconnect: The client has gone.
-    """
-    answering = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection can come
-    leaving.add_done_callback(lambda _: answering.cancel())
-    try:
-        return await answering
-    except asyncio.CancelledError:
-        if leaving.done():
-            raise ClientDisconnect from None
-        raise
-    finally:
-        answering.cancel()
-        leaving.cancel()
-
-
-def _with_errors_answered(endpoint: Endpoint) -> Endpoint:
-    """An endpoint whose errors become answers."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except ServingError as error:
-            log.info("refused", extra={"fields": {"code": error.code.name, "path": request.scope["path"][:200]}})
-            return _error(error.http_status, str(error), retry_seconds=error.retry_seconds)
-        except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it
-        except Exception:
-            log.exception("failed", extra={"fields": {"path": request.scope["path"][:200]}})
-            return _error(500, SERVER_FAILED)
-
-    return answer
-
-
-async def _starlette_error(request: Request, error: Exception) -> Response:
-    """An answer to a request that no route takes, such as one for another path."""
-    assert isinstance(error, HTTPException)
-    message = f"{error.detail}: {request.method} {request.scope['path'][:200]}"
-    return _error(error.status_code, message, error.headers)
 
 
 def _error(

@@ -1,7 +1,11 @@
 """One model that is served: its folder, which versions of it are wanted, and their states."""
 
+import concurrent.futures
+import functools
 import pathlib
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from kformer.runtime.versions import versions
 from kformer.serving.config_files import ModelSettings
@@ -10,6 +14,9 @@ from kformer.serving.version import State, Version, fingerprint, newest, next_tr
 
 # A version that was let go stays in the status for this long, so that one can see what happened.
 SECONDS_SHOWN = 600.0
+# For so long a look waits for files: a network file system may never answer.
+SECONDS_TO_READ = 10.0
+Found = TypeVar("Found")
 
 
 class ServedModel:
@@ -22,18 +29,20 @@ class ServedModel:
 
     Attributes:
         versions: By their numbers.
+
+    Raises:
+        OSError: The folder cannot be read.
     """
 
     def __init__(self, settings: ModelSettings, loader: Loader, known: Iterable[Version] = ()) -> None:
         self.settings = settings
         self._loader = loader
         self._name = settings.name
-        here = settings.base_path.resolve()
-        self.versions = {
-            version.number: version
-            for version in known
-            if version.path.parent.resolve() == here and version.state in (State.LOADING, State.AVAILABLE)
-        }
+        self._reading: concurrent.futures.Future[Any] | None = None  # what was begun last
+        self.versions: dict[int, Version] = {}
+        if staying := [version for version in known if version.state in (State.LOADING, State.AVAILABLE)]:
+            here = self._read(functools.partial(self._of_this_folder, staying))
+            self.versions = {version.number: version for version in here}
 
     def available(self) -> list[Version]:
         """The versions that answer."""
@@ -57,12 +66,10 @@ class ServedModel:
         Raises:
             OSError: The folder cannot be read.
         """
-        if not self.settings.base_path.is_dir():
-            raise FileNotFoundError(f"{self.settings.base_path} is no folder.")
-        found = versions(self.settings.base_path)
-        wanted = self._wanted(found)
         for version in newest(self.versions):
             self._loader.tell_overdue(self._name, version)
+        found = self._read(self._found)
+        wanted = self._wanted(found)
         for number in sorted(wanted):
             self._load_if_new(number, found[number])
         if not self.settings.specific:
@@ -74,13 +81,41 @@ class ServedModel:
                     self._loader.let_go(self._name, version)
         return self._forget(found)
 
+    def _read(self, read: Callable[[], Found]) -> Found:
+        """What a function finds in the files, which has a thread of its own, as nothing can end a call of the system.
+
+        Raises:
+            OSError: The files cannot be read, or not in time.
+        """
+        found: concurrent.futures.Future[Found] = concurrent.futures.Future()
+        if self._reading is None or self._reading.done():
+            threading.Thread(target=_tell, args=(found, read), name=f"{self._name} files", daemon=True).start()
+            self._reading = found
+            concurrent.futures.wait([found], SECONDS_TO_READ)
+        if not found.done():
+            raise TimeoutError(
+                f"{self.settings.base_path} does not answer within {SECONDS_TO_READ:g} seconds. Look at its disk or "
+                "network. It is read again once it answers."
+            )
+        return found.result()
+
+    def _of_this_folder(self, known: Iterable[Version]) -> list[Version]:
+        here = self.settings.base_path.resolve()
+        return [version for version in known if version.path.parent.resolve() == here]
+
+    def _found(self) -> dict[int, pathlib.Path]:
+        """The versions in the folder."""
+        if not self.settings.base_path.is_dir():
+            raise FileNotFoundError(f"{self.settings.base_path} is no folder.")
+        return versions(self.settings.base_path)
+
     def _load_if_new(self, number: int, path: pathlib.Path) -> None:
         """Begins to load a version, unless it is loaded, or could not be loaded from the same files."""
         known = self.versions.get(number)
         if known is not None and known.state == State.END and known.error:
-            chosen = next_try(known)
+            chosen = self._read(functools.partial(next_try, known))
         elif known is None or known.state == State.END:
-            chosen = Version(number, path, files=fingerprint(path))
+            chosen = Version(number, path, files=self._read(functools.partial(fingerprint, path)))
         else:
             chosen = known if known.state == State.START else None
         if chosen is None:
@@ -116,3 +151,10 @@ class ServedModel:
             for number in gone:
                 del self.versions[number]
         return gone
+
+
+def _tell(found: "concurrent.futures.Future[Found]", read: Callable[[], Found]) -> None:
+    try:
+        found.set_result(read())
+    except BaseException as error:  # raised where it is waited for
+        found.set_exception(error)

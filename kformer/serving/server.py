@@ -17,7 +17,7 @@ from kformer.serving.metrics import Metrics
 from kformer.serving.models import ModelManager
 from kformer.serving.predict import Predictor
 from kformer.serving.reloading import ConfigWatch
-from kformer.serving.rest import Rest
+from kformer.serving.rest import Rest, application
 from kformer.serving.rest_server import RestServer, listening, port_error
 from kformer.serving.servable import Servable
 from kformer.serving.settings import ServerSettings
@@ -43,9 +43,7 @@ class Server:
         self.rest_port = settings.rest_port
         self.grpc_port = settings.grpc_port
         self._metrics = Metrics()
-        self._manager = ModelManager(
-            settings.models, self._load, self._note, self._metrics.forget, settings.load_seconds
-        )
+        self._manager = ModelManager(settings.models, self._load, self._note, self._forget, settings.load_seconds)
         self._metrics.watch_queue(self._manager.waiting)
         self._draining = False
         self._stop: asyncio.Event | None = None
@@ -81,8 +79,8 @@ class Server:
         with listening(self.settings) as rest_socket:
             rpc = grpc_server(self.settings, predictor, self.is_ready)
             self.grpc_port = self._add_grpc_port(rpc)
-            app = Rest(predictor, self._metrics, self.settings.metrics_path, self.is_ready).app()
-            rest = RestServer(app, self.settings)
+            endpoint = Rest(predictor, self._metrics, self.settings.metrics_path, self.is_ready)
+            rest = RestServer(application(endpoint), self.settings)
             await rpc.start()
             self.rest_port = rest_socket.getsockname()[1]
             answering = asyncio.create_task(rest.serve([rest_socket]))
@@ -163,3 +161,8 @@ class Server:
             "version",
             extra={"fields": {**fields, "error": error} if error else fields},
         )
+
+    def _forget(self, name: str, version: int) -> None:
+        self._metrics.forget(name, version)
+        if name not in self._manager.names():
+            self._metrics.forget_model(name)

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from kformer.serving.config_files import DEFAULT_METRICS_PATH, Batching, ModelSettings
+from kformer.serving.config_files import DEFAULT_METRICS_PATH, Batching, ModelConfigFile, ModelSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ServerSettings:
         load_seconds: How long a version may take to load, before an older one takes its place.
         token: What clients must send (`Authorization: Bearer TOKEN`); None: nothing.
         reload: How clients may change the models; None: not at all.
-        model_config_file: The file that names the models, where it is read again while the server runs.
+        model_config_file: The file from which `models` were read, where it is read again while the server runs.
         model_config_poll_seconds: How often it is read; 0: never.
         trust: Load models whatever operations they have; see `kformer.runtime.c_api.SavedModel`.
         allowed_hosts: Names by which REST may be asked, besides localhost and `host`; "*" for any.
@@ -74,7 +74,7 @@ class ServerSettings:
     load_seconds: float = 600.0
     token: str | None = None
     reload: ReloadSettings | None = None
-    model_config_file: pathlib.Path | None = None
+    model_config_file: ModelConfigFile | None = None
     model_config_poll_seconds: float = 0.0
     trust: bool = False
     allowed_hosts: Sequence[str] = ()

@@ -149,5 +149,20 @@ def test_what_a_client_that_has_gone_asked_for_is_not_computed(cold_export_folde
     assert "kformer_waiting_texts 0.0" in page
 
 
+def test_a_client_that_has_gone_is_noticed_whatever_it_has_sent(cold_export_folder):
+    patient = Batching(batch_timeout_micros=20_000_000)  # it waits 20 seconds for company
+    head, body = request("one")
+    large = head.replace(b"Content-Length: ", b"Content-Length: 200000\r\nX-Was: ") + body.ljust(200_000)
+    limits = Limits(request_bytes=200_000)
+    with running(small(cold_export_folder, batching=patient, limits=limits)) as server:
+        for number, sent in enumerate((large, 2 * (head + body)), 1):
+            with server.connect() as connection:
+                connection.sendall(sent)
+                wait(lambda: "kformer_waiting_texts 1.0" in server.metrics())
+            cancelled = f'kformer_requests_total{{code="CANCELLED",model="numbers"}} {number}.0'
+            wait(lambda cancelled=cancelled: cancelled in server.metrics())
+        assert 'code="OK"' not in server.metrics()
+
+
 def test_a_server_has_time_for_every_request_it_has_taken_when_it_is_stopped():
     assert small("numbers", limits=Limits(seconds=70)).drain_seconds > 70

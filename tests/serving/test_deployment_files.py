@@ -14,7 +14,7 @@ import sys
 import kubernetes_validate
 import pytest
 import typer
-import yaml
+from manifests import FOLDER, ROOT, documents
 
 from kformer.cli.main import app
 from kformer.export.server_files import BATCH_SIZES, write_server_files
@@ -23,9 +23,7 @@ from kformer.serving.config_files import DEFAULT_METRICS_PATH, read_batching, re
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
 
-ROOT = pathlib.Path(__file__).parents[2]
-FOLDER = ROOT / "export"
-MANIFESTS = ("kubernetes.yml", "kubernetes-volume.yml")
+MANIFESTS = ("kubernetes.yml", "kubernetes-volume.yml")  # of TensorFlow Serving
 IMAGE = "tensorflow/serving:2.20.0"
 METADATA = "/v1/models/translator/metadata"
 REQUEST_SECONDS = 30  # TensorFlow Serving's limit of a REST request, and `kformer serve`'s of any
@@ -40,10 +38,6 @@ KSERVE_PREDICTOR = {
     *("scaleMetric", "scaleMetricType", "scaleTarget", "canaryTrafficPercent", "deploymentStrategy", "autoScaling"),
     *("batcher", "logger", "storageUris", "workerSpec"),
 }
-
-
-def documents(name: str) -> list[dict]:
-    return list(yaml.safe_load_all((FOLDER / name).read_text(encoding="utf-8")))
 
 
 def of_kind(kind: str) -> dict:
@@ -80,7 +74,7 @@ def test_the_compose_file_fits_the_compose_specification(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["1.25", kubernetes_validate.latest_version()])
-@pytest.mark.parametrize("name", MANIFESTS)
+@pytest.mark.parametrize("name", [*MANIFESTS, "kubernetes-kformer.yml"])
 def test_the_manifests_fit_the_oldest_and_the_newest_kubernetes(name, version):
     for document in documents(name):
         kubernetes_validate.validate(document, version, strict=True)

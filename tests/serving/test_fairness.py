@@ -1,6 +1,7 @@
 """Shares of clients, lanes of small and large requests, and how long a request may have to wait."""
 
 import asyncio
+import concurrent.futures
 import threading
 import types
 
@@ -124,19 +125,37 @@ def test_a_client_cannot_fill_the_queue_of_others():
 # Lanes
 
 
-def test_a_request_without_time_left_is_too_late_and_not_one_too_many():
-    batcher = Batcher(lambda signature, inputs: inputs, Batching(num_batch_threads=1), on_batch=lambda *_: None)
+def predicted(submit, **options):
+    """What a predictor makes of one text, with a model that has this `submit`."""
     signature = types.SimpleNamespace(complete=lambda inputs: inputs, check_outputs=lambda names: None)
-    servable = types.SimpleNamespace(
-        signature=lambda name: signature,
-        submit=lambda signature, inputs, client, seconds: batcher.submit("s", inputs, True, client, seconds),
-    )
+    servable = types.SimpleNamespace(signature=lambda name: signature, submit=submit)
     manager = types.SimpleNamespace(servable=lambda *which: servable)
     inputs = {"text": np.array([b"one"], object)}
-    predicting = Predictor(manager, Limits(), None).predict("m", lambda signature: inputs, seconds=-0.01)
+    return asyncio.run(Predictor(manager, Limits(), None).predict("m", lambda signature: inputs, **options))
+
+
+def test_a_request_without_time_left_is_too_late_and_not_one_too_many():
+    batcher = Batcher(lambda signature, inputs: inputs, Batching(num_batch_threads=1), on_batch=lambda *_: None)
     with pytest.raises(ServingError, match="than the client waits") as late:
-        asyncio.run(predicting)
+        predicted(
+            lambda signature, inputs, client, seconds: batcher.submit("s", inputs, True, client, seconds),
+            seconds=-0.01,
+        )
     assert late.value.code == Code.DEADLINE_EXCEEDED
+
+
+def test_a_client_has_one_share_whether_the_server_listens_on_ipv4_or_ipv6():
+    clients = []
+
+    def submit(signature, inputs, client, seconds):
+        clients.append(client)
+        answer = concurrent.futures.Future()
+        answer.set_result(inputs)
+        return answer
+
+    for address in ("1.2.3.4", "::ffff:1.2.3.4", "2001:db8::1"):
+        predicted(submit, client=address)
+    assert clients == ["1.2.3.4", "1.2.3.4", "2001:db8::1"]
 
 
 def take(target):
@@ -156,6 +175,19 @@ def test_small_requests_do_not_wait_behind_large_ones_and_share_no_batch_with_th
     assert 0 < target.next(at_once=True) <= 5  # for so long the second thread is kept for small requests
     put(target, request("small"))
     assert take(target)[1] == ["small"]
+
+
+def test_while_large_requests_are_at_work_small_ones_expect_one_thread():
+    target = lanes()
+    put(target, request("large", rows=32))
+    large, _ = take(target)
+    for _ in range(5):
+        put(target, request("a", seconds=4.0), seconds=20.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 20.0 seconds"):
+        put(target, request("a"), seconds=7.5)
+    target.end(large, 1.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 10.0 seconds"):
+        put(target, request("a"), seconds=7.5)
 
 
 def test_without_small_requests_large_ones_have_all_threads():

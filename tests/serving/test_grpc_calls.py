@@ -20,7 +20,7 @@ from tensorflow_serving.apis import get_model_status_pb2, model_service_pb2_grpc
 
 from kformer.serving import grpc_server
 from kformer.serving.grpc_calls import CallLimits
-from kformer.serving.grpc_service import _address
+from kformer.serving.grpc_service import client_address
 from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -150,18 +150,55 @@ def test_a_call_that_has_not_begun_to_arrive_gives_way():
         assert channel.unary_unary("/x/Echo")(b"hello", timeout=20) == b"hello"  # only two half ones are left
 
 
-def test_a_new_call_is_taken_where_the_time_of_the_oldest_has_just_ended():
-    async def enter():
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0) as expired:
-                await asyncio.sleep(10)
-        limits = CallLimits(30, most=0)
-        limits._arriving[expired] = None
-        entered = []
-        await limits._enter(types.SimpleNamespace(add_done_callback=entered.append))
-        assert entered
+def test_the_call_that_has_waited_longest_gives_way():
+    with (
+        listening(lambda: echo(CallLimits(30, most=2))) as port,
+        connected(port) as channel,
+        raw(port) as first,
+        raw(port) as second,
+    ):
+        for connection in (first, second):
+            connection.sendall(http2.call(1, "/x/Echo"))
+            time.sleep(0.3)  # it has come
+        assert channel.unary_unary("/x/Echo")(b"hello", timeout=20) == b"hello"
+        first.settimeout(5)
+        assert b"The server is busy" in told(first)
 
-    asyncio.run(enter())
+
+def test_a_call_that_ends_without_a_message_is_refused():
+    with listening(lambda: echo(CallLimits(30))) as port, connected(port) as channel:
+        with pytest.raises(grpc.RpcError, match="The request did not arrive") as refused:
+            channel.stream_unary("/x/Echo")(iter([]), timeout=20)
+        assert refused.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_new_call_is_taken_where_the_time_of_the_oldest_has_just_ended():
+    async def handler(details):
+        async def answer(request, context):
+            return request
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def requests(*sent):
+        for request in sent:
+            yield request
+        await asyncio.sleep(10)
+
+    async def abort(code, message):
+        raise RuntimeError(message)
+
+    async def answers():
+        limits = CallLimits(0, most=1)
+        call = (await limits.intercept_service(handler, types.SimpleNamespace(method="/x/Echo"))).stream_unary
+        context = types.SimpleNamespace(add_done_callback=lambda leave: None, abort=abort)
+        oldest = asyncio.create_task(call(requests(), context))
+        for _ in range(2):  # it begins; its time ends, and it has not noticed
+            await asyncio.sleep(0)
+        return await call(requests(b"hello"), context), await asyncio.gather(oldest, return_exceptions=True)
+
+    answer, (late,) = asyncio.run(answers())
+    assert answer == b"hello"
+    assert str(late) == "The request did not arrive in time."
 
 
 @pytest.mark.parametrize(
@@ -169,7 +206,7 @@ def test_a_new_call_is_taken_where_the_time_of_the_oldest_has_just_ended():
     [("ipv4:1.2.3.4:567", "1.2.3.4"), ("ipv6:%5B::1%5D:567", "::1"), ("ipv6:[::1]:567", "::1"), ("unix:", "")],
 )
 def test_a_client_has_the_same_address_as_over_rest(peer, address):
-    assert _address(peer) == address
+    assert client_address(peer) == address
 
 
 def test_a_call_too_many_is_refused_while_others_are_answered():
@@ -205,6 +242,17 @@ def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch):
         stack.close()
         with connected(port) as channel:
             assert code(status(channel, wait_for_ready=True)) == "OK"
+
+
+@pytest.mark.parametrize(("limit", "silent"), [(0.05, 0.5), (30, 1.5)], ids=["a second at least", "the limit"])
+def test_a_connection_may_take_its_time_to_say_what_it_wants(limit, silent):
+    with without_models(limits=Limits(seconds=limit)) as port, raw(port, b"") as connection:
+        time.sleep(silent)
+        connection.sendall(http2.PREFACE + http2.SETTINGS + http2.status_call("numbers", 1))
+        received = b""
+        while b"grpc-status" not in received:
+            received += (data := connection.recv(65536))
+            assert data, received
 
 
 def test_a_connection_without_calls_is_closed(monkeypatch):

@@ -1,7 +1,6 @@
 """`kformer serve` in a container: the image's files and its health check, and the manifest for Kubernetes."""
 
 import contextlib
-import copy
 import http.client
 import pathlib
 import re
@@ -12,13 +11,12 @@ import sys
 import zipfile
 
 import grpc
-import kubernetes_validate
 import pytest
 import trustme
 import typed_model
 import typer
-import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from manifests import FOLDER, ROOT, documents
 from servers import running
 
 from kformer.cli.main import app
@@ -27,10 +25,7 @@ from kformer.serving.settings import ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
 
-ROOT = pathlib.Path(__file__).parents[2]
-FOLDER = ROOT / "export"
-MANIFEST = list(yaml.safe_load_all((FOLDER / "kubernetes-kformer.yml").read_text(encoding="utf-8")))
-DEPLOYMENT, SERVICE, BUDGET = MANIFEST
+DEPLOYMENT, SERVICE, BUDGET = documents("kubernetes-kformer.yml")
 POD = DEPLOYMENT["spec"]["template"]
 (CONTAINER,) = POD["spec"]["containers"]
 PROBES = {name: CONTAINER[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
@@ -38,21 +33,11 @@ DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
 COPIED = [name for names in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE) for name in names.split()]
 
 
-@pytest.mark.parametrize("version", ["1.25", kubernetes_validate.latest_version()])
-def test_the_manifest_fits_the_oldest_and_the_newest_kubernetes(version):
-    for document in MANIFEST:
-        kubernetes_validate.validate(document, version, strict=True)
-        wrong = copy.deepcopy(document)
-        wrong["spec"]["replica"] = 2
-        with pytest.raises(kubernetes_validate.ValidationError, match="'replica' was unexpected"):
-            kubernetes_validate.validate(wrong, version, strict=True)
-
-
 def test_the_objects_find_each_other():
     labels = POD["metadata"]["labels"]
     assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == SERVICE["spec"]["selector"] == labels
     assert BUDGET["spec"]["selector"]["matchLabels"] == labels
-    claim, _ = yaml.safe_load_all((FOLDER / "kubernetes-volume.yml").read_text(encoding="utf-8"))
+    claim, _ = documents("kubernetes-volume.yml")
     volumes = {volume["name"]: volume for volume in POD["spec"]["volumes"]}
     assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert {mount["name"] for mount in CONTAINER["volumeMounts"]} == {*volumes}

@@ -44,6 +44,20 @@ def test_texts_and_seconds_of_batches():
     assert found['kformer_batch_seconds_sum{model="m",signature="serving_default"}'] == 0.25
 
 
+def test_of_a_model_that_is_served_no_more_nothing_is_shown():
+    metrics = Metrics()
+    for model in ("m", "other"):
+        for code in ("OK", "NOT_FOUND"):
+            metrics.count(model, code, 0.25)
+        metrics.batch(model, "serving_default", 8, 0.25)
+    before = samples(metrics)
+    metrics.forget_model("m")
+    metrics.forget_model("never there")
+    others = {name for name in before if name.startswith("kformer") and 'model="m"' not in name}
+    assert {name for name in samples(metrics) if name.startswith("kformer")} == others
+    assert 'kformer_requests_total{code="OK",model="other"}' in others
+
+
 class Names:
     """A manager that knows the name m."""
 

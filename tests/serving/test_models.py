@@ -3,15 +3,17 @@
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 import threading
 import time
 
 import pytest
+from servers import wait
 
 from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.status import Code
-from kformer.serving import loading
+from kformer.serving import loading, served_model
 from kformer.serving import version as version_module
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import ServingError
@@ -38,12 +40,12 @@ class World:
     A version whose file says "broken" cannot be loaded; one that says "slow" is loaded when `go_on` is set.
     """
 
-    def __init__(self, folder, load_seconds=60.0, **settings):
+    def __init__(self, folder, load_seconds=60.0, others=(), **settings):
         self.folder, self.changes, self.loaded, self.forgotten = folder, [], [], []
         self.error, self.go_on = None, threading.Event()
         self.settings = ModelSettings("m", folder, **settings)
         self.manager = ModelManager(
-            [self.settings],
+            [self.settings, *others],
             self.load,
             lambda *change: self.changes.append(change),
             lambda *version: self.forgotten.append(version),
@@ -254,6 +256,34 @@ def test_a_folder_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(
     assert [record.fields["error"] for record in caplog.records] == [f"{tmp_path / 'nothing'} is no folder."]
 
 
+def test_a_folder_that_does_not_answer_does_not_stop_the_others_and_is_told_once(tmp_path, caplog, monkeypatch):
+    """As the folder of a network file system whose server is away."""
+
+    def versions(folder):
+        if folder == tmp_path / "away":
+            asked.append(folder)
+            assert world.go_on.wait(60)
+        return find(folder)
+
+    for name in ("away", "m"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model").write_text("fine")
+    asked, find = [], served_model.versions
+    monkeypatch.setattr(served_model, "versions", versions)
+    monkeypatch.setattr(served_model, "SECONDS_TO_READ", 0.1)
+    world = World(tmp_path / "m")
+    manager = ModelManager([ModelSettings("away", tmp_path / "away"), world.settings], world.load, lambda *change: None)
+    manager.update()
+    manager.update()
+    assert manager.servable("m").version == 1
+    assert len(asked) == 1  # no second thread waits for the same folder
+    (record,) = caplog.records
+    assert f"{tmp_path / 'away'} does not answer within 0.1 seconds" in record.fields["error"]
+    world.go_on.set()
+    wait(lambda: manager.update() or manager.is_ready())
+    assert manager.servable("away").version == 1
+
+
 def test_a_number_that_is_no_version_is_left_alone(world):
     world.add(1)
     world.add(2**63)
@@ -265,10 +295,7 @@ def test_a_number_that_is_no_version_is_left_alone(world):
 def test_closing_lets_all_versions_go(world):
     world.add(1)
     world.manager.start(poll_seconds=0.01)
-    for _ in range(1000):
-        if world.manager.is_ready():
-            break
-        world.manager._stop.wait(0.01)
+    wait(world.manager.is_ready)
     world.manager.close()
     assert [model.closed for model in world.loaded] == [True]
 
@@ -304,7 +331,7 @@ def test_closing_waits_for_a_change_of_the_models_and_lets_its_versions_go(world
     world.go_on.set()
     for thread in threads:
         thread.join(10)
-    world.manager._loader.join()
+    world.manager.close()  # which waits for what is under way
     assert told == [len(world.changes)]  # nothing has begun after the end
     assert all(model.closed for model in world.loaded)
 
@@ -383,11 +410,10 @@ def test_a_folder_that_cannot_be_read_is_no_reason_to_load_it_again(world, monke
 
 def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", 0.0)
-    slow, other = World(tmp_path / "m", load_seconds=0.1), ModelSettings("other", tmp_path / "other")
+    slow = World(tmp_path / "m", load_seconds=0.1, others=[ModelSettings("other", tmp_path / "other")])
     for folder in ("m/1", "m/2", "other/1"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "model").write_text("slow" if folder == "m/2" else "fine")
-    slow.manager._models["other"] = ServedModel(other, slow.manager._loader)
     slow.manager.update()
     assert slow.manager.servable("other").version == 1
     assert slow.manager.servable("m").version == 1  # the one before
@@ -395,10 +421,53 @@ def test_a_load_that_takes_too_long_does_not_stop_other_models(tmp_path, monkeyp
     late, _ = slow.manager.status("m")
     assert (late.state.name, late.error) == ("LOADING", "loading takes longer than 0.1 seconds; it goes on")
     slow.go_on.set()
-    slow.manager._loader.join()
-    slow.manager.update()
+    wait(lambda: slow.manager.update() or slow.states() == {2: "AVAILABLE", 1: "END"})
     assert slow.manager.servable("m").version == 2  # better late than never
-    assert slow.states() == {2: "AVAILABLE", 1: "END"}
+
+
+@pytest.mark.parametrize(
+    ("alone", "load_seconds"),
+    [(0.0, 60.0), (60.0, 0.1)],
+    ids=["it has been alone for long", "it takes too long"],
+)
+def test_another_model_does_not_wait_for_a_load_without_end(tmp_path, monkeypatch, alone, load_seconds):
+    monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", alone)
+    for name, content in (("m", "slow"), ("other", "fine")):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model").write_text(content)
+    world = World(tmp_path / "m", load_seconds, others=[ModelSettings("other", tmp_path / "other")])
+    world.manager.start(poll_seconds=0.01)
+    wait(lambda: ("other", 1, "AVAILABLE") in [(name, number, state.name) for name, number, state, _ in world.changes])
+    assert [model.name for model in world.loaded] == ["other"]
+    world.go_on.set()
+    world.manager.close()
+
+
+def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(world, clock, monkeypatch):
+    def start_no_load(thread):
+        if thread.name == "m 1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    world.add(1)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", start_no_load)
+        world.manager.update()
+    (version,) = world.manager.status("m")
+    assert (version.state.name, version.error) == ("END", "can't start new thread")
+    clock[0] += 61
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE"}
+
+
+def test_memory_is_given_back_when_a_version_is_let_go(world, monkeypatch):
+    given = []
+    monkeypatch.setattr(loading, "give_back", lambda: given.append([model.closed for model in world.loaded]))
+    for number in (1, 2):
+        world.add(number)
+        world.manager.update()
+    assert given == [[True, False]]  # once, after the first version has been closed
 
 
 def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_path):
@@ -414,8 +483,7 @@ def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_p
     assert world.manager.names() == ["m"]
     assert world.manager.servable("m").version == 2
     world.go_on.set()
-    world.manager._loader.join()
-    assert [model.closed for model in world.loaded if model.name == "slow"] == [True]
+    wait(lambda: [model.closed for model in world.loaded if model.name == "slow"] == [True])
 
 
 def test_versions_are_loaded_one_after_the_other(tmp_path):
@@ -518,6 +586,19 @@ def test_a_label_of_a_version_that_is_not_loaded_is_refused(world):
     assert len(world.loaded) == 1  # the version stays
 
 
+def test_a_list_with_a_folder_that_cannot_be_read_leaves_everything_as_it_was(world, monkeypatch):
+    def refuse(path, strict=False):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    world.add(1)
+    world.manager.update()
+    monkeypatch.setattr(pathlib.Path, "resolve", refuse)
+    with pytest.raises(ServingError, match="Input/output error: .* The models stay as they were") as refused:
+        world.manager.reload([ModelSettings("m", world.folder, latest=2)])
+    assert refused.value.code == Code.FAILED_PRECONDITION
+    assert world.manager.servable("m") is world.loaded[0]
+
+
 def test_an_empty_list_is_refused(world):
     world.add(1)
     world.manager.update()
@@ -549,3 +630,25 @@ def test_a_policy_can_change_without_loading_anything_again(world):
     world.manager.reload([world.settings])
     assert world.states() == {3: "AVAILABLE", 2: "END"}
     assert [model.version for model in world.loaded] == [3, 2]
+
+
+def test_a_version_that_is_being_loaded_is_not_loaded_again_when_the_policy_changes(world):
+    world.add(1, "slow")
+    world.manager.start(poll_seconds=0.01)
+    wait(lambda: (1, "LOADING") in world.seen())
+    reloading = threading.Thread(target=world.manager.reload, args=[[ModelSettings("m", world.folder, latest=2)]])
+    reloading.start()
+    time.sleep(0.1)
+    world.go_on.set()
+    reloading.join(10)
+    world.manager.close()
+    assert [model.version for model in world.loaded] == [1]
+
+
+def test_a_version_that_could_not_be_loaded_is_tried_again_with_another_list(world):
+    world.add(1)
+    world.add(2, "broken")
+    world.manager.update()
+    world.manager.reload([world.settings])
+    assert world.states() == {2: "END", 1: "AVAILABLE"}
+    assert world.seen().count((2, "LOADING")) == 2

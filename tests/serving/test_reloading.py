@@ -6,7 +6,7 @@ import pytest
 from servers import wait
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import ModelSettings
+from kformer.serving.config_files import ModelConfigFile, ModelSettings
 from kformer.serving.errors import ServingError
 from kformer.serving.reloading import ConfigWatch, reload_within
 from kformer.serving.settings import ReloadSettings
@@ -70,17 +70,35 @@ def test_a_link_that_is_exchanged_after_the_check_does_not_lead_elsewhere(manage
 
 def test_the_file_is_looked_at_from_time_to_time(manager, tmp_path):
     file = tmp_path / "models.config"
-    watch = ConfigWatch(manager, file, 0.01)
+    watch = ConfigWatch(manager, ModelConfigFile(file), 0.01)
     watch.start()
     file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
     wait(lambda: manager.asked == [[("b", "/b")]])
     watch.close()
 
 
+def started(manager, file):
+    """A watch of a file whose models have been read."""
+    read = ModelConfigFile(file)
+    read.models()
+    return ConfigWatch(manager, read, 1.0)
+
+
+def test_a_change_while_the_server_starts_is_followed(manager, tmp_path):
+    file = tmp_path / "models.config"
+    file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    read = ModelConfigFile(file)
+    assert [model.name for model in read.models()] == ["a"]
+    file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')  # before the ports are open
+    watch = ConfigWatch(manager, read, 1.0)
+    watch.look()
+    assert manager.asked == [[("b", "/b")]]
+
+
 def test_the_file_is_followed_when_it_changes(manager, tmp_path, caplog):
     file = tmp_path / "models.config"
     file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
-    watch = ConfigWatch(manager, file, 1.0)
+    watch = started(manager, file)
     watch.look()
     assert manager.asked == []  # the server has it already
     file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
@@ -102,7 +120,7 @@ def test_the_file_is_followed_when_it_changes(manager, tmp_path, caplog):
 
 def test_no_error_ends_the_watching_of_the_file(manager, tmp_path, caplog):
     file = tmp_path / "models.config"
-    watch = ConfigWatch(manager, file, 1.0)
+    watch = ConfigWatch(manager, ModelConfigFile(file), 1.0)
     reload, manager.reload = manager.reload, _fail
     file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
     watch.look()

@@ -7,9 +7,7 @@ import zlib
 
 import pytest
 from servers import running, small
-from starlette.applications import Starlette
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from kformer.serving.compression import Gzip
@@ -21,18 +19,15 @@ pytestmark = pytest.mark.tensorflow_only
 
 def client(**settings):
     """Asks an application that answers by the body and the headers that it got, through what a server has before it."""
-    from kformer.serving.rest import _with_errors_answered
+    from kformer.serving.rest import application
     from kformer.serving.rest_server import RestServer
 
     async def echo(request):
         body = await request.body()
         return Response(json.dumps({"body": body.decode(), "headers": dict(request.headers)}))
 
-    app = Starlette(
-        routes=[Route("/echo", _with_errors_answered(echo), methods=["GET", "POST"]), Route("/healthz", echo)]
-    )
     settings = {"limits": Limits(request_bytes=5000), **settings}
-    server = RestServer(app, ServerSettings([], **settings))
+    server = RestServer(application(echo), ServerSettings([], **settings))
     return TestClient(server.config.app, base_url="http://localhost")
 
 
@@ -81,6 +76,7 @@ def test_a_request_has_one_host_unless_it_is_very_old():
     assert asked("1.1", b"localhost") == "answered"
     assert asked("1.1") == asked("1.1", b"localhost", b"localhost") == 400
     assert asked("1.0") == "answered"  # some health checks
+    assert asked("1.0", b"rebound.example") == 421
 
 
 def test_the_operator_names_more_and_a_token_makes_names_unimportant():

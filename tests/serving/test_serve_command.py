@@ -274,6 +274,7 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
         "--max-text-bytes": 4,
         "--max-texts": 5,
         "--timeout": 6.5,
+        "--load-timeout": 7.5,
         "--max-connections": 8,
         "--max-queue-seconds": 9,
         "--allowed-hosts": "a.example, b.example",
@@ -287,6 +288,7 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     limits = settings.limits
     assert (limits.request_bytes, limits.text_bytes, limits.texts, limits.seconds) == (3, 4, 5, 6.5)
     assert (settings.connections, settings.batching.max_queue_seconds) == (8, 9)
+    assert settings.load_seconds == 7.5
     assert settings.allowed_hosts == ("a.example", "b.example")
     assert settings.origins == ("https://a.example", "http://localhost:3000")
     assert (settings.batching.max_batch_size, settings.metrics_path) == (7, "/m")
@@ -301,8 +303,9 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     more = ["--allow-reload", "--trust", "--model-config-poll-seconds", "7"]
     assert CliRunner().invoke(app, [*arguments, *more]).exit_code == 0
     assert (made[2].reload.token, list(made[2].reload.bases)) == ("sesame", [numbers_export])
-    assert (made[2].trust, made[2].model_config_file) == (True, tmp_path / "models")
+    assert (made[2].trust, made[2].model_config_file.path) == (True, tmp_path / "models")
     assert made[2].model_config_poll_seconds == 7
+    assert made[1].load_seconds == 600
     assert made[1].limits.texts == made[1].batching.max_batch_size
     anybody = ["--allowed-hosts", "*", "--enable-cors", "*"]
     assert CliRunner().invoke(app, [*arguments, *anybody]).exit_code == 0

@@ -128,6 +128,7 @@ def test_the_metadata_of_a_model(served):
         ("POST", f"{MODEL}/versions/x:predict", {"instances": ["a"]}, 400, "Malformed request: POST"),
         ("GET", "/v2/health", None, 404, "Not Found: GET /v2/health"),
         ("DELETE", MODEL, None, 405, "Method Not Allowed"),
+        ("POST", "/healthz", None, 405, "Method Not Allowed: POST /healthz"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -495,6 +496,7 @@ def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(cold_export_fo
     settings = small(cold_export_folder, reload=ReloadSettings([cold_export_folder], "secret"))
     with running(settings) as server, grpc.insecure_channel(server.grpc_address) as channel:
         stub = model_service_pb2_grpc.ModelServiceStub(channel)
+        assert server.predict({"instances": ["one"]}).status == 200
         request = model_management_pb2.ReloadConfigRequest()
         request.config.model_config_list.config.add(name="digits", base_path=str(cold_export_folder))
         with pytest.raises(grpc.RpcError) as unknown:
@@ -504,6 +506,7 @@ def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(cold_export_fo
         assert stub.HandleReloadConfigRequest(request, timeout=60, metadata=token).status.error_code == 0
         assert server.ask("GET", "/v1/models").body == {"models": ["digits"]}
         assert server.predict({"instances": ["one"]}, model="digits").body["predictions"][0]["translation"] == "uno"
+        wait(lambda: 'model="numbers"' not in server.metrics())
         request.config.model_config_list.config.add(name="more", base_path=str(cold_export_folder / "nothing"))
         refused = stub.HandleReloadConfigRequest(request, timeout=60, metadata=token).status
         assert "No version could be loaded of: more" in refused.error_message
