@@ -241,7 +241,17 @@ def words(number: int) -> list[str]:
 
 def exported(preset: str, folder: pathlib.Path) -> pathlib.Path:
     """An int8 export of a preset."""
-    command = [sys.executable, "-m", "kformer", "export", "--preset", preset, "--precision", "int8", str(folder / preset)]
+    command = [
+        sys.executable,
+        "-m",
+        "kformer",
+        "export",
+        "--preset",
+        preset,
+        "--precision",
+        "int8",
+        str(folder / preset),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder / preset
 
