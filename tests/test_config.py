@@ -77,7 +77,7 @@ class TestTransformerConfig:
         [
             ("positional_encoding", "sinusoidal, learned, rotary, alibi, relative, relative_buckets"),
             ("embedding_tying", "all, target, none"),
-            ("activation", "relu, gelu, silu, swiglu, geglu"),
+            ("activation", "relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh"),
             ("normalization", "layer_norm, rms_norm"),
             ("depth", "stacked, shared, adaptive"),
         ],

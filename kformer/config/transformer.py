@@ -11,7 +11,7 @@ from kformer.config.sizes import SIZES, values_of_size
 POSITIONAL_ENCODINGS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets")
 # With these, sequences have at most the model's `max_length` positions. With the others they have no limit.
 _LIMITED_POSITIONS = ("learned",)
-ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 # The classes are in `kformer.models.transformer.DEPTHS`.
 DEPTHS = ("stacked", "shared", "adaptive")
@@ -45,7 +45,9 @@ class TransformerConfig(Config):
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
-    activation: str = "relu"  # of the feed-forward network, equation 2; swiglu and geglu have a gate, Shazeer (2020)
+    # Of the feed-forward network, equation 2; swiglu, geglu and geglu_tanh have a gate, Shazeer (2020). GPT-2 has
+    # gelu_tanh (also called "gelu_new"), T5 1.1 and Gemma have geglu_tanh.
+    activation: str = "relu"
     normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
     layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2

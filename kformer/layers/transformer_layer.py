@@ -29,8 +29,8 @@ class TransformerLayer(keras.layers.Layer):
         dropout_rate: P_drop.
         attention_dropout_rate: Dropout of attention weights; the paper drops none.
         norm_first: Layer norm before each sublayer, not after the sum.
-        activation: Name of a Keras activation, for the feed-forward network; the paper's is "relu". "swiglu" and
-            "geglu" are networks with a gate, see `GatedFeedForward`.
+        activation: Of the feed-forward network, see `FeedForward`; the paper's is "relu". "swiglu", "geglu" and
+            "geglu_tanh" are networks with a gate, see `GatedFeedForward`.
         normalization: "layer_norm", or "rms_norm" for RMS normalization.
         layer_norm_epsilon: Added to the variance in every norm.
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
