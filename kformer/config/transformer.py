@@ -62,6 +62,7 @@ class TransformerConfig(Config):
     ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
+    scale_embeddings: bool = True  # times sqrt(d_model), section 3.4; BERT, GPT-2, BART and T5 do not scale them
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
     pad_id: int = 0  # id of the padding behind shorter sequences of a batch
     start_id: int = 1  # id of the token before the first one of a target

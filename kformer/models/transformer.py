@@ -245,7 +245,8 @@ def make_embedding(
     reversible: bool = True,
 ) -> TokenEmbedding:
     """An embedding with vectors of the size `embedding_dim`, and with projections if that is not d_model."""
-    size, options = config.embedding_dim, {"tie_weights": tie_weights, "dtype": dtype, "name": name}
+    size, scaled = config.embedding_dim, config.scale_embeddings
+    options = {"tie_weights": tie_weights, "scale_embeddings": scaled, "dtype": dtype, "name": name}
     if size in (None, config.d_model):
         return TokenEmbedding(vocab_size, config.d_model, **options)
     return ProjectedTokenEmbedding(vocab_size, size, config.d_model, reversible, **options)
