@@ -64,6 +64,8 @@ class TransformerConfig(Config):
     embedding_tying: str = "all"
     scale_embeddings: bool = True  # times sqrt(d_model), section 3.4; BERT, GPT-2, BART and T5 do not scale them
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
+    # A trained bias of the logits, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it predicts tokens.
+    softmax_bias: bool = False
     pad_id: int = 0  # id of the padding behind shorter sequences of a batch
     start_id: int = 1  # id of the token before the first one of a target
     end_id: int = 2  # id of the token that ends a text

@@ -10,6 +10,7 @@ from kformer.layers.depth import Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
+from kformer.layers.logits import Logits
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
 from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
@@ -33,6 +34,7 @@ __all__ = [
     "GatedFeedForward",
     "LearnedPositionalEncoding",
     "LinearBias",
+    "Logits",
     "MultiHeadAttention",
     "PositionalEncoding",
     "Positions",

@@ -12,12 +12,20 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Encoder, EncoderLayer, SegmentEmbedding, TokenEmbedding
+from kformer.layers import Encoder, EncoderLayer, Logits, SegmentEmbedding, TokenEmbedding
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.tensors import Tensor
-from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_embedding, make_stack
+from kformer.models.transformer import (
+    ENCODER,
+    LOGITS,
+    SOURCE_EMBEDDING,
+    Policy,
+    make_embedding,
+    make_logits,
+    make_stack,
+)
 
 SEGMENTS = "segments"
 POOLER = "pooler"
@@ -80,7 +88,7 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
     """A model that predicts the tokens at masked positions (Devlin et al. 2019, section 3.1, task 1).
 
     The encoder's output goes through a dense layer, GELU and a norm. Then the embedding matrix projects it to the
-    vocabulary.
+    vocabulary; BERT adds a bias (`softmax_bias`).
 
     Args:
         config: Sizes and options.
@@ -97,8 +105,8 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
     encoded = _encode(config, dtype, reversible=True)
     transformed = Dense(config.d_model, activation="gelu", dtype=dtype, name=TRANSFORM)(encoded.output)
     norm = make_norm(config.normalization, config.layer_norm_epsilon, dtype=dtype, name=TRANSFORM_NORM)
-    logits = encoded.embedding(norm(transformed), reverse=True)
-    return _model(encoded, logits, "masked_language_model")
+    logits = make_logits(config)(encoded.embedding(norm(transformed), reverse=True))
+    return keras.Model({"source": encoded.source}, logits, name="masked_language_model")
 
 
 def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) -> _Encoded:
@@ -114,10 +122,6 @@ def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) 
 def _predict(encoded: _Encoded, features: Tensor, config: TransformerConfig, dtype: Policy, name: str) -> keras.Model:
     """A model that projects `features` (B, T, D), after dropout, to labels."""
     dropped = Dropout(config.dropout_rate, dtype=dtype, name="head_dropout")(features)
-    return _model(encoded, Dense(config.target_vocab_size, dtype=dtype, name=CLASSES)(dropped), name)
-
-
-def _model(encoded: _Encoded, logits: Tensor, name: str) -> keras.Model:
-    """The model of these logits, which are float32 under every dtype policy."""
-    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(logits)
+    scores = Dense(config.target_vocab_size, dtype=dtype, name=CLASSES)(dropped)  # with a bias of its own
+    logits = Logits(dtype="float32", name=LOGITS)(scores)
     return keras.Model({"source": encoded.source}, logits, name=name)

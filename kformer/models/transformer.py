@@ -19,6 +19,7 @@ from kformer.layers import (
     EncoderLayer,
     LearnedPositionalEncoding,
     LinearBias,
+    Logits,
     PositionalEncoding,
     Positions,
     ProjectedTokenEmbedding,
@@ -111,10 +112,7 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
     # With `mask`, the output carries its mask for the layers of another model, such as `GlobalAveragePooling1D`.
     encoder_output = encoder(source_embedding(source), mask=ops.not_equal(source, config.pad_id))
     decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask)
-    # This layer casts to float32: its own dtype does not depend on the dtype policy of the other layers.
-    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(
-        target_embedding(decoder_output, reverse=True)
-    )
+    logits = make_logits(config)(target_embedding(decoder_output, reverse=True))
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
 
 
@@ -250,6 +248,11 @@ def make_embedding(
     if size in (None, config.d_model):
         return TokenEmbedding(vocab_size, config.d_model, **options)
     return ProjectedTokenEmbedding(vocab_size, size, config.d_model, reversible, **options)
+
+
+def make_logits(config: TransformerConfig) -> Logits:
+    """The last layer. Its dtype is float32, whatever the dtype policy of the other layers is."""
+    return Logits(config.softmax_bias, dtype="float32", name=LOGITS)
 
 
 def make_stack(

@@ -24,6 +24,7 @@ CLASSES = {
     "kformer.layers.embedding": ("TokenEmbedding", "ProjectedTokenEmbedding"),
     "kformer.layers.encoder": ("EncoderLayer", "Encoder"),
     "kformer.layers.feed_forward": ("FeedForward", "GatedFeedForward"),
+    "kformer.layers.logits": ("Logits",),
     "kformer.layers.normalization": ("LayerNormalization", "RMSNormalization"),
     "kformer.layers.positional_encoding": ("PositionalEncoding", "LearnedPositionalEncoding"),
     "kformer.layers.relative_positions": ("RotaryPositions", "LinearBias", "BucketedBias", "RelativePositions"),
