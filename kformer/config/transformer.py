@@ -63,6 +63,7 @@ class TransformerConfig(Config):
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
     scale_embeddings: bool = True  # times sqrt(d_model), section 3.4; BERT, GPT-2, BART and T5 do not scale them
+    normalize_embeddings: bool = False  # a norm of the embeddings with their positions, as in BERT and BART
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
     # A trained bias of the logits, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it predicts tokens.
     softmax_bias: bool = False

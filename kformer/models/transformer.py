@@ -262,8 +262,16 @@ def make_stack(
     depth = DEPTHS[config.depth].from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
     layers = _make_layers(layer, depth.num_layers, config, dtype)
     positions = _make_positions(config, kind.causal, dtype)
-    window = config.attention_window
-    return kind(layers, positions, config.dropout_rate, window, depth, dtype=dtype, name=name)
+    return kind(
+        layers,
+        positions,
+        config.dropout_rate,
+        config.attention_window,
+        depth,
+        config.normalize_embeddings,
+        dtype=dtype,
+        name=name,
+    )
 
 
 def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:

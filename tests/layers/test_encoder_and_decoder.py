@@ -188,6 +188,19 @@ class TestStacks:
         again.set_weights(decoder.get_weights())
         np.testing.assert_array_equal(again(target, wider, cross_mask=source_mask), outputs)
 
+    def test_embeddings_are_normalized_after_their_positions(self, source, source_mask):
+        positions = LearnedPositionalEncoding(S, name="positions")
+        stack = Encoder(layers(EncoderLayer, 1), positions, normalize_embeddings=True)
+        stack = Encoder.from_config(stack.get_config())
+        stack.build(source.shape)
+        oracles.randomize(stack)
+        weights = oracles.weights_of(stack)
+        embedded = oracles.layer_norm(
+            oracles.below(weights, "embedding_norm"), source + weights["positions/embeddings"]
+        )
+        expected = oracles.encoder_layer(oracles.below(weights, "layer_0"), H, embedded, source_mask, norm_first=False)
+        np.testing.assert_allclose(stack(source, attention_mask=source_mask), expected, atol=5e-4, rtol=1e-4)
+
     def test_positions_are_added_before_the_first_layer(self, source):
         stack = Encoder([], positions=PositionalEncoding(D + 1))
         inputs = np.concatenate([source, source[:, :, :1]], axis=-1)
