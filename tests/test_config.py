@@ -166,15 +166,19 @@ class TestTransformerConfig:
             TransformerConfig(source_vocab_size=7, target_vocab_size=11)
         TransformerConfig(source_vocab_size=7, target_vocab_size=11, embedding_tying="target")
 
-    @pytest.mark.parametrize("ids", [(0, 1, 1), (2, 1, 2), (0, 0, 2), (-1, 1, 2)])
-    def test_special_ids_differ(self, ids):
+    @pytest.mark.parametrize("ids", [(2, 1, 2), (0, 0, 0), (-1, 1, 2), (0, -1, 2)])
+    def test_padding_is_not_the_end(self, ids):
         pad, start, end = ids
         expected = (
-            "pad_id, start_id and end_id must be three different ids of at least 0. "
+            "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
             f"Received: pad_id={pad}, start_id={start}, end_id={end}"
         )
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(pad_id=pad, start_id=start, end_id=end)
+
+    @pytest.mark.parametrize("start", [0, 2])
+    def test_the_start_may_be_the_id_of_padding_or_of_the_end(self, start):
+        assert TransformerConfig(pad_id=0, start_id=start, end_id=2).start_id == start
 
 
 class TestTrainingConfig:

@@ -68,8 +68,8 @@ class TransformerConfig(Config):
     # A trained bias of the logits, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it predicts tokens.
     softmax_bias: bool = False
     pad_id: int = 0  # id of the padding behind shorter sequences of a batch
-    start_id: int = 1  # id of the token before the first one of a target
-    end_id: int = 2  # id of the token that ends a text
+    start_id: int = 1  # id of the token before the first one of a target; may be pad_id (Marian, T5) or end_id (BART)
+    end_id: int = 2  # id of the token that ends a text; never pad_id
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -128,10 +128,9 @@ class TransformerConfig(Config):
                 f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
                 'Share the vocabulary, or choose embedding_tying="target".'
             )
-        special = (self.pad_id, self.start_id, self.end_id)
-        if len(set(special)) != 3 or min(special) < 0:
+        if self.pad_id == self.end_id or min(self.pad_id, self.start_id, self.end_id) < 0:
             raise ValueError(
-                "pad_id, start_id and end_id must be three different ids of at least 0. "
+                "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
                 f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
 

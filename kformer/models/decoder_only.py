@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Decoder, EncoderLayer, padding_mask
+from kformer.layers import Decoder, EncoderLayer
 from kformer.layers.tensors import KeysValues, Tensor
 from kformer.models.stepwise import History, StepwiseTransformer
 from kformer.models.transformer import (
@@ -20,6 +20,7 @@ from kformer.models.transformer import (
     make_embedding,
     make_logits,
     make_stack,
+    target_mask,
 )
 
 
@@ -46,7 +47,7 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
     tied = config.embedding_tying != "none"
     embedding = make_embedding(config, dtype, TARGET_EMBEDDING, config.target_vocab_size, tied)
     decoder = make_stack(Decoder, EncoderLayer, config.num_decoder_layers, config, dtype, DECODER)
-    output = decoder(embedding(target_in), counted=padding_mask(target_in, config.pad_id))
+    output = decoder(embedding(target_in), counted=target_mask(target_in, config))
     logits = make_logits(config)(embedding(output, reverse=True))
     return keras.Model({"target_in": target_in}, logits, name="language_model")
 

@@ -1,7 +1,8 @@
 """Encoder-only models (Devlin et al. 2019): one encoder with a head for each task.
 
 All of them read one text, `[start] text [end]`, or two texts, `[start] text [end] text [end]`. The start token stands
-for the whole input, as BERT's [CLS] does.
+for the whole input, as BERT's [CLS] does. All of them refuse a start id that is also the end or pad id: the model
+would take the start for the end of the first text, or for padding.
 
 Shape letters: B batch, S source length, D model size, V vocabulary of what is predicted.
 """
@@ -111,6 +112,12 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
 
 def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) -> _Encoded:
     """Embeds a source with its segments and encodes it."""
+    if config.start_id in (config.pad_id, config.end_id):
+        raise ValueError(
+            "start_id must differ from pad_id and end_id: an encoder-only model tells start, end and padding apart by "
+            f"their ids. Received: pad_id={config.pad_id}, start_id={config.start_id}, end_id={config.end_id}. "
+            "Choose another start_id."
+        )
     source = keras.Input((None,), dtype="int32", name="source")
     embedding = make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=reversible)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)

@@ -31,6 +31,7 @@ from kformer.layers import (
     padding_mask,
 )
 from kformer.layers.depth import Ponder
+from kformer.layers.masks import key_mask
 from kformer.layers.stack import Stack
 from kformer.layers.tensors import Tensor
 from kformer.layers.transformer_layer import TransformerLayer
@@ -105,13 +106,15 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         )
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
-    source_mask, target_mask = (padding_mask(ids, config.pad_id) for ids in (source, target_in))  # (B, 1, 1, S or T)
+    source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
     source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
     decoder = make_stack(Decoder, DecoderLayer, config.num_decoder_layers, config, dtype, DECODER)
     # With `mask`, the output carries its mask for the layers of another model, such as `GlobalAveragePooling1D`.
     encoder_output = encoder(source_embedding(source), mask=ops.not_equal(source, config.pad_id))
-    decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask)
+    decoder_output = decoder(
+        target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask(target_in, config)
+    )
     logits = make_logits(config)(target_embedding(decoder_output, reverse=True))
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
 
@@ -232,6 +235,17 @@ def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmb
         make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=False),
         make_embedding(config, dtype, TARGET_EMBEDDING, config.target_vocab_size, target_tied),
     )
+
+
+def target_mask(target_in: Tensor, config: TransformerConfig) -> Tensor:
+    """(B, 1, 1, T) booleans: False for the padding of `target_in` (B, T), which begins with the start id.
+
+    If the start id is the pad id, the first position is always taken for the start.
+    """
+    if config.start_id != config.pad_id:
+        return padding_mask(target_in, config.pad_id)
+    is_first = ops.equal(ops.cumsum(ops.ones_like(target_in), axis=1), 1)
+    return key_mask(ops.logical_or(is_first, ops.not_equal(target_in, config.pad_id)))
 
 
 def make_embedding(
