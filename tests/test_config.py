@@ -48,6 +48,7 @@ class TestTransformerConfig:
             "d_ff",
             "num_heads",
             "num_key_value_heads",
+            "head_dim",
             "attention_window",
             "max_length",
             "layer_norm_epsilon",
@@ -114,6 +115,10 @@ class TestTransformerConfig:
             TransformerConfig(d_model=d_model, num_heads=num_heads)
         TransformerConfig(d_model=advice, num_heads=num_heads)
 
+    def test_a_head_may_have_another_size(self):
+        assert TransformerConfig(d_model=512, num_heads=8).head_size == 64
+        assert TransformerConfig(d_model=512, num_heads=6, head_dim=64).head_size == 64  # mT5-small
+
     def test_num_heads_is_divisible_by_num_key_value_heads(self):
         expected = (
             "divisible by num_key_value_heads. Received: num_heads=8, num_key_value_heads=3. Choose a divisor of 8"
@@ -141,6 +146,9 @@ class TestTransformerConfig:
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=15, num_heads=3, positional_encoding="rotary")
         TransformerConfig(d_model=18, num_heads=3, positional_encoding="rotary")
+        expected = r"so head_dim must be even. Received: head_dim=5. Choose head_dim=6"
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=18, num_heads=3, head_dim=5, positional_encoding="rotary")
 
     def test_the_steps_of_shared_layers_need_an_even_d_model(self):
         expected = r'Received: depth="shared", d_model=63. Choose d_model=64, or depth="stacked"'

@@ -40,7 +40,8 @@ class TransformerConfig(Config):
     num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
     d_model: int = 512  # size of the embeddings and of what goes from layer to layer
     d_ff: int = 2048  # inner size of the feed-forward network, equation 2
-    num_heads: int = 8  # h, of attention; d_k = d_v = d_model / h
+    num_heads: int = 8  # h, of attention
+    head_dim: int | None = None  # size of a head, d_k = d_v; None: d_model / h. T5 and Gemma have other sizes
     num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
@@ -75,7 +76,8 @@ class TransformerConfig(Config):
         self._check_types()
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
-        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length", "embedding_dim")
+        self._check_positive("d_model", "d_ff", "num_heads", "max_length")
+        self._check_positive("head_dim", "num_key_value_heads", "embedding_dim")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
         self._check_positive("attention_window")
@@ -97,12 +99,12 @@ class TransformerConfig(Config):
                 f'Received: depth="{self.depth}", d_model={self.d_model}. '
                 f'Choose d_model={self.d_model + 1}, or depth="stacked".'
             )
-        if self.d_model % self.num_heads:
+        if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 "d_model must be divisible by num_heads. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
                 f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or another value of "
-                "num_heads."
+                "num_heads, or a head_dim."
             )
         if self.num_heads % (self.num_key_value_heads or self.num_heads):
             raise ValueError(
@@ -116,7 +118,12 @@ class TransformerConfig(Config):
                 f"Received: d_model={self.d_model}. "
                 f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
             )
-        if self.positional_encoding == "rotary" and self.d_model // self.num_heads % 2:
+        if self.positional_encoding == "rotary" and self.head_dim is not None and self.head_dim % 2:
+            raise ValueError(
+                "Rotary positions turn pairs of features of a head, so head_dim must be even. "
+                f"Received: head_dim={self.head_dim}. Choose head_dim={self.head_dim + 1}."
+            )
+        if self.positional_encoding == "rotary" and self.head_size % 2:
             raise ValueError(
                 "Rotary positions turn pairs of features of a head, so d_model / num_heads must be even. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
@@ -141,6 +148,11 @@ class TransformerConfig(Config):
                 "num_encoder_layers and num_decoder_layers must be at least 0, and one of them at least 1. "
                 f"Received: num_encoder_layers={depths[0]}, num_decoder_layers={depths[1]}."
             )
+
+    @property
+    def head_size(self) -> int:
+        """K, the size of a head: `head_dim`, or else d_model / h."""
+        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
 
     @property
     def longest_sequence(self) -> int | None:

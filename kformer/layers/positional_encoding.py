@@ -4,7 +4,7 @@ Shape letters: B batch, H heads, T length, S keys, K size of a head, D model siz
 """
 
 import abc
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -17,11 +17,26 @@ _BASE = 32  # The base in which positions are written. A small base makes small 
 _DIGITS = 4
 
 
+class PositionOptions(NamedTuple):
+    """What a positional encoding may depend on, see `kformer.TransformerConfig`.
+
+    Examples:
+        >>> RotaryPositions.from_options(PositionOptions(d_model=8, num_heads=2, head_dim=6, max_length=16)).head_dim
+        6
+    """
+
+    d_model: int
+    num_heads: int
+    head_dim: int
+    max_length: int
+    causal: bool = False  # whether no position of the stack attends to later ones, as in a decoder
+
+
 class Positions(keras.layers.Layer, abc.ABC):
     """The interface between a positional encoding and a stack of layers.
 
     An encoding can act in three places: `add` changes the embeddings, `rotate` the heads of queries and keys, and
-    `score_bias` the scores of self-attention. A subclass implements `from_sizes`, `table`, and those of the three
+    `score_bias` the scores of self-attention. A subclass implements `from_options`, `table`, and those of the three
     methods that it needs; the others change nothing. A whole sequence passes all rows of the table to these methods, a
     single step of a search passes one row.
 
@@ -30,7 +45,8 @@ class Positions(keras.layers.Layer, abc.ABC):
     `max_length`, add the name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
 
     Examples:
-        >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
+        >>> options = PositionOptions(d_model=8, num_heads=2, head_dim=4, max_length=16)
+        >>> positions = PositionalEncoding.from_options(options)
         >>> rows = positions.table(length=3)
         >>> isinstance(positions, Positions), tuple(positions.add(np.zeros((1, 3, 8)), rows).shape)
         (True, (1, 3, 8))
@@ -45,11 +61,8 @@ class Positions(keras.layers.Layer, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        """The positional encoding for a stack of these sizes; see `kformer.TransformerConfig`.
-
-        `causal` tells whether no position of the stack attends to later ones, as in a decoder.
-        """
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        """The positional encoding of a stack with these options."""
 
     @abc.abstractmethod
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -169,8 +182,8 @@ class PositionalEncoding(AddedPositions):
         self.d_model = d_model
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.d_model, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         return sinusoids(ops.arange(length) + offset, self.d_model)  # (T, D)
@@ -208,8 +221,8 @@ class LearnedPositionalEncoding(AddedPositions):
         self.d_model = d_model
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(max_length, d_model, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.max_length, options.d_model, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.d_model = width_of(self, inputs_shape)

@@ -16,7 +16,7 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.initializers import small_normal
-from kformer.layers.positional_encoding import Positions, sinusoids
+from kformer.layers.positional_encoding import PositionOptions, Positions, sinusoids
 from kformer.layers.tensors import ScoreBias, Tensor
 
 
@@ -63,8 +63,8 @@ class RotaryPositions(Positions):
         self.head_dim = head_dim
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model // num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.head_dim, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         """(T, K, 2) float32: the sine and the cosine of each feature's angle."""
@@ -107,8 +107,8 @@ class LinearBias(_Distances):
         self.num_heads = num_heads
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.num_heads, dtype=dtype, name="positions")
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
         slopes = _slopes(self.num_heads)
@@ -171,8 +171,8 @@ class BucketedBias(_Distances):
         self.causal = causal
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(num_heads, causal=causal, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.num_heads, causal=options.causal, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.biases = self.add_weight(
@@ -235,8 +235,8 @@ class RelativePositions(_Distances):
         self.max_distance = max_distance
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model // num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.head_dim, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.vectors = self.add_weight(

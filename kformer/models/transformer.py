@@ -21,6 +21,7 @@ from kformer.layers import (
     LinearBias,
     Logits,
     PositionalEncoding,
+    PositionOptions,
     Positions,
     ProjectedTokenEmbedding,
     RelativePositions,
@@ -62,6 +63,7 @@ LAYER_OPTIONS = (
     "d_model",
     "num_heads",
     "num_key_value_heads",
+    "head_dim",
     "d_ff",
     "dropout_rate",
     "attention_dropout_rate",
@@ -296,5 +298,5 @@ def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerC
 
 def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> Positions:
     """The positional encoding that the configuration names."""
-    kind = POSITIONS[config.positional_encoding]
-    return kind.from_sizes(config.d_model, config.num_heads, config.max_length, causal, dtype)
+    options = PositionOptions(config.d_model, config.num_heads, config.head_size, config.max_length, causal)
+    return POSITIONS[config.positional_encoding].from_options(options, dtype)
