@@ -52,6 +52,7 @@ class TestTransformerConfig:
             "attention_window",
             "max_length",
             "layer_norm_epsilon",
+            "max_wavelength",
         ],
     )
     @pytest.mark.parametrize("value", [0, -3])
@@ -76,7 +77,10 @@ class TestTransformerConfig:
     @pytest.mark.parametrize(
         ("name", "choices"),
         [
-            ("positional_encoding", "sinusoidal, learned, rotary, alibi, relative, relative_buckets"),
+            (
+                "positional_encoding",
+                "sinusoidal, sinusoidal_halves, learned, rotary, alibi, relative, relative_buckets",
+            ),
             ("embedding_tying", "all, target, none"),
             ("activation", "relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh"),
             ("normalization", "layer_norm, rms_norm"),
@@ -139,7 +143,14 @@ class TestTransformerConfig:
         expected = r"Sinusoidal positions need an even d_model: .* Received: d_model=63. Choose d_model=64, or"
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=63, num_heads=3)
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=63, num_heads=3, positional_encoding="sinusoidal_halves")
         assert TransformerConfig(d_model=63, num_heads=3, positional_encoding="learned").d_model == 63
+
+    def test_positions_are_counted_from_0_or_later(self):
+        with pytest.raises(ValueError, match="first_position must be at least 0. Received: first_position=-1. Pass 0"):
+            TransformerConfig(first_position=-1)
+        assert TransformerConfig(first_position=2).first_position == 2
 
     def test_rotary_positions_need_heads_of_an_even_size(self):
         expected = r"so d_model / num_heads must be even. Received: d_model=15, num_heads=3. Choose d_model=18, or"

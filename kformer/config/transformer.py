@@ -8,7 +8,16 @@ from kformer.config.base import Config
 from kformer.config.sizes import SIZES, values_of_size
 
 # The classes are in `kformer.models.transformer.POSITIONS`.
-POSITIONAL_ENCODINGS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets")
+POSITIONAL_ENCODINGS = (
+    "sinusoidal",
+    "sinusoidal_halves",
+    "learned",
+    "rotary",
+    "alibi",
+    "relative",
+    "relative_buckets",
+)
+_SINUSOIDAL_POSITIONS = ("sinusoidal", "sinusoidal_halves")
 # With these, sequences have at most the model's `max_length` positions. With the others they have no limit.
 _LIMITED_POSITIONS = ("learned",)
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
@@ -54,9 +63,12 @@ class TransformerConfig(Config):
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
     attention_window: int | None = None
-    # Section 3.5; "learned" is row (E) of Table 3; others: "rotary", "alibi", "relative", "relative_buckets"
+    # Section 3.5; "sinusoidal_halves": all sines before all cosines (Marian); "learned" is row (E) of Table 3; others:
+    # "rotary", "alibi", "relative", "relative_buckets".
     positional_encoding: str = "sinusoidal"
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
+    max_wavelength: float = 10000.0  # of sinusoids, section 3.5, and rotary positions ("rope_theta", Llama 3: 500,000)
+    first_position: int = 0  # number of the first position with sinusoids; OpenNMT-tf counts from 1, M2M100 from 2
     # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
     depth: str = "stacked"
     halting_epsilon: float = 0.01  # with "adaptive", positions halt at a sum of 1 - epsilon, Graves (2016)
@@ -81,7 +93,7 @@ class TransformerConfig(Config):
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
         self._check_positive("attention_window")
-        self._check_positive("layer_norm_epsilon")
+        self._check_positive("layer_norm_epsilon", "max_wavelength")
         self._check_choice("activation", ACTIVATIONS)
         self._check_choice("normalization", NORMALIZATIONS)
         self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
@@ -92,6 +104,11 @@ class TransformerConfig(Config):
             raise ValueError(
                 f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
                 "Pass 0 for no cost."
+            )
+        if self.first_position < 0:
+            raise ValueError(
+                f"first_position must be at least 0. Received: first_position={self.first_position}. "
+                "Pass 0 to count positions from 0, as the paper does."
             )
         if self.depth != "stacked" and self.d_model % 2:
             raise ValueError(
@@ -112,7 +129,7 @@ class TransformerConfig(Config):
                 f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}. "
                 f"Choose a divisor of {self.num_heads}."
             )
-        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+        if self.positional_encoding in _SINUSOIDAL_POSITIONS and self.d_model % 2:
             raise ValueError(
                 "Sinusoidal positions need an even d_model: each sine needs a cosine. "
                 f"Received: d_model={self.d_model}. "

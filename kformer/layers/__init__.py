@@ -13,6 +13,7 @@ from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.logits import Logits
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
 from kformer.layers.positional_encoding import (
+    HalvedPositionalEncoding,
     LearnedPositionalEncoding,
     PositionalEncoding,
     PositionOptions,
@@ -37,6 +38,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
+    "HalvedPositionalEncoding",
     "LearnedPositionalEncoding",
     "LinearBias",
     "Logits",

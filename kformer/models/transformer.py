@@ -17,6 +17,7 @@ from kformer.layers import (
     Depth,
     Encoder,
     EncoderLayer,
+    HalvedPositionalEncoding,
     LearnedPositionalEncoding,
     LinearBias,
     Logits,
@@ -48,6 +49,7 @@ LOGITS = "logits"
 # `kformer.config.POSITIONAL_ENCODINGS` has the same names.
 POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal": PositionalEncoding,
+    "sinusoidal_halves": HalvedPositionalEncoding,
     "learned": LearnedPositionalEncoding,
     "rotary": RotaryPositions,
     "alibi": LinearBias,
@@ -298,5 +300,13 @@ def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerC
 
 def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> Positions:
     """The positional encoding that the configuration names."""
-    options = PositionOptions(config.d_model, config.num_heads, config.head_size, config.max_length, causal)
+    options = PositionOptions(
+        config.d_model,
+        config.num_heads,
+        config.head_size,
+        config.max_length,
+        causal,
+        config.max_wavelength,
+        config.first_position,
+    )
     return POSITIONS[config.positional_encoding].from_options(options, dtype)

@@ -26,7 +26,11 @@ CLASSES = {
     "kformer.layers.feed_forward": ("FeedForward", "GatedFeedForward"),
     "kformer.layers.logits": ("Logits",),
     "kformer.layers.normalization": ("LayerNormalization", "RMSNormalization"),
-    "kformer.layers.positional_encoding": ("PositionalEncoding", "LearnedPositionalEncoding"),
+    "kformer.layers.positional_encoding": (
+        "PositionalEncoding",
+        "HalvedPositionalEncoding",
+        "LearnedPositionalEncoding",
+    ),
     "kformer.layers.relative_positions": ("RotaryPositions", "LinearBias", "BucketedBias", "RelativePositions"),
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.segments": ("SegmentEmbedding",),
