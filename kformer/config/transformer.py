@@ -7,23 +7,27 @@ from typing import Any, Self
 from kformer.config.base import Config
 from kformer.config.sizes import SIZES, values_of_size
 
-# The classes are in `kformer.models.transformer.POSITIONS`.
-POSITIONAL_ENCODINGS = (
-    "sinusoidal",
-    "sinusoidal_halves",
-    "learned",
-    "rotary",
-    "alibi",
-    "relative",
-    "relative_buckets",
-)
+# Kinds of positions and of depth, each with module and name of its class. `pkgutil.resolve_name` reads them when a
+# model is built: the classes need Keras, which a configuration does not import.
+POSITIONAL_ENCODINGS = {
+    "sinusoidal": "kformer.layers:PositionalEncoding",
+    "sinusoidal_halves": "kformer.layers:HalvedPositionalEncoding",
+    "learned": "kformer.layers:LearnedPositionalEncoding",
+    "rotary": "kformer.layers:RotaryPositions",
+    "alibi": "kformer.layers:LinearBias",
+    "relative": "kformer.layers:RelativePositions",
+    "relative_buckets": "kformer.layers:BucketedBias",
+}
+DEPTHS = {
+    "stacked": "kformer.layers:StackedDepth",
+    "shared": "kformer.layers:SharedDepth",
+    "adaptive": "kformer.layers:AdaptiveDepth",
+}
 _SINUSOIDAL_POSITIONS = ("sinusoidal", "sinusoidal_halves")
 # With these, sequences have at most the model's `max_length` positions. With the others they have no limit.
 _LIMITED_POSITIONS = ("learned",)
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
-# The classes are in `kformer.models.transformer.DEPTHS`.
-DEPTHS = ("stacked", "shared", "adaptive")
 EMBEDDING_TYINGS = ("all", "target", "none")
 
 

@@ -43,9 +43,8 @@ class Positions(keras.layers.Layer, abc.ABC):
     methods that it needs; the others change nothing. A whole sequence passes all rows of the table to these methods, a
     single step of a search passes one row.
 
-    To make a new class available in the configuration, add its name to
-    `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`. If it has no more rows than
-    `max_length`, add the name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
+    To make a new class available in the configuration, add it to `kformer.config.POSITIONAL_ENCODINGS`. If it has no
+    more rows than `max_length`, add its name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
 
     Examples:
         >>> options = PositionOptions(d_model=8, num_heads=2, head_dim=4, max_length=16)

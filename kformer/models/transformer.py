@@ -3,32 +3,22 @@
 Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
 
+import pkgutil
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from kformer.config import TransformerConfig
+from kformer.config import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
 from kformer.layers import (
-    AdaptiveDepth,
-    BucketedBias,
     Decoder,
     DecoderLayer,
-    Depth,
     Encoder,
     EncoderLayer,
-    HalvedPositionalEncoding,
-    LearnedPositionalEncoding,
-    LinearBias,
     Logits,
-    PositionalEncoding,
     PositionOptions,
     Positions,
     ProjectedTokenEmbedding,
-    RelativePositions,
-    RotaryPositions,
-    SharedDepth,
-    StackedDepth,
     TokenEmbedding,
     padding_mask,
 )
@@ -45,20 +35,6 @@ SHARED_EMBEDDING = "shared_embedding"
 ENCODER = "encoder"
 DECODER = "decoder"
 LOGITS = "logits"
-
-# `kformer.config.POSITIONAL_ENCODINGS` has the same names.
-POSITIONS: dict[str, type[Positions]] = {
-    "sinusoidal": PositionalEncoding,
-    "sinusoidal_halves": HalvedPositionalEncoding,
-    "learned": LearnedPositionalEncoding,
-    "rotary": RotaryPositions,
-    "alibi": LinearBias,
-    "relative": RelativePositions,
-    "relative_buckets": BucketedBias,
-}
-
-# `kformer.config.DEPTHS` has the same names.
-DEPTHS: dict[str, type[Depth]] = {"stacked": StackedDepth, "shared": SharedDepth, "adaptive": AdaptiveDepth}
 
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (
@@ -277,7 +253,8 @@ def make_stack(
     kind: type[Stack], layer: type[TransformerLayer], steps: int, config: TransformerConfig, dtype: Policy, name: str
 ) -> Stack:
     """An encoder or decoder with the options of the configuration."""
-    depth = DEPTHS[config.depth].from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
+    kind_of_depth = pkgutil.resolve_name(DEPTHS[config.depth])
+    depth = kind_of_depth.from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
     layers = _make_layers(layer, depth.num_layers, config, dtype)
     positions = _make_positions(config, kind.causal, dtype)
     return kind(
@@ -309,4 +286,4 @@ def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> P
         config.max_wavelength,
         config.first_position,
     )
-    return POSITIONS[config.positional_encoding].from_options(options, dtype)
+    return pkgutil.resolve_name(POSITIONAL_ENCODINGS[config.positional_encoding]).from_options(options, dtype)

@@ -11,6 +11,7 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_decoder_layer, copy_encoder_layer
 
+from kformer.config.transformer import ACTIVATIONS, NORMALIZATIONS
 from kformer.layers import (
     Cache,
     Decoder,
@@ -79,6 +80,14 @@ class TestEncoderLayer:
         copy_encoder_layer(layer, theirs)
         expected = theirs(source, padding_mask=(SOURCE_IDS != 0).astype("int32"))
         np.testing.assert_allclose(layer(source, attention_mask=source_mask), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("option", "choices"), [("activation", ACTIVATIONS), ("normalization", NORMALIZATIONS)])
+def test_layers_take_every_choice_of_the_configuration(option, choices):
+    for choice in choices:
+        assert EncoderLayer(D, H, F, **{option: choice}).get_config()[option] == choice
+    with pytest.raises(ValueError, match="fancy"):
+        EncoderLayer(D, H, F, **{option: "fancy"})
 
 
 class TestDecoderLayer:
