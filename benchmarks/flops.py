@@ -26,9 +26,9 @@ class Multiplications(NamedTuple):
 def multiplications(config: TransformerConfig, source_length: float, target_length: float) -> Multiplications:
     """Multiplications of the forward pass of one row.
 
-    An attention has four projections: two of every query, of d_model x d_model (for the query itself and for the
-    output), and two of every key, to the heads of keys and of values. Every query meets every key twice: in the product
-    of queries and keys, and in that of weights and values; each takes d_model multiplications, over all heads.
+    An attention has four projections: two of every query, between d_model and all heads (for the query itself and for
+    the output), and two of every key, to the heads of keys and of values. Every query meets every key twice: in the
+    product of queries and keys, and in that of weights and values; each takes the size of a head, in all heads.
 
     Args:
         config: the sizes.
@@ -37,10 +37,11 @@ def multiplications(config: TransformerConfig, source_length: float, target_leng
     width = config.d_model
     feed_forward = 2 * width * config.d_ff
 
-    key_width = width // config.num_heads * (config.num_key_value_heads or config.num_heads)
+    query_width = config.head_size * config.num_heads
+    key_width = config.head_size * (config.num_key_value_heads or config.num_heads)
 
     def attention(queries: float, keys: float, pairs: float) -> float:
-        return 2 * width * (width * queries + key_width * keys) + 2 * width * pairs
+        return 2 * width * (query_width * queries + key_width * keys) + 2 * query_width * pairs
 
     def self_attention(length: float, blocks_met: int) -> float:
         block = min(config.attention_window or length, length)

@@ -76,7 +76,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         **case,
         "device": jax.devices()[0].device_kind,
         "rows": rows,
-        "flash_attention": uses_flash_attention(config.num_heads, config.d_model // config.num_heads, rows, length),
+        "flash_attention": uses_flash_attention(config.num_heads, config.head_size, rows, length),
         "seconds_a_step": step,
         "seconds": seconds,
         "tokens_per_second": rows * length / step,

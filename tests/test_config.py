@@ -48,9 +48,11 @@ class TestTransformerConfig:
             "d_ff",
             "num_heads",
             "num_key_value_heads",
+            "head_dim",
             "attention_window",
             "max_length",
             "layer_norm_epsilon",
+            "max_wavelength",
         ],
     )
     @pytest.mark.parametrize("value", [0, -3])
@@ -75,9 +77,12 @@ class TestTransformerConfig:
     @pytest.mark.parametrize(
         ("name", "choices"),
         [
-            ("positional_encoding", "sinusoidal, learned, rotary, alibi, relative, relative_buckets"),
+            (
+                "positional_encoding",
+                "sinusoidal, sinusoidal_halves, learned, rotary, alibi, relative, relative_buckets",
+            ),
             ("embedding_tying", "all, target, none"),
-            ("activation", "relu, gelu, silu, swiglu, geglu"),
+            ("activation", "relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh"),
             ("normalization", "layer_norm, rms_norm"),
             ("depth", "stacked, shared, adaptive"),
         ],
@@ -114,6 +119,10 @@ class TestTransformerConfig:
             TransformerConfig(d_model=d_model, num_heads=num_heads)
         TransformerConfig(d_model=advice, num_heads=num_heads)
 
+    def test_a_head_may_have_another_size(self):
+        assert TransformerConfig(d_model=512, num_heads=8).head_size == 64
+        assert TransformerConfig(d_model=512, num_heads=6, head_dim=64).head_size == 64  # mT5-small
+
     def test_num_heads_is_divisible_by_num_key_value_heads(self):
         expected = (
             "divisible by num_key_value_heads. Received: num_heads=8, num_key_value_heads=3. Choose a divisor of 8"
@@ -134,13 +143,23 @@ class TestTransformerConfig:
         expected = r"Sinusoidal positions need an even d_model: .* Received: d_model=63. Choose d_model=64, or"
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=63, num_heads=3)
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=63, num_heads=3, positional_encoding="sinusoidal_halves")
         assert TransformerConfig(d_model=63, num_heads=3, positional_encoding="learned").d_model == 63
+
+    def test_positions_are_counted_from_0_or_later(self):
+        with pytest.raises(ValueError, match="first_position must be at least 0. Received: first_position=-1. Pass 0"):
+            TransformerConfig(first_position=-1)
+        assert TransformerConfig(first_position=2).first_position == 2
 
     def test_rotary_positions_need_heads_of_an_even_size(self):
         expected = r"so d_model / num_heads must be even. Received: d_model=15, num_heads=3. Choose d_model=18, or"
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(d_model=15, num_heads=3, positional_encoding="rotary")
         TransformerConfig(d_model=18, num_heads=3, positional_encoding="rotary")
+        expected = r"so head_dim must be even. Received: head_dim=5. Choose head_dim=6"
+        with pytest.raises(ValueError, match=expected):
+            TransformerConfig(d_model=18, num_heads=3, head_dim=5, positional_encoding="rotary")
 
     def test_the_steps_of_shared_layers_need_an_even_d_model(self):
         expected = r'Received: depth="shared", d_model=63. Choose d_model=64, or depth="stacked"'
@@ -166,15 +185,19 @@ class TestTransformerConfig:
             TransformerConfig(source_vocab_size=7, target_vocab_size=11)
         TransformerConfig(source_vocab_size=7, target_vocab_size=11, embedding_tying="target")
 
-    @pytest.mark.parametrize("ids", [(0, 1, 1), (2, 1, 2), (0, 0, 2), (-1, 1, 2)])
-    def test_special_ids_differ(self, ids):
+    @pytest.mark.parametrize("ids", [(2, 1, 2), (0, 0, 0), (-1, 1, 2), (0, -1, 2)])
+    def test_padding_is_not_the_end(self, ids):
         pad, start, end = ids
         expected = (
-            "pad_id, start_id and end_id must be three different ids of at least 0. "
+            "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
             f"Received: pad_id={pad}, start_id={start}, end_id={end}"
         )
         with pytest.raises(ValueError, match=expected):
             TransformerConfig(pad_id=pad, start_id=start, end_id=end)
+
+    @pytest.mark.parametrize("start", [0, 2])
+    def test_the_start_may_be_the_id_of_padding_or_of_the_end(self, start):
+        assert TransformerConfig(pad_id=0, start_id=start, end_id=2).start_id == start
 
 
 class TestTrainingConfig:

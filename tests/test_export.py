@@ -15,9 +15,12 @@ from unittest import mock
 
 import hostile
 import keras
+import numpy as np
+import oracles
 import pytest
 import tensorflow as tf
 import toy
+from numpy_models import NumpyModel
 
 from kformer.config import DecodingConfig
 from kformer.export.check import check_operations, check_without_python
@@ -26,8 +29,10 @@ from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
 from kformer.inference.load import load_model
+from kformer.models import build_transformer
 from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.tasks.translator import Translator
+from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 TESTS = pathlib.Path(__file__).parent
@@ -458,3 +463,31 @@ def test_an_export_that_computes_something_else_outside_python_is_refused(
 
 def test_the_description_says_how_many_texts_are_alike_alone_and_in_a_batch(exported):
     assert description(exported)["identical_alone"] == 1.0
+
+
+FIELDS_OF_OTHERS = {
+    **{"positional_encoding": "sinusoidal_halves", "max_wavelength": 500.0, "first_position": 2},
+    **{"activation": "gelu_tanh", "head_dim": 5, "softmax_bias": True, "start_id": 0},
+    **{"normalize_embeddings": True, "scale_embeddings": False},
+}
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("int8", 0.05)])
+def test_the_fields_that_models_of_others_need_are_exported(precision, tolerance, tmp_path):
+    """With random weights, so that every term of a formula counts."""
+    tokenizer = SymbolTokenizer("abcdefghij")
+    sizes = {"source_vocab_size": 14, "target_vocab_size": 14, "d_model": 12, "d_ff": 17, "num_heads": 3}
+    config = toy.TRANSFORMER.replace(**sizes, **FIELDS_OF_OTHERS)
+    model = build_transformer(config)
+    oracles.randomize(model)
+    translator = Translator(model, config, tokenizer, tokenizer, DecodingConfig(beam_size=1, max_length=5))
+    texts = ["a b c", "d", "j i h g f e d c b a", "b b", "e f a i"]
+    path = export_saved_model(translator, tmp_path, precision=precision, samples=texts, signatures=["score"])
+    pairs = {"text": tf.constant(texts), "translation": tf.constant(["c a", "j", "a b c d", "g g g", "i"])}
+    found = tf.saved_model.load(str(path)).signatures["score"](**pairs)["log_probability"].numpy()
+    target_in = np.array([[0, 6, 4, 0, 0], [0, 13, 0, 0, 0], [0, 4, 5, 6, 7], [0, 10, 10, 10, 0], [0, 12, 0, 0, 0]])
+    target_out = np.array([[6, 4, 2, 0, 0], [13, 2, 0, 0, 0], [4, 5, 6, 7, 2], [10, 10, 10, 2, 0], [12, 2, 0, 0, 0]])
+    logits = NumpyModel(model, config).translator(translator.codec.encode(tf.constant(texts))[0].numpy(), target_in)
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    of_tokens = np.take_along_axis(log_probs, target_out[..., np.newaxis], axis=-1)[..., 0]
+    np.testing.assert_allclose(found, (of_tokens * (target_out != 0)).sum(axis=1), rtol=tolerance)

@@ -22,6 +22,7 @@ VARIANTS = [
     {"positional_encoding": "sinusoidal", "depth": "adaptive", **TWO_STEPS},
     {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False, "num_key_value_heads": 1},
     {"positional_encoding": "rotary", "activation": "swiglu", "normalization": "rms_norm", "num_key_value_heads": 2},
+    {"positional_encoding": "sinusoidal_halves", "activation": "gelu_tanh", "head_dim": 12, "softmax_bias": True},
 ]
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import pathlib
 import sys
+from collections.abc import Collection
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import yaml
@@ -81,7 +82,7 @@ class Config:
             if value is not None and not 0 < value < math.inf:  # refuses nan, too
                 raise ValueError(f"{name} must be greater than 0 and finite. Received: {name}={value}.")
 
-    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+    def _check_choice(self, name: str, choices: Collection[str]) -> None:
         value = getattr(self, name)
         if value not in choices:
             raise ValueError(

@@ -8,14 +8,27 @@ from kformer.config.base import Config
 from kformer.config.sizes import SIZES, values_of_size
 from kformer.config.tasks import TASKS, task_kind
 
-# The classes are in `kformer.models.transformer.POSITIONS`.
-POSITIONAL_ENCODINGS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "relative_buckets")
+# Kinds of positions and of depth, each with module and name of its class. `pkgutil.resolve_name` reads them when a
+# model is built: the classes need Keras, which a configuration does not import.
+POSITIONAL_ENCODINGS = {
+    "sinusoidal": "kformer.layers:PositionalEncoding",
+    "sinusoidal_halves": "kformer.layers:HalvedPositionalEncoding",
+    "learned": "kformer.layers:LearnedPositionalEncoding",
+    "rotary": "kformer.layers:RotaryPositions",
+    "alibi": "kformer.layers:LinearBias",
+    "relative": "kformer.layers:RelativePositions",
+    "relative_buckets": "kformer.layers:BucketedBias",
+}
+DEPTHS = {
+    "stacked": "kformer.layers:StackedDepth",
+    "shared": "kformer.layers:SharedDepth",
+    "adaptive": "kformer.layers:AdaptiveDepth",
+}
+_SINUSOIDAL_POSITIONS = ("sinusoidal", "sinusoidal_halves")
 # With these, sequences have at most the model's `max_length` positions. With the others they have no limit.
 _LIMITED_POSITIONS = ("learned",)
-ACTIVATIONS = ("relu", "gelu", "silu", "swiglu", "geglu")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
-# The classes are in `kformer.models.transformer.DEPTHS`.
-DEPTHS = ("stacked", "shared", "adaptive")
 EMBEDDING_TYINGS = ("all", "target", "none")
 
 
@@ -41,30 +54,40 @@ class TransformerConfig(Config):
     num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
     d_model: int = 512  # size of the embeddings and of what goes from layer to layer
     d_ff: int = 2048  # inner size of the feed-forward network, equation 2
-    num_heads: int = 8  # h, of attention; d_k = d_v = d_model / h
+    num_heads: int = 8  # h, of attention
+    head_dim: int | None = None  # size of a head, d_k = d_v; None: d_model / h. T5 and Gemma have other sizes
     num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
     dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
     attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
     norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
-    activation: str = "relu"  # of the feed-forward network, equation 2; swiglu and geglu have a gate, Shazeer (2020)
+    # Of the feed-forward network, equation 2; swiglu, geglu and geglu_tanh have a gate, Shazeer (2020). GPT-2 has
+    # gelu_tanh (also called "gelu_new"), T5 1.1 and Gemma have geglu_tanh.
+    activation: str = "relu"
     normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
     layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
     use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
     # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
     attention_window: int | None = None
-    # Section 3.5; "learned" is row (E) of Table 3; others: "rotary", "alibi", "relative", "relative_buckets"
+    # Section 3.5; "sinusoidal_halves": all sines before all cosines (Marian); "learned" is row (E) of Table 3; others:
+    # "rotary", "alibi", "relative", "relative_buckets".
     positional_encoding: str = "sinusoidal"
     max_length: int = 1024  # longest sequence with learned positions; the others have no limit
+    max_wavelength: float = 10000.0  # of sinusoids, section 3.5, and rotary positions ("rope_theta", Llama 3: 500,000)
+    first_position: int = 0  # number of the first position with sinusoids; OpenNMT-tf counts from 1, M2M100 from 2
     # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
     depth: str = "stacked"
     halting_epsilon: float = 0.01  # with "adaptive", positions halt at a sum of 1 - epsilon, Graves (2016)
     ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
     # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
     embedding_tying: str = "all"
+    scale_embeddings: bool = True  # times sqrt(d_model), section 3.4; BERT, GPT-2, BART and T5 do not scale them
+    normalize_embeddings: bool = False  # a norm of the embeddings with their positions, as in BERT and BART
     embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
+    # A trained bias of the logits, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it predicts tokens.
+    softmax_bias: bool = False
     pad_id: int = 0  # id of the padding behind shorter sequences of a batch
-    start_id: int = 1  # id of the token before the first one of a target
-    end_id: int = 2  # id of the token that ends a text
+    start_id: int = 1  # id of the token before the first one of a target; may be pad_id (Marian, T5) or end_id (BART)
+    end_id: int = 2  # id of the token that ends a text; never pad_id
     task: str = "translate"  # what the model learns to do, one of `kformer.config.TASKS`
 
     def __post_init__(self) -> None:
@@ -72,11 +95,12 @@ class TransformerConfig(Config):
         self._check_choice("task", tuple(TASKS))
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
-        self._check_positive("d_model", "d_ff", "num_heads", "num_key_value_heads", "max_length", "embedding_dim")
+        self._check_positive("d_model", "d_ff", "num_heads", "max_length")
+        self._check_positive("head_dim", "num_key_value_heads", "embedding_dim")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
         self._check_positive("attention_window")
-        self._check_positive("layer_norm_epsilon")
+        self._check_positive("layer_norm_epsilon", "max_wavelength")
         self._check_choice("activation", ACTIVATIONS)
         self._check_choice("normalization", NORMALIZATIONS)
         self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
@@ -88,18 +112,23 @@ class TransformerConfig(Config):
                 f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
                 "Pass 0 for no cost."
             )
+        if self.first_position < 0:
+            raise ValueError(
+                f"first_position must be at least 0. Received: first_position={self.first_position}. "
+                "Pass 0 to count positions from 0, as the paper does."
+            )
         if self.depth != "stacked" and self.d_model % 2:
             raise ValueError(
                 "The sinusoids of the steps of shared layers need an even d_model: each sine needs a cosine. "
                 f'Received: depth="{self.depth}", d_model={self.d_model}. '
                 f'Choose d_model={self.d_model + 1}, or depth="stacked".'
             )
-        if self.d_model % self.num_heads:
+        if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 "d_model must be divisible by num_heads. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
                 f"Choose d_model={self.num_heads * max(1, round(self.d_model / self.num_heads))}, or another value of "
-                "num_heads."
+                "num_heads, or a head_dim."
             )
         if self.num_heads % (self.num_key_value_heads or self.num_heads):
             raise ValueError(
@@ -107,13 +136,18 @@ class TransformerConfig(Config):
                 f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}. "
                 f"Choose a divisor of {self.num_heads}."
             )
-        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+        if self.positional_encoding in _SINUSOIDAL_POSITIONS and self.d_model % 2:
             raise ValueError(
                 "Sinusoidal positions need an even d_model: each sine needs a cosine. "
                 f"Received: d_model={self.d_model}. "
                 f'Choose d_model={self.d_model + 1}, or positional_encoding="learned".'
             )
-        if self.positional_encoding == "rotary" and self.d_model // self.num_heads % 2:
+        if self.positional_encoding == "rotary" and self.head_dim is not None and self.head_dim % 2:
+            raise ValueError(
+                "Rotary positions turn pairs of features of a head, so head_dim must be even. "
+                f"Received: head_dim={self.head_dim}. Choose head_dim={self.head_dim + 1}."
+            )
+        if self.positional_encoding == "rotary" and self.head_size % 2:
             raise ValueError(
                 "Rotary positions turn pairs of features of a head, so d_model / num_heads must be even. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
@@ -125,10 +159,9 @@ class TransformerConfig(Config):
                 f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
                 'Share the vocabulary, or choose embedding_tying="target".'
             )
-        special = (self.pad_id, self.start_id, self.end_id)
-        if len(set(special)) != 3 or min(special) < 0:
+        if self.pad_id == self.end_id or min(self.pad_id, self.start_id, self.end_id) < 0:
             raise ValueError(
-                "pad_id, start_id and end_id must be three different ids of at least 0. "
+                "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
                 f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
 
@@ -139,6 +172,11 @@ class TransformerConfig(Config):
                 "num_encoder_layers and num_decoder_layers must be at least 0, and one of them at least 1. "
                 f"Received: num_encoder_layers={depths[0]}, num_decoder_layers={depths[1]}."
             )
+
+    @property
+    def head_size(self) -> int:
+        """K, the size of a head: `head_dim`, or else d_model / h."""
+        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
 
     @property
     def longest_sequence(self) -> int | None:

@@ -20,9 +20,10 @@ class SearchConstraints:
     """Says which sequences a search may produce.
 
     Args:
-        start_id: the token that the model receives first; a search never produces it.
+        start_id: the token that the model receives first. It may be the pad id, as in Marian and T5, or the end id, as
+            in BART; a search never produces it, except as the end.
         end_id: the token that ends a sequence.
-        pad_id: fills up a sequence after its end; a search never produces it as a token.
+        pad_id: fills up a sequence after its end; a search never produces it as a token. It differs from the end id.
         max_lengths: (B,) int, the largest number of tokens for each sentence, the end token included. Values above
             `buffer_length` count as `buffer_length`. A sequence that reaches its limit stops there, even without an
             end token.
@@ -36,8 +37,8 @@ class SearchConstraints:
         prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
 
     Raises:
-        ValueError: The ids are not three different ids of at least 0, `max_lengths` is not (B,), `prefix` is not
-            (B, F), or a length is negative.
+        ValueError: An id is below 0, the pad id is the end id, `max_lengths` is not (B,), `prefix` is not (B, F), or a
+            length is negative.
 
     Examples:
         Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
@@ -60,10 +61,9 @@ class SearchConstraints:
     prefixes: Any = dataclasses.field(init=False, default=())
 
     def __post_init__(self) -> None:
-        special = (self.start_id, self.end_id, self.pad_id)
-        if len(set(special)) != 3 or min(special) < 0:
+        if self.pad_id == self.end_id or min(self.start_id, self.end_id, self.pad_id) < 0:
             raise ValueError(
-                "start_id, end_id and pad_id must be three different ids of at least 0. "
+                "start_id, end_id and pad_id must be at least 0, and pad_id must differ from end_id. "
                 f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
                 "Pass the special ids of the target tokenizer."
             )
@@ -130,7 +130,8 @@ class SearchConstraints:
         """Computes the log probabilities of the next token, -inf for tokens that may not come next.
 
         Tokens are forbidden after the log softmax, so the others keep the log probability that the model gives them.
-        Pad and start ids are always forbidden, the end id as long as a row has fewer than `min_length` tokens.
+        Pad and start ids are always forbidden, the end id as long as a row has fewer than `min_length` tokens. If the
+        start id is the end id, the rule of the end id holds.
 
         Args:
             logits: (N, V), any float dtype.
@@ -174,8 +175,9 @@ class SearchConstraints:
 
     def _forbidden(self, ids: Any, length: Any) -> Any:
         """True for those of `ids` that may not come next; the shape of `ids`."""
-        too_short = ops.less(length, self.min_length)
-        return ops.equal(ids, self.pad_id) | ops.equal(ids, self.start_id) | (ops.equal(ids, self.end_id) & too_short)
+        early = ops.equal(ids, self.end_id) & ops.less(length, self.min_length)
+        forbidden = ops.equal(ids, self.pad_id) | early
+        return forbidden if self.start_id == self.end_id else forbidden | ops.equal(ids, self.start_id)
 
     def _check_logits(self, logits: Any) -> None:
         if len(logits.shape) != 2 or logits.shape[-1] is None:

@@ -10,8 +10,15 @@ from kformer.layers.depth import Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
+from kformer.layers.logits import Logits
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
-from kformer.layers.positional_encoding import LearnedPositionalEncoding, PositionalEncoding, Positions
+from kformer.layers.positional_encoding import (
+    HalvedPositionalEncoding,
+    LearnedPositionalEncoding,
+    PositionalEncoding,
+    PositionOptions,
+    Positions,
+)
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
@@ -31,9 +38,12 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
+    "HalvedPositionalEncoding",
     "LearnedPositionalEncoding",
     "LinearBias",
+    "Logits",
     "MultiHeadAttention",
+    "PositionOptions",
     "PositionalEncoding",
     "Positions",
     "ProjectedTokenEmbedding",

@@ -4,7 +4,7 @@ Shape letters: K inputs, M outputs, V vocabulary, D model size.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -51,11 +51,17 @@ class Dense(keras.layers.Dense):
 
     Args:
         units: M.
-        activation: Name of a Keras activation, or None.
+        activation: An activation, or the name of one of Keras; None for none.
         use_bias: Whether the bias b is added.
     """
 
-    def __init__(self, units: int, activation: str | None = None, use_bias: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        units: int,
+        activation: str | Callable[[Tensor], Tensor] | None = None,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("kernel_initializer", small_normal())
         super().__init__(units, activation=activation, use_bias=use_bias, **kwargs)
 

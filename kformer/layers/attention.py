@@ -1,7 +1,7 @@
 """Multi-head attention (section 3.2.2).
 
 Shape letters: B batch, T queries, S keys, H heads, G heads of keys and values (the paper has G = H), K size of a head
-(the paper's d_k = d_v), D model size (`d_model` = H x K).
+(the paper's d_k = d_v), D model size (H x K, unless the size of a head is chosen).
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 @keras.saving.register_keras_serializable(package="kformer")
 class MultiHeadAttention(keras.layers.Layer):
-    """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v = d_model / h.
+    """MultiHead(Q, K, V) of section 3.2.2, with d_k = d_v.
 
     `call` computes self-attention (without `key`), cross-attention (with `key`) and causal attention (with
     `use_causal_mask`). Without an `attention_mask`, the implicit Keras mask of the keys hides their padding. For
@@ -30,15 +30,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Args:
         d_model: D, size of inputs and outputs.
-        num_heads: H; must divide `d_model`.
+        num_heads: H; must divide `d_model`, unless `head_dim` is given.
         dropout_rate: Share of attention weights dropped in training; the paper drops none.
         use_bias: Whether the four projections have a bias.
         num_key_value_heads: G, heads of keys and values, each for H / G heads of queries; None: H. With 1 it is
             multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie et al. 2023, section
             2.2).
+        head_dim: K; None: D / H, as in the paper. T5 and Gemma have models with other sizes.
 
     Raises:
-        ValueError: `d_model` is not divisible by `num_heads`, or `num_heads` not by `num_key_value_heads`.
+        ValueError: `d_model` is not divisible by `num_heads` and there is no `head_dim`; or `num_heads` is not
+            divisible by `num_key_value_heads`.
 
     Examples:
         >>> attention = MultiHeadAttention(d_model=8, num_heads=2)
@@ -56,13 +58,14 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout_rate: float = 0.0,
         use_bias: bool = True,
         num_key_value_heads: int | None = None,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if d_model % num_heads:
+        if head_dim is None and d_model % num_heads:
             raise ValueError(
                 f"d_model must be divisible by num_heads. Received: d_model={d_model}, num_heads={num_heads}. "
-                f"Choose a d_model that is a multiple of {num_heads}, or another value of num_heads."
+                f"Choose a d_model that is a multiple of {num_heads}, or another value of num_heads, or a head_dim."
             )
         self.key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         if num_heads % self.key_value_heads:
@@ -78,11 +81,11 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
         self.num_key_value_heads = num_key_value_heads
-        self.head_dim = d_model // num_heads
-        narrow = self.key_value_heads * self.head_dim
+        self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        wide, narrow = num_heads * self.head_dim, self.key_value_heads * self.head_dim
         (self.query_projection, self.key_projection, self.value_projection, self.output_projection) = (
             Dense(width, use_bias=use_bias, dtype=self.dtype_policy, name=name)
-            for name, width in (("query", d_model), ("key", narrow), ("value", narrow), ("output", d_model))
+            for name, width in (("query", wide), ("key", narrow), ("value", narrow), ("output", d_model))
         )
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
@@ -91,7 +94,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query_projection.build(query_shape)
         self.key_projection.build(key_shape)
         self.value_projection.build(value_shape or key_shape)
-        self.output_projection.build((*query_shape[:-1], self.d_model))
+        self.output_projection.build((*query_shape[:-1], self.num_heads * self.head_dim))
         self.built = True
 
     def call(
@@ -180,7 +183,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return scaled_dot_product_attention(query, key, value, mask, bias)
 
     def project(self, inputs: Tensor) -> list[Tensor]:
-        """Queries (..., D), keys and values (..., G x K) of self-attention, not yet split into heads."""
+        """Queries (..., H x K), keys and values (..., G x K) of self-attention, not yet split into heads."""
         return project_together([self.query_projection, self.key_projection, self.value_projection], inputs)
 
     def keys_values(self, key: Tensor, value: Tensor | None = None, rotation: Rotation | None = None) -> KeysValues:
@@ -234,7 +237,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def _merge_heads(self, heads: Tensor) -> Tensor:
         heads = ops.swapaxes(heads, 1, 2)  # (B, T, H, K)
         batch_size, length = ops.shape(heads)[:2]
-        return ops.reshape(heads, (batch_size, length, self.d_model))  # (B, T, D)
+        return ops.reshape(heads, (batch_size, length, self.num_heads * self.head_dim))  # (B, T, H x K)
 
     def compute_output_shape(
         self, query_shape: tuple, key_shape: tuple | None = None, value_shape: tuple | None = None
@@ -274,6 +277,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
             "use_bias": self.use_bias,
             "num_key_value_heads": self.num_key_value_heads,
+            "head_dim": self.head_dim,
         }
 
 

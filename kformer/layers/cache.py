@@ -286,7 +286,7 @@ def _attended(
     score_bias: ScoreBias | None = None,
 ) -> Tensor:
     heads = cache.attend(query, attention_mask, score_bias)
-    return layer.output_projection(ops.reshape(heads, (-1, layer.d_model)))
+    return layer.output_projection(ops.reshape(heads, (-1, layer.num_heads * layer.head_dim)))
 
 
 def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:

@@ -56,8 +56,7 @@ class Depth(keras.layers.Layer, abc.ABC):
     `from_sizes`. It overrides `enter` if the input of a step is not the output of the step before, and `run` if the
     output of the stack is not that of the last step.
 
-    To make a new class available in the configuration, add its name to `kformer.models.transformer.DEPTHS` and to
-    `kformer.config.DEPTHS`.
+    To make a new class available in the configuration, add it to `kformer.config.DEPTHS`.
 
     Args:
         num_steps: The number of steps, or the largest number if positions halt.

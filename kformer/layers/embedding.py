@@ -34,11 +34,6 @@ def take_embeddings(matrix: Tensor, ids: Tensor) -> Tensor:
     return take(matrix)
 
 
-def _scaled(vectors: Tensor) -> Tensor:
-    """(B, T, D) vectors times sqrt(D)."""
-    return vectors * vectors.shape[-1] ** 0.5
-
-
 @keras.saving.register_keras_serializable(package="kformer")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Maps ids to embeddings times sqrt(d_model); called in reverse, it projects vectors to logits of the vocabulary.
@@ -51,6 +46,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         output_dim: D.
         tie_weights: Whether the reverse projection shares the matrix.
         train_embeddings: Whether training changes the matrix of the embeddings.
+        scale_embeddings: Whether embeddings are multiplied by sqrt(d_model).
         kwargs: Those of `keras.layers.Embedding`: with `mask_zero=True`, the vectors carry an implicit Keras mask that
             hides the id 0.
 
@@ -62,12 +58,19 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """
 
     def __init__(
-        self, input_dim: int, output_dim: int, tie_weights: bool = True, train_embeddings: bool = True, **kwargs: Any
+        self,
+        input_dim: int,
+        output_dim: int,
+        tie_weights: bool = True,
+        train_embeddings: bool = True,
+        scale_embeddings: bool = True,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("embeddings_initializer", small_normal())
         super().__init__(input_dim, output_dim, tie_weights=tie_weights, **kwargs)
         self.supports_masking = True
         self.train_embeddings = train_embeddings
+        self.scale_embeddings = scale_embeddings
 
     def build(self, input_shape: tuple | None = None) -> None:
         super().build(input_shape)
@@ -89,7 +92,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         Returns:
             (B, T, D) floats; with `reverse`, (B, T, V) logits.
         """
-        return self.project(inputs) if reverse else _scaled(self.embed(inputs))
+        return self.project(inputs) if reverse else self._scaled(self.embed(inputs))
 
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
         """As Keras's layer. A class that extends this one is refused: Keras would leave out what it adds.
@@ -108,7 +111,11 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     def quantized_call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         """What Keras calls in place of `call` when the matrix is quantized."""
         found = super().quantized_call(inputs, reverse=reverse)
-        return found if reverse else _scaled(found)
+        return found if reverse else self._scaled(found)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        """(B, T, D) vectors times sqrt(D), unless embeddings are not scaled."""
+        return vectors * vectors.shape[-1] ** 0.5 if self.scale_embeddings else vectors
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor | None:
         """The implicit Keras mask (B, T) of the result: with `mask_zero`, True where an id is not 0.
@@ -134,7 +141,11 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         return super().call(inputs, reverse=True)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "train_embeddings": self.train_embeddings}
+        return {
+            **super().get_config(),
+            "train_embeddings": self.train_embeddings,
+            "scale_embeddings": self.scale_embeddings,
+        }
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -150,7 +161,7 @@ class ProjectedTokenEmbedding(TokenEmbedding):
         output_dim: E.
         d_model: D.
         reversible: Whether the layer is called in reverse, too. If not, it has no weights for that.
-        tie_weights, train_embeddings: As in `TokenEmbedding`.
+        kwargs: Those of `TokenEmbedding`.
 
     Examples:
         >>> embedding = ProjectedTokenEmbedding(input_dim=100, output_dim=3, d_model=8)

@@ -1,11 +1,25 @@
 """The position-wise feed-forward network (section 3.3), and the one with a gate."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from kformer.layers.arithmetic import Arithmetic, Dense, project_together
 from kformer.layers.tensors import Tensor
+
+
+def gelu_tanh(inputs: Tensor) -> Tensor:
+    """GELU with a tanh in place of the normal distribution function (Hendrycks and Gimpel 2016, section 2).
+
+    It is the GELU of GPT-2, of T5 from version 1.1 on, and of Gemma: "gelu_new" and "gelu_pytorch_tanh" elsewhere.
+    """
+    return keras.activations.gelu(inputs, approximate=True)
+
+
+def _activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation of this name: `gelu_tanh`, or one of Keras."""
+    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -15,7 +29,7 @@ class FeedForward(keras.layers.Layer):
     Args:
         d_model: Size of inputs and outputs.
         d_ff: Size of the inner layer.
-        activation: Name of a Keras activation, such as "relu" (the paper's), "gelu" or "silu".
+        activation: "gelu_tanh", or the name of a Keras activation, such as "relu" (the paper's), "gelu" or "silu".
         use_bias: Whether there are b1 and b2.
 
     Examples:
@@ -38,9 +52,9 @@ class FeedForward(keras.layers.Layer):
         self.outer = Dense(d_model, None, use_bias, dtype=dtype, name="outer")
 
     @property
-    def _inner_activation(self) -> str | None:
+    def _inner_activation(self) -> Callable[[Tensor], Tensor] | None:
         """The activation of the product with W1."""
-        return self.activation
+        return _activation(self.activation)
 
     def build(self, inputs_shape: tuple) -> None:
         self.inner.build(inputs_shape)
@@ -67,7 +81,7 @@ class FeedForward(keras.layers.Layer):
 
 
 # The names of gated networks, and the activations of their gates.
-GATES = {"swiglu": "silu", "geglu": "gelu"}
+GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -79,7 +93,8 @@ class GatedFeedForward(FeedForward):
     Args:
         d_model: Size of inputs and outputs.
         d_ff: Size of the inner layer.
-        activation: "swiglu", where the gate is SiLU (Swish), or "geglu", where it is GELU.
+        activation: "swiglu", where the gate is SiLU (Swish); "geglu", where it is GELU; or "geglu_tanh", where it is
+            `gelu_tanh`.
         use_bias: Whether there are b, c and b2; Shazeer has none.
 
     Raises:
@@ -112,10 +127,10 @@ class GatedFeedForward(FeedForward):
     def call(self, inputs: Tensor) -> Tensor:
         """Maps (..., d_model) floats to the same shape, each position by itself."""
         gates, values = project_together([self.gate, self.inner], inputs)
-        return self.outer(keras.activations.get(GATES[self.activation])(gates) * values)
+        return self.outer(_activation(GATES[self.activation])(gates) * values)
 
 
 def make_feed_forward(d_model: int, d_ff: int, activation: str, use_bias: bool, dtype: Any, name: str) -> FeedForward:
-    """The network of a layer whose option `activation` is the name of a Keras activation, or one of `GATES`."""
+    """The network of a layer whose option `activation` is that of `FeedForward`, or one of `GATES`."""
     kind = GatedFeedForward if activation in GATES else FeedForward
     return kind(d_model, d_ff, activation, use_bias, dtype=dtype, name=name)

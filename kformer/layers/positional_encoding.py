@@ -4,7 +4,7 @@ Shape letters: B batch, H heads, T length, S keys, K size of a head, D model siz
 """
 
 import abc
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -15,22 +15,40 @@ from kformer.layers.tensors import ScoreBias, Tensor, width_of
 
 _BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.
 _DIGITS = 4
+MAX_WAVELENGTH = 10000.0  # the paper's, in radians: section 3.5
+
+
+class PositionOptions(NamedTuple):
+    """What a positional encoding may depend on, see `kformer.TransformerConfig`.
+
+    Examples:
+        >>> RotaryPositions.from_options(PositionOptions(d_model=8, num_heads=2, head_dim=6, max_length=16)).head_dim
+        6
+    """
+
+    d_model: int
+    num_heads: int
+    head_dim: int
+    max_length: int
+    causal: bool = False  # whether no position of the stack attends to later ones, as in a decoder
+    max_wavelength: float = MAX_WAVELENGTH
+    first_position: int = 0
 
 
 class Positions(keras.layers.Layer, abc.ABC):
     """The interface between a positional encoding and a stack of layers.
 
     An encoding can act in three places: `add` changes the embeddings, `rotate` the heads of queries and keys, and
-    `score_bias` the scores of self-attention. A subclass implements `from_sizes`, `table`, and those of the three
+    `score_bias` the scores of self-attention. A subclass implements `from_options`, `table`, and those of the three
     methods that it needs; the others change nothing. A whole sequence passes all rows of the table to these methods, a
     single step of a search passes one row.
 
-    To make a new class available in the configuration, add its name to
-    `kformer.models.transformer.POSITIONS` and to `kformer.config.POSITIONAL_ENCODINGS`. If it has no more rows than
-    `max_length`, add the name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
+    To make a new class available in the configuration, add it to `kformer.config.POSITIONAL_ENCODINGS`. If it has no
+    more rows than `max_length`, add its name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
 
     Examples:
-        >>> positions = PositionalEncoding.from_sizes(d_model=8, num_heads=2, max_length=16)
+        >>> options = PositionOptions(d_model=8, num_heads=2, head_dim=4, max_length=16)
+        >>> positions = PositionalEncoding.from_options(options)
         >>> rows = positions.table(length=3)
         >>> isinstance(positions, Positions), tuple(positions.add(np.zeros((1, 3, 8)), rows).shape)
         (True, (1, 3, 8))
@@ -45,11 +63,8 @@ class Positions(keras.layers.Layer, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        """The positional encoding for a stack of these sizes; see `kformer.TransformerConfig`.
-
-        `causal` tells whether no position of the stack attends to later ones, as in a decoder.
-        """
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        """The positional encoding of a stack with these options."""
 
     @abc.abstractmethod
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -97,7 +112,7 @@ class Positions(keras.layers.Layer, abc.ABC):
         return tuple(inputs_shape)
 
 
-def sinusoids(positions: Tensor, d_model: int | None) -> Tensor:
+def sinusoids(positions: Tensor, d_model: int | None, max_wavelength: float = MAX_WAVELENGTH) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (section 3.5).
 
     A position is written with four digits in base 32. NumPy computes the sines and cosines of each digit's part of the
@@ -107,6 +122,7 @@ def sinusoids(positions: Tensor, d_model: int | None) -> Tensor:
     Args:
         positions: (T,) integers from 0 to 1,048,575.
         d_model: D, even.
+        max_wavelength: In place of 10000.
 
     Returns:
         (T, D) float32, correct to 5e-7.
@@ -116,7 +132,7 @@ def sinusoids(positions: Tensor, d_model: int | None) -> Tensor:
     """
     if d_model is None:
         raise ValueError("The sinusoids need d_model. Received: None. Pass d_model to the layer, or build it first.")
-    rates = np.power(10000.0, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
+    rates = np.power(max_wavelength, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
     sine, cosine = 0.0, 1.0  # for the angle 0, to which the angle of each digit is added
     for place in (_BASE**power for power in range(_DIGITS)):
         angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
@@ -153,6 +169,9 @@ class PositionalEncoding(AddedPositions):
 
     Args:
         d_model: D; must be even. None: the width of the first inputs.
+        max_wavelength: What the wavelengths, in radians, grow towards; 10000 in the paper. In tensor2tensor, OpenNMT-tf
+            and fairseq the last one is 10000, so there it is 10000^(D / (D - 2)).
+        first_position: The number of the first position. OpenNMT-tf counts from 1, M2M100 from 2.
 
     Raises:
         ValueError: `d_model` is odd, or inputs have another width.
@@ -163,17 +182,28 @@ class PositionalEncoding(AddedPositions):
           [0.84 0.54 0.01 1.  ]]]
     """
 
-    def __init__(self, d_model: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        d_model: int | None = None,
+        max_wavelength: float = MAX_WAVELENGTH,
+        first_position: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_even(d_model)
         self.d_model = d_model
+        self.max_wavelength = max_wavelength
+        self.first_position = first_position
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.d_model, options.max_wavelength, options.first_position, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
-        return sinusoids(ops.arange(length) + offset, self.d_model)  # (T, D)
+        positions = ops.arange(length) + offset
+        if self.first_position:
+            positions += self.first_position
+        return sinusoids(positions, self.d_model, self.max_wavelength)  # (T, D)
 
     def build(self, inputs_shape: tuple) -> None:
         self.d_model = width_of(self, inputs_shape)
@@ -181,7 +211,29 @@ class PositionalEncoding(AddedPositions):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "d_model": self.d_model}
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "max_wavelength": self.max_wavelength,
+            "first_position": self.first_position,
+        }
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class HalvedPositionalEncoding(PositionalEncoding):
+    """Adds the same sinusoids in another order: first all sines, then all cosines, as Marian and tensor2tensor do.
+
+    Arguments and errors: see `PositionalEncoding`.
+
+    Examples:
+        >>> print(np.round(HalvedPositionalEncoding()(np.zeros((1, 2, 4))), 2))
+        [[[0.   0.   1.   1.  ]
+          [0.84 0.01 0.54 1.  ]]]
+    """
+
+    def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+        rows = super().table(length, offset)
+        return ops.concatenate([rows[:, ::2], rows[:, 1::2]], axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -208,8 +260,8 @@ class LearnedPositionalEncoding(AddedPositions):
         self.d_model = d_model
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(max_length, d_model, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.max_length, options.d_model, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.d_model = width_of(self, inputs_shape)

@@ -16,7 +16,7 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.initializers import small_normal
-from kformer.layers.positional_encoding import Positions, sinusoids
+from kformer.layers.positional_encoding import MAX_WAVELENGTH, PositionOptions, Positions, sinusoids
 from kformer.layers.tensors import ScoreBias, Tensor
 
 
@@ -41,6 +41,8 @@ class RotaryPositions(Positions):
 
     Args:
         head_dim: K; must be even.
+        max_wavelength: In place of 10000. Models for long texts have a larger one, such as 500,000 in Llama 3, where it
+            is called "rope_theta".
 
     Raises:
         ValueError: `head_dim` is odd.
@@ -53,7 +55,7 @@ class RotaryPositions(Positions):
         [[0.54 0.84]]
     """
 
-    def __init__(self, head_dim: int, **kwargs: Any) -> None:
+    def __init__(self, head_dim: int, max_wavelength: float = MAX_WAVELENGTH, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if head_dim % 2:
             raise ValueError(
@@ -61,14 +63,16 @@ class RotaryPositions(Positions):
                 f"Received: head_dim={head_dim}. Choose {head_dim + 1}."
             )
         self.head_dim = head_dim
+        self.max_wavelength = max_wavelength
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model // num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.head_dim, options.max_wavelength, dtype=dtype, name="positions")
 
     def table(self, length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
         """(T, K, 2) float32: the sine and the cosine of each feature's angle."""
-        angles = sinusoids(ops.arange(length) + offset, self.head_dim)  # (T, K): sine, cosine, sine, cosine, ...
+        # (T, K): sine, cosine, sine, cosine, ...
+        angles = sinusoids(ops.arange(length) + offset, self.head_dim, self.max_wavelength)
         return ops.repeat(ops.reshape(angles, (-1, self.head_dim // 2, 2)), 2, axis=1)
 
     def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
@@ -79,7 +83,7 @@ class RotaryPositions(Positions):
         return heads * cosine + turned * sine
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "head_dim": self.head_dim}
+        return {**super().get_config(), "head_dim": self.head_dim, "max_wavelength": self.max_wavelength}
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -107,8 +111,8 @@ class LinearBias(_Distances):
         self.num_heads = num_heads
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.num_heads, dtype=dtype, name="positions")
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
         slopes = _slopes(self.num_heads)
@@ -171,8 +175,8 @@ class BucketedBias(_Distances):
         self.causal = causal
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(num_heads, causal=causal, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.num_heads, causal=options.causal, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.biases = self.add_weight(
@@ -235,8 +239,8 @@ class RelativePositions(_Distances):
         self.max_distance = max_distance
 
     @classmethod
-    def from_sizes(cls, d_model: int, num_heads: int, max_length: int, causal: bool = False, dtype: Any = None) -> Self:
-        return cls(d_model // num_heads, dtype=dtype, name="positions")
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.head_dim, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.vectors = self.add_weight(

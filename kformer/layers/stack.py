@@ -63,6 +63,8 @@ class Stack(keras.layers.Layer):
             (section 4). Attention masks must then be masks of keys, (B, 1, 1, T), and biases of positions must depend
             on distances alone. None: each position attends to all.
         depth: Which layer runs at which step; None: `StackedDepth`, each layer once.
+        normalize_embeddings: Whether the embeddings with their positions go through a norm before their dropout, as in
+            BERT (Devlin et al. 2019) and BART. It is a norm like those of the last layer; without layers there is none.
 
     Raises:
         ValueError: `attention_window` is below 1, a layer stands twice in `layers`, or the depth needs another number
@@ -84,6 +86,7 @@ class Stack(keras.layers.Layer):
         dropout_rate: float = 0.1,
         attention_window: int | None = None,
         depth: Depth | None = None,
+        normalize_embeddings: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -106,16 +109,17 @@ class Stack(keras.layers.Layer):
                 f"Received: {len(self.layers)} layers. Pass as many layers as it needs, or another depth."
             )
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
-        self.final_norm = None
+        self.normalize_embeddings = normalize_embeddings
+        self.embedding_norm = self._make_norm("embedding_norm") if self.layers and normalize_embeddings else None
         # With `norm_first`, the output of the last layer is a sum without a norm after it.
-        if self.layers and self.layers[-1].norm_first:
-            last = self.layers[-1]
-            self.final_norm = make_norm(
-                last.normalization, last.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
-            )
+        self.final_norm = self._make_norm("final_norm") if self.layers and self.layers[-1].norm_first else None
+
+    def _make_norm(self, name: str) -> keras.layers.Layer:
+        last = self.layers[-1]
+        return make_norm(last.normalization, last.layer_norm_epsilon, dtype=self.dtype_policy, name=name)
 
     def build(self, inputs_shape: tuple) -> None:
-        for sublayer in (self.positions, self.depth, *self.layers, self.final_norm):
+        for sublayer in (self.positions, self.embedding_norm, self.depth, *self.layers, self.final_norm):
             if sublayer is not None and not sublayer.built:
                 sublayer.build(inputs_shape)
         self.built = True
@@ -132,23 +136,27 @@ class Stack(keras.layers.Layer):
         These arguments of each layer, `score_bias` and `rotation`, bring the positions into its self-attention.
         """
         if self.positions is None:
-            return self.dropout(inputs, training=training), _unchanged, {}
+            return self.dropout(self._normalized(inputs), training=training), _unchanged, {}
         rows = self.positions.table(ops.shape(inputs)[1])
         add, acting = _of_rows(self.positions, rows, reach.score_bias(self.positions, rows))
-        return self.dropout(add(inputs), training=training), add, acting
+        return self.dropout(self._normalized(add(inputs)), training=training), add, acting
 
     def _apply_positions_step(
         self, inputs: Tensor, room: int | Tensor, position: int | Tensor, table: Tensor | None
     ) -> tuple[Tensor, AddPositions, dict[str, ScoreBias | Rotation | None]]:
         """`_apply_positions` for one position, without dropout; `room` is how many positions the caches keep."""
         if self.positions is None:
-            return inputs, _unchanged, {}
+            return self._normalized(inputs), _unchanged, {}
         if table is None:
             table = self.positions.table(room)
         here = take_rows(table, ops.reshape(position, (1,)))  # one row
         score_bias = self.positions.score_bias(here, self.reach.kept_rows(table, position, room))
         add, acting = _of_rows(self.positions, here, score_bias)
-        return add(inputs), add, acting
+        return self._normalized(add(inputs)), add, acting
+
+    def _normalized(self, inputs: Tensor) -> Tensor:
+        """Embeddings with their positions after the norm, if the stack has one for them."""
+        return inputs if self.embedding_norm is None else self.embedding_norm(inputs)
 
     def _run(self, inputs: Tensor, apply: ApplyLayer, add_positions: AddPositions) -> tuple[Tensor, Ponder | None]:
         """Applies the layers, and the final norm if the stack has one."""
@@ -174,6 +182,7 @@ class Stack(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
             "attention_window": self.attention_window,
             "depth": keras.saving.serialize_keras_object(self.depth),
+            "normalize_embeddings": self.normalize_embeddings,
         }
 
     @classmethod

@@ -29,16 +29,17 @@ class TransformerLayer(keras.layers.Layer):
         dropout_rate: P_drop.
         attention_dropout_rate: Dropout of attention weights; the paper drops none.
         norm_first: Layer norm before each sublayer, not after the sum.
-        activation: Name of a Keras activation, for the feed-forward network; the paper's is "relu". "swiglu" and
-            "geglu" are networks with a gate, see `GatedFeedForward`.
+        activation: Of the feed-forward network, see `FeedForward`; the paper's is "relu". "swiglu", "geglu" and
+            "geglu_tanh" are networks with a gate, see `GatedFeedForward`.
         normalization: "layer_norm", or "rms_norm" for RMS normalization.
         layer_norm_epsilon: Added to the variance in every norm.
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
         num_key_value_heads: Heads of keys and values in every attention, see `MultiHeadAttention`; None: h.
+        head_dim: Size of a head in every attention; None: d_model / h.
 
     Raises:
-        ValueError: `d_model` is not divisible by `num_heads`, `num_heads` not by `num_key_value_heads`, or inputs have
-            another width than `d_model`.
+        ValueError: `d_model` is not divisible by `num_heads` and there is no `head_dim`; `num_heads` is not divisible
+            by `num_key_value_heads`; or inputs have another width than `d_model`.
 
     Examples:
         >>> layer = EncoderLayer(d_model=8, num_heads=2, d_ff=16, activation="gelu")
@@ -59,6 +60,7 @@ class TransformerLayer(keras.layers.Layer):
         layer_norm_epsilon: float = LAYER_NORM_EPSILON,
         use_bias: bool = True,
         num_key_value_heads: int | None = None,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,6 +77,7 @@ class TransformerLayer(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
         self.num_key_value_heads = num_key_value_heads
+        self.head_dim = head_dim
         self._make_sublayers()
 
     def _make_sublayers(self) -> None:
@@ -93,6 +96,7 @@ class TransformerLayer(keras.layers.Layer):
             dropout_rate=self.attention_dropout_rate,
             use_bias=self.use_bias,
             num_key_value_heads=self.num_key_value_heads,
+            head_dim=self.head_dim,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -132,6 +136,7 @@ class TransformerLayer(keras.layers.Layer):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
             "num_key_value_heads": self.num_key_value_heads,
+            "head_dim": self.head_dim,
         }
 
 

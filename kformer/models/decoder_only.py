@@ -9,10 +9,19 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Decoder, EncoderLayer, padding_mask
+from kformer.layers import Decoder, EncoderLayer
 from kformer.layers.tensors import KeysValues, Tensor
 from kformer.models.stepwise import History, StepwiseTransformer
-from kformer.models.transformer import DECODER, LOGITS, TARGET_EMBEDDING, Policy, make_embedding, make_stack
+from kformer.models.transformer import (
+    DECODER,
+    LOGITS,
+    TARGET_EMBEDDING,
+    Policy,
+    make_embedding,
+    make_logits,
+    make_stack,
+    target_mask,
+)
 
 
 def build_language_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
@@ -38,8 +47,8 @@ def build_language_model(config: TransformerConfig, dtype: Policy = None) -> ker
     tied = config.embedding_tying != "none"
     embedding = make_embedding(config, dtype, TARGET_EMBEDDING, config.target_vocab_size, tied)
     decoder = make_stack(Decoder, EncoderLayer, config.num_decoder_layers, config, dtype, DECODER)
-    output = decoder(embedding(target_in), counted=padding_mask(target_in, config.pad_id))
-    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(embedding(output, reverse=True))
+    output = decoder(embedding(target_in), counted=target_mask(target_in, config))
+    logits = make_logits(config)(embedding(output, reverse=True))
     return keras.Model({"target_in": target_in}, logits, name="language_model")
 
 
@@ -70,7 +79,8 @@ class StepwiseLanguageModel(StepwiseTransformer):
         """
         decoder, embedding = self.model.get_layer(DECODER), self.model.get_layer(TARGET_EMBEDDING)
         outputs, kept = decoder.read(embedding(tokens[:, :-1]))
-        log_probs = ops.log_softmax(ops.cast(embedding(outputs, reverse=True), "float32"), axis=-1)  # (B, P, V)
+        logits = self.model.get_layer(LOGITS)(embedding(outputs, reverse=True))
+        log_probs = ops.log_softmax(logits, axis=-1)  # (B, P, V)
         of_tokens = ops.take_along_axis(log_probs, ops.expand_dims(tokens[:, 1:], -1), axis=-1)
         batch_size, length = ops.shape(tokens)[0], ops.shape(tokens)[1] - 1
         places = decoder.reach.kept_positions(length - 1, decoder.reach.room(room))

@@ -1,7 +1,8 @@
 """Encoder-only models (Devlin et al. 2019): one encoder with a head for each task.
 
 All of them read one text, `[start] text [end]`, or two texts, `[start] text [end] text [end]`. The start token stands
-for the whole input, as BERT's [CLS] does.
+for the whole input, as BERT's [CLS] does. All of them refuse a start id that is also the end or pad id: the model
+would take the start for the end of the first text, or for padding.
 
 Shape letters: B batch, S source length, D model size, V vocabulary of what is predicted.
 """
@@ -12,12 +13,20 @@ import keras
 from keras import ops
 
 from kformer.config import TransformerConfig
-from kformer.layers import Encoder, EncoderLayer, SegmentEmbedding, TokenEmbedding
+from kformer.layers import Encoder, EncoderLayer, Logits, SegmentEmbedding, TokenEmbedding
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.tensors import Tensor
-from kformer.models.transformer import ENCODER, LOGITS, SOURCE_EMBEDDING, Policy, make_embedding, make_stack
+from kformer.models.transformer import (
+    ENCODER,
+    LOGITS,
+    SOURCE_EMBEDDING,
+    Policy,
+    make_embedding,
+    make_logits,
+    make_stack,
+)
 
 SEGMENTS = "segments"
 POOLER = "pooler"
@@ -80,7 +89,7 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
     """A model that predicts the tokens at masked positions (Devlin et al. 2019, section 3.1, task 1).
 
     The encoder's output goes through a dense layer, GELU and a norm. Then the embedding matrix projects it to the
-    vocabulary.
+    vocabulary; BERT adds a bias (`softmax_bias`).
 
     Args:
         config: Sizes and options.
@@ -97,12 +106,18 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
     encoded = _encode(config, dtype, reversible=True)
     transformed = Dense(config.d_model, activation="gelu", dtype=dtype, name=TRANSFORM)(encoded.output)
     norm = make_norm(config.normalization, config.layer_norm_epsilon, dtype=dtype, name=TRANSFORM_NORM)
-    logits = encoded.embedding(norm(transformed), reverse=True)
-    return _model(encoded, logits, "masked_language_model")
+    logits = make_logits(config)(encoded.embedding(norm(transformed), reverse=True))
+    return keras.Model({"source": encoded.source}, logits, name="masked_language_model")
 
 
 def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) -> _Encoded:
     """Embeds a source with its segments and encodes it."""
+    if config.start_id in (config.pad_id, config.end_id):
+        raise ValueError(
+            "start_id must differ from pad_id and end_id: an encoder-only model tells start, end and padding apart by "
+            f"their ids. Received: pad_id={config.pad_id}, start_id={config.start_id}, end_id={config.end_id}. "
+            "Choose another start_id."
+        )
     source = keras.Input((None,), dtype="int32", name="source")
     embedding = make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=reversible)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)
@@ -114,10 +129,6 @@ def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) 
 def _predict(encoded: _Encoded, features: Tensor, config: TransformerConfig, dtype: Policy, name: str) -> keras.Model:
     """A model that projects `features` (B, T, D), after dropout, to labels."""
     dropped = Dropout(config.dropout_rate, dtype=dtype, name="head_dropout")(features)
-    return _model(encoded, Dense(config.target_vocab_size, dtype=dtype, name=CLASSES)(dropped), name)
-
-
-def _model(encoded: _Encoded, logits: Tensor, name: str) -> keras.Model:
-    """The model of these logits, which are float32 under every dtype policy."""
-    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(logits)
+    scores = Dense(config.target_vocab_size, dtype=dtype, name=CLASSES)(dropped)  # with a bias of its own
+    logits = Logits(dtype="float32", name=LOGITS)(scores)
     return keras.Model({"source": encoded.source}, logits, name=name)

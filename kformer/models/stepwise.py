@@ -95,6 +95,7 @@ class StepwiseTransformer:
         next position.
         """
         target_embedding = transformer.find_embedding(self.model, transformer.TARGET_EMBEDDING)
+        to_logits = self.model.get_layer(transformer.LOGITS)
         order = self._order(ops.shape(context.source_mask)[0])
         memory = [self.cache.of_source(pair, order) for pair in context.memory]
         table = self._decoder.positions.table(context.room)
@@ -108,7 +109,7 @@ class StepwiseTransformer:
             output, caches = self._decoder.step(
                 embedded, caches, history.position, self_mask, table, memory, context.source_mask
             )
-            logits = ops.cast(target_embedding(output, reverse=True), "float32")  # (N, V)
+            logits = to_logits(target_embedding(output, reverse=True))  # (N, V)
             return logits, History([cache.tensors for cache in caches], ancestors, history.position + 1)
 
         return next_logits

@@ -3,33 +3,27 @@
 Shape letters: B batch, S source length, T target length, D model size, H heads, V vocabulary.
 """
 
+import pkgutil
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from kformer.config import TransformerConfig
+from kformer.config import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig
 from kformer.layers import (
-    AdaptiveDepth,
-    BucketedBias,
     Decoder,
     DecoderLayer,
-    Depth,
     Encoder,
     EncoderLayer,
-    LearnedPositionalEncoding,
-    LinearBias,
-    PositionalEncoding,
+    Logits,
+    PositionOptions,
     Positions,
     ProjectedTokenEmbedding,
-    RelativePositions,
-    RotaryPositions,
-    SharedDepth,
-    StackedDepth,
     TokenEmbedding,
     padding_mask,
 )
 from kformer.layers.depth import Ponder
+from kformer.layers.masks import key_mask
 from kformer.layers.stack import Stack
 from kformer.layers.tensors import Tensor
 from kformer.layers.transformer_layer import TransformerLayer
@@ -42,24 +36,12 @@ ENCODER = "encoder"
 DECODER = "decoder"
 LOGITS = "logits"
 
-# `kformer.config.POSITIONAL_ENCODINGS` has the same names.
-POSITIONS: dict[str, type[Positions]] = {
-    "sinusoidal": PositionalEncoding,
-    "learned": LearnedPositionalEncoding,
-    "rotary": RotaryPositions,
-    "alibi": LinearBias,
-    "relative": RelativePositions,
-    "relative_buckets": BucketedBias,
-}
-
-# `kformer.config.DEPTHS` has the same names.
-DEPTHS: dict[str, type[Depth]] = {"stacked": StackedDepth, "shared": SharedDepth, "adaptive": AdaptiveDepth}
-
 # Fields of the configuration that every layer takes as keywords.
 LAYER_OPTIONS = (
     "d_model",
     "num_heads",
     "num_key_value_heads",
+    "head_dim",
     "d_ff",
     "dropout_rate",
     "attention_dropout_rate",
@@ -104,17 +86,16 @@ def build_transformer(config: TransformerConfig, dtype: Policy = None) -> keras.
         )
     source = keras.Input((None,), dtype="int32", name="source")
     target_in = keras.Input((None,), dtype="int32", name="target_in")
-    source_mask, target_mask = (padding_mask(ids, config.pad_id) for ids in (source, target_in))  # (B, 1, 1, S or T)
+    source_mask = padding_mask(source, config.pad_id)  # (B, 1, 1, S)
     source_embedding, target_embedding = _make_embeddings(config, dtype)
     encoder = make_stack(Encoder, EncoderLayer, config.num_encoder_layers, config, dtype, ENCODER)
     decoder = make_stack(Decoder, DecoderLayer, config.num_decoder_layers, config, dtype, DECODER)
     # With `mask`, the output carries its mask for the layers of another model, such as `GlobalAveragePooling1D`.
     encoder_output = encoder(source_embedding(source), mask=ops.not_equal(source, config.pad_id))
-    decoder_output = decoder(target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask)
-    # This layer casts to float32: its own dtype does not depend on the dtype policy of the other layers.
-    logits = keras.layers.Activation("linear", dtype="float32", name=LOGITS)(
-        target_embedding(decoder_output, reverse=True)
+    decoder_output = decoder(
+        target_embedding(target_in), encoder_output, cross_mask=source_mask, counted=target_mask(target_in, config)
     )
+    logits = make_logits(config)(target_embedding(decoder_output, reverse=True))
     return keras.Model({"source": source, "target_in": target_in}, logits, name="transformer")
 
 
@@ -236,6 +217,17 @@ def _make_embeddings(config: TransformerConfig, dtype: Policy) -> tuple[TokenEmb
     )
 
 
+def target_mask(target_in: Tensor, config: TransformerConfig) -> Tensor:
+    """(B, 1, 1, T) booleans: False for the padding of `target_in` (B, T), which begins with the start id.
+
+    If the start id is the pad id, the first position is always taken for the start.
+    """
+    if config.start_id != config.pad_id:
+        return padding_mask(target_in, config.pad_id)
+    is_first = ops.equal(ops.cumsum(ops.ones_like(target_in), axis=1), 1)
+    return key_mask(ops.logical_or(is_first, ops.not_equal(target_in, config.pad_id)))
+
+
 def make_embedding(
     config: TransformerConfig,
     dtype: Policy,
@@ -245,21 +237,36 @@ def make_embedding(
     reversible: bool = True,
 ) -> TokenEmbedding:
     """An embedding with vectors of the size `embedding_dim`, and with projections if that is not d_model."""
-    size, options = config.embedding_dim, {"tie_weights": tie_weights, "dtype": dtype, "name": name}
+    size, scaled = config.embedding_dim, config.scale_embeddings
+    options = {"tie_weights": tie_weights, "scale_embeddings": scaled, "dtype": dtype, "name": name}
     if size in (None, config.d_model):
         return TokenEmbedding(vocab_size, config.d_model, **options)
     return ProjectedTokenEmbedding(vocab_size, size, config.d_model, reversible, **options)
+
+
+def make_logits(config: TransformerConfig) -> Logits:
+    """The last layer. Its dtype is float32, whatever the dtype policy of the other layers is."""
+    return Logits(config.softmax_bias, dtype="float32", name=LOGITS)
 
 
 def make_stack(
     kind: type[Stack], layer: type[TransformerLayer], steps: int, config: TransformerConfig, dtype: Policy, name: str
 ) -> Stack:
     """An encoder or decoder with the options of the configuration."""
-    depth = DEPTHS[config.depth].from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
+    kind_of_depth = pkgutil.resolve_name(DEPTHS[config.depth])
+    depth = kind_of_depth.from_sizes(steps, config.d_model, config.halting_epsilon, config.ponder_cost, dtype)
     layers = _make_layers(layer, depth.num_layers, config, dtype)
     positions = _make_positions(config, kind.causal, dtype)
-    window = config.attention_window
-    return kind(layers, positions, config.dropout_rate, window, depth, dtype=dtype, name=name)
+    return kind(
+        layers,
+        positions,
+        config.dropout_rate,
+        config.attention_window,
+        depth,
+        config.normalize_embeddings,
+        dtype=dtype,
+        name=name,
+    )
 
 
 def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
@@ -270,5 +277,13 @@ def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerC
 
 def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> Positions:
     """The positional encoding that the configuration names."""
-    kind = POSITIONS[config.positional_encoding]
-    return kind.from_sizes(config.d_model, config.num_heads, config.max_length, causal, dtype)
+    options = PositionOptions(
+        config.d_model,
+        config.num_heads,
+        config.head_size,
+        config.max_length,
+        causal,
+        config.max_wavelength,
+        config.first_position,
+    )
+    return pkgutil.resolve_name(POSITIONAL_ENCODINGS[config.positional_encoding]).from_options(options, dtype)

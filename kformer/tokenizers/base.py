@@ -82,7 +82,8 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         """Converts a batch of token ids to texts.
 
         Args:
-            ids: (B, T) int32, dense or ragged. A row ends at its first end id. Pad and start ids are dropped.
+            ids: (B, T) int32, dense or ragged. A row ends at its first end id. Pad and start ids are dropped. If the
+                start id is the end id, it is the start at the beginning of a row, and the end elsewhere.
 
         Returns:
             (B,) string, always valid UTF-8.
@@ -183,6 +184,9 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         ids = as_ids(ids)
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(default_value=self.end_id)  # (B, T)
-        ended = tf.cumsum(tf.cast(tf.equal(ids, self.end_id), tf.int32), axis=1) > 0  # (B, T)
+        ends = tf.equal(ids, self.end_id)  # (B, T)
+        if self.start_id == self.end_id:
+            ends &= tf.range(tf.shape(ids)[1]) > 0
+        ended = tf.cumsum(tf.cast(ends, tf.int32), axis=1) > 0  # (B, T)
         keep = ~ended & tf.not_equal(ids, self.pad_id) & tf.not_equal(ids, self.start_id)
         return tf.ragged.boolean_mask(ids, keep)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from decoding_fakes import END, PAD, START, search_constraints
 
+from kformer.decoding import SearchConstraints
 from kformer.decoding.constraints import top_k
 
 
@@ -35,6 +36,18 @@ def test_log_probabilities_are_the_models_own_whatever_is_forbidden():
     log_probs, ids = search_constraints([4], 4).best_tokens(logits, 0, 1)
     np.testing.assert_array_equal(ids, [[END]])
     np.testing.assert_allclose(log_probs, np.log([[0.2]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("start", "possible"), [(PAD, [1, 2, 3, 4]), (END, [1, 2, 3, 4]), (1, [2, 3, 4])])
+def test_a_start_that_is_padding_or_the_end_forbids_no_more_than_these(start, possible):
+    constraints = SearchConstraints(start, END, PAD, np.array([9]), 9, min_length=2)
+    logits = np.zeros((1, 5), "float32")
+    for length, end in ((2, [END]), (1, [])):  # at first a row has enough tokens to end
+        allowed = [token for token in possible if token != END or end]
+        found = np.flatnonzero(np.isfinite(np.array(constraints.log_probabilities(logits, length))[0]))
+        assert found.tolist() == allowed
+        log_probs, ids = constraints.best_tokens(logits, length, 4)
+        assert np.array(ids)[np.isfinite(np.array(log_probs))].tolist() == allowed
 
 
 @pytest.mark.parametrize("vocab_size", [11, 997, 800, 4000])  # one block, a prime, and two that divide into blocks

@@ -122,7 +122,8 @@ def run(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pad_id": 1}, "three different ids of at least 0. Received: start_id=1, end_id=2, pad_id=1"),
+        ({"pad_id": 2}, "pad_id must differ from end_id. Received: start_id=1, end_id=2, pad_id=2"),
+        ({"start_id": -1}, "must be at least 0, .* Received: start_id=-1, end_id=2, pad_id=0"),
         ({"end_id": 5}, "below the vocabulary size 5 .* Received: start_id=1, end_id=5, pad_id=0"),
         ({"min_length": -1}, "min_length must be at least 0. Received: min_length=-1"),
         ({"buffer_length": 0}, "buffer_length must be at least 1. Received: buffer_length=0"),

@@ -165,6 +165,23 @@ class TestMultiHeadAttention:
         assert_layer_contract(MultiHeadAttention, kwargs, inputs, num_parameters=4 * (D * D + D))
         assert_layer_contract(MultiHeadAttention, {**kwargs, "use_bias": False}, inputs, num_parameters=4 * D * D)
 
+    def test_heads_of_a_chosen_size(self):
+        # 3 heads of 5 features: all heads together are narrower than the model. d_model need not be divisible.
+        width, sizes = 16, {"d_model": 16, "num_heads": H, "head_dim": 5}
+        query, key, mask = normal(B, T, width), normal(B, S, width, seed=1), random_mask(B, 1, T, S)
+        inputs = {"query": query, "key": key, "attention_mask": mask}
+        parameters = 3 * (16 * 15 + 15) + 15 * 16 + 16
+        assert_layer_contract(MultiHeadAttention, sizes, inputs, num_parameters=parameters)
+        layer, theirs = MultiHeadAttention(**sizes), keras.layers.MultiHeadAttention(H, key_dim=5)
+        layer.build(query.shape)
+        theirs.build(query.shape, key.shape)
+        oracles.randomize(layer)
+        copy_attention(layer, theirs)
+        expected = oracles.multi_head_attention(oracles.weights_of(layer), H, query, key, mask)
+        np.testing.assert_allclose(layer(query, key, attention_mask=mask), expected, atol=1e-4)
+        expected = theirs(query, key, attention_mask=mask[:, 0])
+        np.testing.assert_allclose(layer(query, key, attention_mask=mask), expected, atol=1e-5)
+
     def test_d_model_must_be_divisible(self):
         expected = r"divisible by num_heads. Received: d_model=34, num_heads=3. Choose a d_model .* multiple of 3"
         with pytest.raises(ValueError, match=expected):

@@ -23,10 +23,12 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def test_rotary_positions_multiply_pairs_as_complex_numbers():
+@pytest.mark.parametrize("max_wavelength", [10000.0, 500000.0])
+def test_rotary_positions_multiply_pairs_as_complex_numbers(max_wavelength):
     # Su et al. (2021), section 3.2.1: (x_1 + i x_2) exp(i m theta).
-    positions, heads = RotaryPositions(K), normal(B, H, T, K)
-    angles = np.outer(np.arange(3, 3 + T), 10000.0 ** (-np.arange(0, K, 2) / K))  # (T, K / 2)
+    positions, heads = RotaryPositions(K, max_wavelength), normal(B, H, T, K)
+    positions = RotaryPositions.from_config(positions.get_config())
+    angles = np.outer(np.arange(3, 3 + T), max_wavelength ** (-np.arange(0, K, 2) / K))  # (T, K / 2)
     turned = (heads[..., ::2] + 1j * heads[..., 1::2]) * np.exp(1j * angles)
     expected = np.stack([turned.real, turned.imag], axis=-1).reshape(heads.shape)
     np.testing.assert_allclose(numbers(positions.rotate(heads, positions.table(T, offset=3))), expected, atol=1e-5)

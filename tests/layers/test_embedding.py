@@ -29,6 +29,19 @@ def test_embeddings_are_scaled_by_the_square_root_of_d_model():
     np.testing.assert_array_equal(output, [[[18, 20, 22, 24], [2, 4, 6, 8]]])
 
 
+@pytest.mark.parametrize(
+    "kind", [TokenEmbedding, lambda *sizes, **options: ProjectedTokenEmbedding(*sizes, 4, **options)]
+)
+def test_embeddings_that_are_not_scaled_are_half_as_large(kind):
+    scaled, plain = kind(3, 4), kind(3, 4, scale_embeddings=False)  # sqrt(4) = 2
+    ids = np.array([[2, 0]], "int32")
+    expected = scaled(ids) / 2
+    for layer in (plain, type(plain).from_config(plain.get_config())):
+        layer(ids)
+        layer.set_weights(scaled.get_weights())
+        np.testing.assert_allclose(layer(ids), expected, rtol=1e-6)
+
+
 def test_reverse_is_the_product_with_the_transposed_matrix(ids):
     layer = TokenEmbedding(V, D)
     layer(ids)

@@ -11,6 +11,7 @@ from contracts import assert_layer_contract
 from keras import ops
 from weight_copies import copy_decoder_layer, copy_encoder_layer
 
+from kformer.config.transformer import ACTIVATIONS, NORMALIZATIONS
 from kformer.layers import (
     Cache,
     Decoder,
@@ -79,6 +80,14 @@ class TestEncoderLayer:
         copy_encoder_layer(layer, theirs)
         expected = theirs(source, padding_mask=(SOURCE_IDS != 0).astype("int32"))
         np.testing.assert_allclose(layer(source, attention_mask=source_mask), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("option", "choices"), [("activation", ACTIVATIONS), ("normalization", NORMALIZATIONS)])
+def test_layers_take_every_choice_of_the_configuration(option, choices):
+    for choice in choices:
+        assert EncoderLayer(D, H, F, **{option: choice}).get_config()[option] == choice
+    with pytest.raises(ValueError, match="fancy"):
+        EncoderLayer(D, H, F, **{option: "fancy"})
 
 
 class TestDecoderLayer:
@@ -187,6 +196,19 @@ class TestStacks:
         again(target, wider)
         again.set_weights(decoder.get_weights())
         np.testing.assert_array_equal(again(target, wider, cross_mask=source_mask), outputs)
+
+    def test_embeddings_are_normalized_after_their_positions(self, source, source_mask):
+        positions = LearnedPositionalEncoding(S, name="positions")
+        stack = Encoder(layers(EncoderLayer, 1), positions, normalize_embeddings=True)
+        stack = Encoder.from_config(stack.get_config())
+        stack.build(source.shape)
+        oracles.randomize(stack)
+        weights = oracles.weights_of(stack)
+        embedded = oracles.layer_norm(
+            oracles.below(weights, "embedding_norm"), source + weights["positions/embeddings"]
+        )
+        expected = oracles.encoder_layer(oracles.below(weights, "layer_0"), H, embedded, source_mask, norm_first=False)
+        np.testing.assert_allclose(stack(source, attention_mask=source_mask), expected, atol=5e-4, rtol=1e-4)
 
     def test_positions_are_added_before_the_first_layer(self, source):
         stack = Encoder([], positions=PositionalEncoding(D + 1))

@@ -10,6 +10,11 @@ from kformer.layers import FeedForward, GatedFeedForward
 B, T, D, F = 2, 5, 7, 11
 
 
+def gelu_tanh(x):
+    """Hendrycks and Gimpel (2016), section 2: the first approximation."""
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def test_contract():
     inputs = {"inputs": np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")}
     assert_layer_contract(FeedForward, {"d_model": D, "d_ff": F}, inputs, num_parameters=D * F + F + F * D + D)
@@ -31,6 +36,21 @@ def test_equals_the_formula():
     np.testing.assert_allclose(layer(inputs), oracles.feed_forward(oracles.weights_of(layer), inputs), atol=1e-5)
 
 
+def test_gelu_tanh_is_that_of_gpt_2():
+    inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
+    layer = FeedForward(D, F, "gelu_tanh")
+    layer.build(inputs.shape)
+    oracles.randomize(layer)
+    weights = oracles.weights_of(layer)
+    inner = np.vectorize(gelu_tanh)(oracles.dense(oracles.below(weights, "inner"), inputs))
+    expected = oracles.dense(oracles.below(weights, "outer"), inner)
+    np.testing.assert_allclose(layer(inputs), expected, atol=1e-5)
+    again = FeedForward.from_config(layer.get_config())
+    again.build(inputs.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(inputs), layer(inputs))
+
+
 def test_positions_do_not_see_each_other():
     inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
     layer = FeedForward(D, F)
@@ -45,7 +65,11 @@ def test_contract_with_a_gate():
 
 @pytest.mark.parametrize(
     ("activation", "gate"),
-    [("swiglu", lambda x: x / (1 + math.exp(-x))), ("geglu", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2)],
+    [
+        ("swiglu", lambda x: x / (1 + math.exp(-x))),
+        ("geglu", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
+        ("geglu_tanh", gelu_tanh),
+    ],
 )
 def test_a_gate_multiplies_the_inner_layer(activation, gate):
     inputs = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
@@ -58,5 +82,6 @@ def test_a_gate_multiplies_the_inner_layer(activation, gate):
 
 
 def test_an_unknown_gate_is_refused():
-    with pytest.raises(ValueError, match="activation must be one of swiglu, geglu. Received: activation='relu'"):
+    expected = "activation must be one of swiglu, geglu, geglu_tanh. Received: activation='relu'"
+    with pytest.raises(ValueError, match=expected):
         GatedFeedForward(D, F, "relu")

@@ -8,7 +8,7 @@ import pytest
 from contracts import assert_layer_contract
 from keras import ops
 
-from kformer.layers import LearnedPositionalEncoding, PositionalEncoding
+from kformer.layers import HalvedPositionalEncoding, LearnedPositionalEncoding, PositionalEncoding
 
 B, T, D = 2, 7, 22
 
@@ -61,6 +61,34 @@ class TestPositionalEncoding:
         expected = r"PositionalEncoding takes inputs of width d_model=4. Received: inputs of shape \(None, None, 6\)"
         with pytest.raises(ValueError, match=expected):
             PositionalEncoding(4).build((None, None, 6))
+
+
+def timing_signal(length: int, d_model: int, first: int) -> np.ndarray:
+    """The sinusoids of tensor2tensor (`get_timing_signal_1d`) and OpenNMT-tf, of which fairseq has the same."""
+    half = d_model // 2
+    rates = [math.exp(-i * math.log(10000) / (half - 1)) for i in range(half)]
+    angles = [[(first + row) * rate for rate in rates] for row in range(length)]
+    return np.array([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
+
+
+class TestHalvedPositionalEncoding:
+    def test_contract(self):
+        inputs = {"inputs": np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")}
+        kwargs = {"d_model": D, "max_wavelength": 500.0, "first_position": 2}
+        assert_layer_contract(HalvedPositionalEncoding, kwargs, inputs, num_parameters=0)
+
+    def test_the_sines_of_the_paper_come_first(self):
+        table = ops.convert_to_numpy(HalvedPositionalEncoding(D).table(T, offset=3))
+        expected = oracles.sinusoids(T, D, offset=3)
+        np.testing.assert_allclose(table[:, : D // 2], expected[:, ::2], atol=6e-7)
+        np.testing.assert_allclose(table[:, D // 2 :], expected[:, 1::2], atol=6e-7)
+
+    @pytest.mark.parametrize("first", [1, 2], ids=["OpenNMT-tf", "M2M100"])
+    def test_the_last_wavelength_and_the_first_position_of_others(self, first):
+        layer = HalvedPositionalEncoding(D, max_wavelength=10000 ** (D / (D - 2)), first_position=first)
+        expected = timing_signal(101, D, first)
+        np.testing.assert_allclose(layer.table(101), expected, atol=1e-6)
+        np.testing.assert_allclose(layer.table(1, offset=70), expected[70:71], atol=1e-6)
 
 
 class TestLearnedPositionalEncoding:

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import PAD, SIZES, SOURCE, TARGET_IN, B, S, T, logits_of, small_config, small_transformer
+from small_models import PAD, SIZES, SOURCE, START, TARGET_IN, B, S, T, logits_of, small_config, small_transformer
 from test_start_decoding import all_at_once, histories, stepwise
 
 from kformer.losses import LabelSmoothedCrossEntropy
@@ -70,17 +70,21 @@ def test_a_keras_file_gives_the_same_logits(model, tmp_path):
     np.testing.assert_array_equal(logits_of(loaded, SOURCE, TARGET_IN), logits_of(model, SOURCE, TARGET_IN))
 
 
-def test_training_pays_for_the_time_of_tokens_and_validation_does_not():
-    model = halting_transformer(ponder_cost=0.25)
+@pytest.mark.parametrize("start", [START, PAD])
+def test_training_pays_for_the_time_of_tokens_and_validation_does_not(start):
+    model = halting_transformer(ponder_cost=0.25, start_id=start)
+    target_in = INPUTS["target_in"].copy()
+    target_in[:, 0] = start
+    inputs = {**INPUTS, "target_in": target_in}
     expected = 0.0
-    for of_stack, ids in zip(ponder(model, **INPUTS), INPUTS.values(), strict=True):
+    for of_stack, is_token in zip(ponder(model, **inputs), (SOURCE != PAD, INPUTS["target_in"] != PAD), strict=True):
         times = keras.ops.convert_to_numpy(of_stack.steps + of_stack.remainders)
-        expected += 0.25 * times[ids != PAD].mean()
+        expected += 0.25 * times[is_token].mean()
     # Compiled on JAX and eager on TensorFlow: the quicker of the two on each.
     eager = keras.backend.backend() == "tensorflow"
     model.compile(keras.optimizers.SGD(0.0), LabelSmoothedCrossEntropy(), run_eagerly=eager)
-    targets = np.roll(INPUTS["target_in"], -1, axis=1)
-    (training,) = model.fit(INPUTS, targets, batch_size=B, verbose=0).history["loss"]
-    validation = model.evaluate(INPUTS, targets, batch_size=B, verbose=0)
+    targets = np.roll(inputs["target_in"], -1, axis=1)
+    (training,) = model.fit(inputs, targets, batch_size=B, verbose=0).history["loss"]
+    validation = model.evaluate(inputs, targets, batch_size=B, verbose=0)
     np.testing.assert_allclose(training - validation, expected, atol=1e-5)
-    np.testing.assert_allclose(validation, LabelSmoothedCrossEntropy()(targets, model(INPUTS)), atol=1e-5)
+    np.testing.assert_allclose(validation, LabelSmoothedCrossEntropy()(targets, model(inputs)), atol=1e-5)

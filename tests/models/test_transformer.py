@@ -74,6 +74,7 @@ class TestSizes:
             **{"norm_first": True, "activation": "geglu", "layer_norm_epsilon": 0.25, "use_bias": False},
             "normalization": "rms_norm",
             "num_key_value_heads": 1,
+            "head_dim": 5,
         }
         model = build_transformer(small_config(**options))
         for name, count in (("encoder", SIZES["num_encoder_layers"]), ("decoder", SIZES["num_decoder_layers"])):

@@ -21,6 +21,15 @@ def test_ids_outside_the_vocabulary_are_marked(symbols: SymbolTokenizer) -> None
     assert symbols.detokenize(tf.constant([[4, 7, -1]])).numpy()[0].decode() == "K ⁇ ⁇"
 
 
+@pytest.mark.parametrize("start", [0, 2], ids=["as Marian", "as BART"])
+def test_a_start_that_is_padding_or_the_end(start: int) -> None:
+    tokenizer = SymbolTokenizer(["K", "AE", "T"])
+    tokenizer.start_id = start
+    rows = [[4, 5, 6, 2, 0], [start, 4, 5, 2, 6], [2, 0, 0, 0, 0], [start, 2, 0, 0, 0]]
+    assert tokenizer.detokenize(tf.constant(rows)).numpy().tolist() == [b"K AE T", b"K AE", b"", b""]
+    assert tokenizer.detokenize(tf.ragged.constant([[4, 5], [], [start, 6]])).numpy().tolist() == [b"K AE", b"", b"T"]
+
+
 def test_train_orders_by_frequency_then_code_point() -> None:
     assert SymbolTokenizer.train(["b a", "c b", "", "a b"]).symbols == ("b", "a", "c")
 
