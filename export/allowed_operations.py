@@ -1,6 +1,6 @@
 """Lists the operations that a SavedModel may hold without --trust.
 
-    python export/allowed_operations.py         # rewrites kformer/export/allowed_operations.txt; ten seconds
+    python export/allowed_operations.py         # rewrites kformer/runtime/allowed_operations.txt; ten seconds
 
 TensorFlow's registry says of each operation whether it is stateful: whether it has an effect or a memory, or depends
 on something beside its inputs. Those that are not stateful are allowed, but for the ones below, which were found by
@@ -13,7 +13,7 @@ import argparse
 import pathlib
 import re
 
-TARGET = pathlib.Path(__file__).parents[1] / "kformer" / "export" / "allowed_operations.txt"
+TARGET = pathlib.Path(__file__).parents[1] / "kformer" / "runtime" / "allowed_operations.txt"
 
 # Not stateful, and refused: regular expressions of whole names, by kind.
 REFUSED = {
