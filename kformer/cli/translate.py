@@ -11,7 +11,7 @@ from kformer.cli.options import (
     LengthPenalty,
     MaxSourceLength,
     ModelArgument,
-    RecipeName,
+    SearchRecipe,
     TranslatorPreset,
     Trust,
     choose_decoding,
@@ -32,12 +32,17 @@ def translate(
     token_file: TokenFile = None,
     input: InputFile = None,
     output: OutputFile = None,
-    recipe: RecipeName = None,
+    recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     max_source_length: MaxSourceLength = None,
     n_best: Annotated[
-        int, typer.Option(min=1, help="Number of hypotheses per line, each as `number ||| translation ||| score`.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of hypotheses per line, each as `number ||| translation ||| score`.",
+            rich_help_panel="Search",
+        ),
     ] = 1,
     trust: Trust = False,
 ) -> None:
