@@ -142,7 +142,7 @@ def _load(
 
 
 def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
-    """The same of a model on a server."""
+    """As `_load`, for a model on a server: its own search, or the same with options if one is given."""
     if not _are_given(options):
         return answer_batch(client, task="language-model")
     return generate_batch(client, options)
