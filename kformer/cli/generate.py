@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
+from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
 from kformer.cli.options import (
     BeamSize,
     LanguageModelPreset,
@@ -98,7 +98,7 @@ def generate(
         "--length-penalty": length_penalty,
         "--max-source-length": max_source_length,
     }
-    check_server(server, token_file, (model, preset), search, trust)
+    check_server_options(server, token_file, (model, preset), search, trust)
     options = {
         "max_length": max_length,
         "temperature": temperature,

@@ -27,7 +27,7 @@ TokenFile = Annotated[
 ]
 
 
-def check_server(
+def check_server_options(
     server: str | None,
     token_file: Path | None,
     models: Sequence[object],

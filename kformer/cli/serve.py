@@ -167,7 +167,7 @@ def serve(
             "--model-config-poll-seconds reads the file of --model-config-file again. Name that file, too."
         )
     _check_tls(tls_certificate, tls_key)
-    _check_server()
+    _check_packages()
     hosts, origins = _parts(allowed_hosts), _parts(enable_cors)
 
     with status("starting the server"):
@@ -305,7 +305,7 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
             ) from error
 
 
-def _check_server() -> None:
+def _check_packages() -> None:
     """Tells how to install the packages of the server if they are missing."""
     try:
         import grpc  # noqa: F401

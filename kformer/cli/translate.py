@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
+from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
@@ -57,7 +57,7 @@ def translate(
         "--length-penalty": length_penalty,
         "--max-source-length": max_source_length,
     }
-    check_server(server, token_file, (model, preset), search, trust)
+    check_server_options(server, token_file, (model, preset), search, trust)
     if server is not None:
         with connected(server, token_file) as client:
             function = answer_batch(client, n_best)

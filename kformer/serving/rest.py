@@ -40,7 +40,7 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -207,7 +207,7 @@ def _preflight(request: Request) -> Response:
     return Response(headers={"Allow": "GET, HEAD, POST, OPTIONS"})
 
 
-async def _while_connected(request: Request, answer: Awaitable[Answer]) -> Answer:
+async def _while_connected(request: Request, answer: Awaitable[Returned]) -> Returned:
     """Waits for an answer.
 
     If the client goes away, cancels it, so that a request that is still in the queue is not computed.
