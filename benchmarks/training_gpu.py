@@ -9,7 +9,7 @@ One case takes about 50 seconds on an H200, most of them to compile. docs/wmt14.
 (for the GPU), numpy, PyYAML and this package's source, and no TensorFlow. Batches are made up: rows of one length that
 fill the given number of tokens, without padding; a step takes as long as with text in the same shape. Every case runs
 in a separate process, which first times products of large bfloat16 matrices. Their rate is the peak from which the
-utilisation is computed. Operations are counted as in flops.py. Steps that compile are not timed.
+utilisation is computed. Operations are counted as in `common/flops.py`. Steps that compile are not timed.
 
 There are two kinds of attention. `flash` is kformer's: Keras takes cuDNN's flash attention if that supports the shapes
 (the table says whether it did). `xla` never takes flash attention.
@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+ROOT = pathlib.Path(__file__).parents[1]
 ATTENTIONS = ("flash", "xla")
 SIZES = ("tiny", "base", "big")
 
@@ -35,8 +36,8 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     import jax
     import keras
     import numpy as np
-    from flops import training_flops
 
+    from benchmarks.common.flops import training_flops
     from kformer.config import TrainingConfig, TransformerConfig
     from kformer.models import build_transformer
     from kformer.training.compile import compile_model
@@ -133,8 +134,8 @@ def _times(function: Callable[[], None], rounds: int) -> list[float]:
 
 def in_a_process(case: dict[str, Any]) -> dict[str, Any]:
     """The answer of a separate process, so that the last case's memory is free again. A failed case says so."""
-    command = [sys.executable, __file__, "--case", json.dumps(case)]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks.training_gpu", "--case", json.dumps(case)]
+    answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if answer.returncode:
         return {**case, "failed": answer.returncode}
     return json.loads(answer.stdout.splitlines()[-1])

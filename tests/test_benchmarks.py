@@ -9,26 +9,24 @@ import re
 import subprocess
 import sys
 
-import algorithms
-import heads
-import lines
 import numpy as np
 import pytest
-import quality
-import recurrence
 import toy
-import window
-from flops import multiplications, training_flops
-from wmt14_cost import PAPER, TOKENS_A_STEP, cost
 
+from benchmarks.common import sequence_tasks
+from benchmarks.common.flops import multiplications, training_flops
+from benchmarks.common.results import missing
+from benchmarks.decoding import hardware_limits
+from benchmarks.quality import translation
+from benchmarks.training.wmt14_cost import PAPER, TOKENS_A_STEP, cost
+from benchmarks.variants import attention_window, fewer_heads_and_layers, lines_of_code, universal_transformer
 from kformer.config import TransformerConfig
 from kformer.models import build_transformer
 from kformer.recipes import load_recipe
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
 ROOT = pathlib.Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
-JAX = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{ROOT}{os.pathsep}{BENCHMARKS}"}
+JAX = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
 
 def test_multiplications_of_a_model_of_two_numbers():
@@ -59,25 +57,25 @@ def test_lines_of_code_are_counted_without_words():
 
         return two
 
-    assert lines.lines(sample) == 3
+    assert lines_of_code.lines(sample) == 3
 
 
 def test_numbers_to_add_have_their_last_digit_first():
     # 75 + 38 = 113, and 4 + 9 = 13.
-    np.testing.assert_array_equal(recurrence.added(np.array([[5, 7]]), np.array([[8, 3]])), [[3, 1, 1]])
-    task = recurrence.TASKS["addition"]
-    inputs, labels = recurrence.examples(task, np.random.default_rng(0), 50, range(1, 4))
+    np.testing.assert_array_equal(universal_transformer.added(np.array([[5, 7]]), np.array([[8, 3]])), [[3, 1, 1]])
+    task = universal_transformer.TASKS["addition"]
+    inputs, labels = universal_transformer.examples(task, np.random.default_rng(0), 50, range(1, 4))
     assert (inputs["source"].shape, labels.shape) == ((50, 8), (50, 5))
 
     def number(ids):
-        return sum((digit - recurrence.ZERO) * 10**place for place, digit in enumerate(ids))
+        return sum((digit - universal_transformer.ZERO) * 10**place for place, digit in enumerate(ids))
 
     for source, target_in, target in zip(*inputs.values(), labels, strict=True):
-        source, target = (ids[: list(ids).index(algorithms.END)] for ids in (source, target))
-        length = list(source).index(recurrence.PLUS)
+        source, target = (ids[: list(ids).index(sequence_tasks.END)] for ids in (source, target))
+        length = list(source).index(universal_transformer.PLUS)
         assert len(source) == 2 * length + 1
         assert number(source[:length]) + number(source[length + 1 :]) == number(target)
-        assert [*target_in[: length + 2]] == [algorithms.START, *target]
+        assert [*target_in[: length + 2]] == [sequence_tasks.START, *target]
         assert not target_in[length + 2 :].any()
 
 
@@ -143,7 +141,7 @@ def test_the_cost_of_attention_hardly_depends_on_the_lengths():
 def test_the_page_shows_what_the_script_prints():
     page = (ROOT / "docs" / "wmt14.md").read_text("utf-8")
     printed = subprocess.run(
-        [sys.executable, BENCHMARKS / "wmt14_cost.py"], env=JAX, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "benchmarks.training.wmt14_cost"], env=JAX, capture_output=True, text=True, check=True
     ).stdout
     tables = printed.strip().split("\n\n")
     assert len(tables) == 3
@@ -156,7 +154,7 @@ def test_training_gpu_runs_without_tensorflow(tmp_path):
     """On a CPU, with a small model: that it runs, and that its figures fit each other."""
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was imported')\n")
     environment = {**JAX, "PYTHONPATH": f"{tmp_path}{os.pathsep}{JAX['PYTHONPATH']}"}
-    command = [sys.executable, BENCHMARKS / "training_gpu.py", "--sizes", "tiny", "--attentions", "xla"]
+    command = [sys.executable, ROOT / "benchmarks" / "training_gpu.py", "--sizes", "tiny", "--attentions", "xla"]
     command += ["--lengths", "8", "--tokens", "70", "--steps", "2", "--rounds", "1", "--matrix", "64"]
     command += ["--output", tmp_path / "found.json"]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -172,8 +170,8 @@ def test_training_gpu_runs_without_tensorflow(tmp_path):
 @pytest.fixture
 def toy_task(monkeypatch):
     """The comparison of quality on the toy language: both systems' batches, tokenizer and settings."""
-    monkeypatch.setattr(quality, "load_corpus", lambda name: toy.corpus())
-    return quality.prepare(tokens=9000, precision="float32", seed=3)
+    monkeypatch.setattr(translation, "load_corpus", lambda name: toy.corpus())
+    return translation.prepare(tokens=9000, precision="float32", seed=3)
 
 
 def test_quality_trains_until_the_tokens_are_seen(toy_task):
@@ -184,10 +182,10 @@ def test_quality_trains_until_the_tokens_are_seen(toy_task):
 
 def test_quality_does_nothing_twice(tmp_path):
     file = tmp_path / "results.jsonl"
-    rows = [{"system": "kformer", "limit": None, "search": search} for search in quality.SEARCHES]
-    assert quality.missing(file, rows) == rows
+    rows = [{"system": "kformer", "limit": None, "search": search} for search in translation.SEARCHES]
+    assert missing(file, rows) == rows
     file.write_text(json.dumps({**rows[0], "bleu": 30.6}) + "\n" + json.dumps({**rows[1], "limit": 8}) + "\n")
-    assert quality.missing(file, rows) == rows[1:]
+    assert missing(file, rows) == rows[1:]
 
 
 @pytest.mark.slow
@@ -198,8 +196,8 @@ def test_qualitys_peer_is_as_large_and_goes_on_where_it_was_cut_off(toy_task, tm
     def trained(steps, file):
         torch.manual_seed(1)
         task = toy_task._replace(transformer=tiny, training=toy_task.training.replace(max_steps=steps))
-        model = quality.new_marian(tiny.to_dict()).train()
-        quality.train_marian(task, model, tmp_path / file)
+        model = translation.new_marian(tiny.to_dict()).train()
+        translation.train_marian(task, model, tmp_path / file)
         return model
 
     whole = trained(5, "whole.pt")
@@ -212,22 +210,20 @@ def test_qualitys_peer_is_as_large_and_goes_on_where_it_was_cut_off(toy_task, tm
 
 def test_a_window_makes_steps_that_can_be_measured():
     arguments = argparse.Namespace(window=3, causal=True, d_model=8, heads=2, steps=1)
-    assert all(window.measure(kind, 16, arguments).seconds > 0 for kind in window.KINDS)
+    assert all(attention_window.measure(kind, 16, arguments).seconds > 0 for kind in attention_window.KINDS)
     lengths = [512, 1024, 2048]
-    assert window.slope(lengths, [7.0 * length**2 for length in lengths]) == pytest.approx(2)
+    assert attention_window.slope(lengths, [7.0 * length**2 for length in lengths]) == pytest.approx(2)
 
 
 def test_caches_of_few_heads_are_small():
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 3, "source_vocab_size": 9, "target_vocab_size": 9}
     config = TransformerConfig(d_model=32, d_ff=8, num_heads=8, num_key_value_heads=2, **layers)
     # Keys and values of 5 positions, in 3 layers, of 2 heads, of 4 numbers, of 4 bytes.
-    assert heads.cache_bytes(config, 5) == (2 * 5 * 3 * 2 * 4 * 4,) * 2
+    assert fewer_heads_and_layers.cache_bytes(config, 5) == (2 * 5 * 3 * 2 * 4 * 4,) * 2
 
 
 @pytest.mark.slow
 def test_the_peaks_of_every_precision_are_measured():
-    """`limits.py` calls the products of an export, whose form has changed before without it."""
-    import limits
-
-    peaks = limits.measure(1)
+    """The script calls the products of an export, whose form has changed before without it."""
+    peaks = hardware_limits.measure(1)
     assert min(peaks.float32, peaks.bfloat16, peaks.int8, peaks.bandwidth) > 1e8

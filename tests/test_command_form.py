@@ -48,6 +48,27 @@ def test_the_help_at_80_columns_has_every_option_whole(words, command):
 
 
 @pytest.mark.parametrize(
+    ("name", "panels"),
+    [
+        ("train", ["Run", "Model", "Data", "Stopping", "Machines"]),
+        ("translate", ["Arguments", "Model", "Input and output", "Search"]),
+        ("generate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
+        ("evaluate", ["Arguments", "Model", "Data", "Search", "Scores"]),
+        ("export", ["Arguments", "Model", "Search", "SavedModel"]),
+        ("serve", ["Arguments", "Model", "Batches and limits", "Monitoring", "Addresses", "Access"]),
+    ],
+)
+def test_the_help_has_every_option_in_a_panel(name, panels):
+    _, *shown = re.split(r"^(\w[\w ]*):$", invoke(name, "--help").output, flags=re.MULTILINE)
+    options = {
+        title: re.findall(r"^  (--\S+)", text, flags=re.MULTILINE)
+        for title, text in zip(shown[::2], shown[1::2], strict=True)
+    }
+    assert [*options] == [*panels, "Options"]
+    assert options["Options"] == ["--help"]
+
+
+@pytest.mark.parametrize(
     ("words", "option"), OPTIONS, ids=[f"{' '.join(words)} {option.opts[0]}" for words, option in OPTIONS]
 )
 def test_an_option_of_one_value_is_refused_twice(words, option, tmp_path, monkeypatch):

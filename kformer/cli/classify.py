@@ -18,7 +18,12 @@ def classify(
     input: InputFile = None,
     output: OutputFile = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Write a tab and the label's probability after each label.")
+        bool,
+        typer.Option(
+            "--scores",
+            help="Write a tab and the label's probability after each label.",
+            rich_help_panel="Input and output",
+        ),
     ] = False,
     trust: Trust = False,
 ) -> None:

@@ -14,7 +14,7 @@ from kformer.cli.options import (
     ModelArgument,
     Path,
     PresetName,
-    RecipeName,
+    SearchRecipe,
     Trust,
     choose_decoding,
     choose_model,
@@ -37,13 +37,17 @@ def evaluate(
     preset: PresetName = None,
     corpus: CorpusName = None,
     split: Annotated[
-        str | None, typer.Option(metavar="PART", help="Part of the corpus: train, valid, or test, the default.")
+        str | None,
+        typer.Option(
+            metavar="PART", help="Part of the corpus: train, valid, or test, the default.", rich_help_panel="Data"
+        ),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.")
+        Path | None,
+        typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.", rich_help_panel="Data"),
     ] = None,
     columns: Columns = None,
-    recipe: RecipeName = None,
+    recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     max_source_length: MaxSourceLength = None,
@@ -54,9 +58,13 @@ def evaluate(
             help=f"How BLEU splits texts into words, by sacreBLEU: {', '.join(BLEU_TOKENIZERS)}. The default is 13a, "
             "but zh for Chinese references and char for other scripts without blanks.",
             autocompletion=lambda: list(BLEU_TOKENIZERS),
+            rich_help_panel="Scores",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to score, from the first one.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Print the scores on a test set as one JSON line.

@@ -10,7 +10,7 @@ from kformer.cli.options import (
     MaxSourceLength,
     Path,
     PresetName,
-    RecipeName,
+    SearchRecipe,
     choose_decoding,
     choose_model,
 )
@@ -33,7 +33,7 @@ def export(
         ),
     ],
     preset: PresetName = None,
-    recipe: RecipeName = None,
+    recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     max_source_length: MaxSourceLength = None,
@@ -42,6 +42,7 @@ def export(
         typer.Option(
             help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI.",
             autocompletion=lambda: list(PRECISIONS),
+            rich_help_panel="SavedModel",
         ),
     ] = "float32",
     variant: Annotated[
@@ -49,6 +50,7 @@ def export(
         typer.Option(
             help="portable runs everywhere. xla (float32 only) is compiled where it runs; a server must allow that.",
             autocompletion=lambda: list(VARIANTS),
+            rich_help_panel="SavedModel",
         ),
     ] = "portable",
     signature: Annotated[
@@ -57,6 +59,7 @@ def export(
             metavar="NAME",
             help=f"A further signature beside serving_default: {', '.join(MORE_SIGNATURES)}. May be repeated.",
             autocompletion=lambda: list(MORE_SIGNATURES),
+            rich_help_panel="SavedModel",
         ),
     ] = None,
     server_version: Annotated[
@@ -64,6 +67,7 @@ def export(
         typer.Option(
             metavar="VERSION",
             help="The version of TensorFlow Serving that will run it, such as 2.17: refuse what would not load there.",
+            rich_help_panel="SavedModel",
         ),
     ] = None,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
+from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
 from kformer.cli.options import (
     BeamSize,
     LanguageModelPreset,
@@ -43,24 +43,51 @@ def generate(
             min=0.0,
             help="Exponent of the length penalty, which counts the prompt's tokens, too; larger gives longer texts. By "
             "default the model's own.",
+            rich_help_panel="Search",
         ),
     ] = None,
     max_source_length: MaxSourceLength = None,
     temperature: Annotated[
         float,
         typer.Option(
-            min=0.0, max=1e6, help="Above 0, draw tokens at random: 1 as the model says, less is more likely."
+            min=0.0,
+            max=1e6,
+            help="Above 0, draw tokens at random: 1 as the model says, less is more likely.",
+            rich_help_panel="Sampling",
         ),
     ] = 0.0,
     top_k: Annotated[
-        int, typer.Option(min=0, max=_LARGEST, help="Draw only from the k most probable tokens; 0: from all.")
+        int,
+        typer.Option(
+            min=0,
+            max=_LARGEST,
+            help="Draw only from the k most probable tokens; 0: from all.",
+            rich_help_panel="Sampling",
+        ),
     ] = 0,
     top_p: Annotated[
-        float, typer.Option(min=1e-6, max=1.0, help="Draw only from the tokens that together have this probability.")
+        float,
+        typer.Option(
+            min=1e-6,
+            max=1.0,
+            help="Draw only from the tokens that together have this probability.",
+            rich_help_panel="Sampling",
+        ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same texts for the same lines of a file.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="The same seed draws the same texts for the same lines of a file.", rich_help_panel="Sampling"
+        ),
+    ] = 0,
     max_length: Annotated[
-        int, typer.Option(min=0, max=_LARGEST, help="Largest number of new tokens; 0: the model's own limit.")
+        int,
+        typer.Option(
+            min=0,
+            max=_LARGEST,
+            help="Largest number of new tokens; 0: the model's own limit.",
+            rich_help_panel="Search",
+        ),
     ] = 0,
     trust: Trust = False,
 ) -> None:
@@ -71,7 +98,7 @@ def generate(
         "--length-penalty": length_penalty,
         "--max-source-length": max_source_length,
     }
-    check_server(server, token_file, (model, preset), search, trust)
+    check_server_options(server, token_file, (model, preset), search, trust)
     options = {
         "max_length": max_length,
         "temperature": temperature,
@@ -115,7 +142,7 @@ def _load(
 
 
 def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
-    """The same of a model on a server."""
+    """As `_load`, for a model on a server: its own search, or the same with options if one is given."""
     if not _are_given(options):
         return answer_batch(client, task="language-model")
     return generate_batch(client, options)

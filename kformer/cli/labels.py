@@ -1,7 +1,7 @@
 """What `kformer classify` and `kformer tag` share."""
 
 from kformer.cli.lines import answer_lines, check_files, number_of_lines, with_scores
-from kformer.cli.on_server import check_server, connected
+from kformer.cli.on_server import check_server_options, connected
 from kformer.cli.options import Path, choose_model
 from kformer.cli.progress import status
 from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
@@ -33,7 +33,7 @@ def answer_by_labels(
         answer_lines(function, input, output, 1, number, batch_size, at_once, doing="reading", unknown=unknown)
 
     check_files(input, output)
-    check_server(server, token_file, (model, preset), trust=trust)
+    check_server_options(server, token_file, (model, preset), trust=trust)
     number = number_of_lines(input)
     if server is not None:
         with connected(server, token_file) as client:

@@ -18,9 +18,15 @@ from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, OnLine, U
 from kformer.text.batches import BATCH_SIZE, Hypothesis, TranslateBatch
 
 InputFile = Annotated[
-    Path | None, typer.Option(help="Lines of text; by default those of standard input. .gz, .xz and .bz2 are read.")
+    Path | None,
+    typer.Option(
+        help="Lines of text; by default those of standard input. .gz, .xz and .bz2 are read.",
+        rich_help_panel="Input and output",
+    ),
 ]
-OutputFile = Annotated[Path | None, typer.Option(help="The file to write; by default standard output.")]
+OutputFile = Annotated[
+    Path | None, typer.Option(help="The file to write; by default standard output.", rich_help_panel="Input and output")
+]
 
 
 def check_files(input: Path | None, output: Path | None) -> None:

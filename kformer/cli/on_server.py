@@ -18,14 +18,16 @@ ServerUrl = Annotated[
         metavar="URL",
         help="A model on a server, instead of MODEL: http://HOST:8501/v1/models/NAME or grpc://HOST:8500/NAME; "
         "https and grpcs with TLS.",
+        rich_help_panel="Model",
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help=f"A file with the server's bearer token; by default ${TOKEN_VARIABLE}.")
+    Path | None,
+    typer.Option(help=f"A file with the server's bearer token; by default ${TOKEN_VARIABLE}.", rich_help_panel="Model"),
 ]
 
 
-def check_server(
+def check_server_options(
     server: str | None,
     token_file: Path | None,
     models: Sequence[object],

@@ -49,6 +49,7 @@ Trust = Annotated[
     typer.Option(
         "--trust",
         help="Load a SavedModel whatever operations it has, also those that reach files, processes or the network.",
+        rich_help_panel="Model",
     ),
 ]
 
@@ -60,6 +61,17 @@ def _preset_option(command: str | None = None) -> Any:
         metavar="NAME",
         help=f"A trained model that comes with kformer, instead of MODEL: {', '.join(names) or 'none yet'}.",
         autocompletion=lambda: names,
+        rich_help_panel="Model",
+    )
+
+
+def _recipe_option(panel: str) -> Any:
+    """`--recipe`, in the panel of what the command takes from the recipe."""
+    return typer.Option(
+        metavar="NAME",
+        help="A whole experiment, such as wmt14-en-de-base, or a YAML file of the same form.",
+        autocompletion=recipe_names,
+        rich_help_panel=panel,
     )
 
 
@@ -68,14 +80,22 @@ ClassifierPreset = Annotated[str | None, _preset_option("classify")]
 LanguageModelPreset = Annotated[str | None, _preset_option("generate")]
 TaggerPreset = Annotated[str | None, _preset_option("tag")]
 TranslatorPreset = Annotated[str | None, _preset_option("translate")]
+RecipeName = Annotated[str | None, _recipe_option("Model")]
+SearchRecipe = Annotated[str | None, _recipe_option("Search")]
 BeamSize = Annotated[
     int | None,
-    typer.Option(min=1, help="Width of the beam; 1 is greedy search. By default the model's own, mostly 4."),
+    typer.Option(
+        min=1,
+        help="Width of the beam; 1 is greedy search. By default the model's own, mostly 4.",
+        rich_help_panel="Search",
+    ),
 ]
 LengthPenalty = Annotated[
     float | None,
     typer.Option(
-        min=0.0, help="Exponent of the length penalty; larger gives longer translations. By default the model's own."
+        min=0.0,
+        help="Exponent of the length penalty; larger gives longer translations. By default the model's own.",
+        rich_help_panel="Search",
     ),
 ]
 MaxSourceLength = Annotated[
@@ -85,14 +105,7 @@ MaxSourceLength = Annotated[
         metavar="TOKENS",
         help="A translator divides a longer line into its sentences; other models read no more at once. By default as "
         "the texts were long that the model learned from.",
-    ),
-]
-RecipeName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A whole experiment, such as wmt14-en-de-base, or a YAML file of the same form.",
-        autocompletion=recipe_names,
+        rich_help_panel="Search",
     ),
 ]
 CorpusName = Annotated[
@@ -102,6 +115,7 @@ CorpusName = Annotated[
         help=f"A corpus by its name: {', '.join(SHIPPED_CORPORA)}, or tfds:NAME for a translation data set of "
         "TensorFlow Datasets; tfds:NAME@en-de chooses the direction.",
         autocompletion=lambda: list(SHIPPED_CORPORA),
+        rich_help_panel="Data",
     ),
 ]
 SizeName = Annotated[
@@ -110,6 +124,7 @@ SizeName = Annotated[
         metavar="NAME",
         help=f"Sizes and settings of a new run: {', '.join(SIZES)}. The default is small.",
         autocompletion=lambda: list(SIZES),
+        rich_help_panel="Model",
     ),
 ]
 Columns = Annotated[
@@ -119,6 +134,7 @@ Columns = Annotated[
         help="Names of the columns of a tab-separated file, split by commas, such as source,target,attribution. "
         "The columns source and target are read, and a column second, if a classifier reads two texts. The default is "
         "source,target.",
+        rich_help_panel="Data",
     ),
 ]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.options import Path, RecipeName
+from kformer.cli.options import Path, SearchRecipe
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import read_mapping
@@ -24,7 +24,7 @@ def pack(
             help="JSON or YAML with facts about the model: description, command, scores, licence, provenance."
         ),
     ] = None,
-    recipe: RecipeName = None,
+    recipe: SearchRecipe = None,
     samples: Annotated[
         Path | None,
         typer.Option(help="Lines of text to pass on with the model. An export of the model is tried on them."),

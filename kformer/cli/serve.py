@@ -25,54 +25,108 @@ def serve(
         Path | None,
         typer.Argument(metavar="DIR", help="The base folder of an export's versions. The newest one is served."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name in URLs; by default the folder's name.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="The model's name in URLs; by default the folder's name.", rich_help_panel="Model"),
+    ] = None,
     model_config_file: Annotated[
-        Path | None, typer.Option(help="A model config file of TensorFlow Serving, instead of DIR.")
+        Path | None,
+        typer.Option(help="A model config file of TensorFlow Serving, instead of DIR.", rich_help_panel="Model"),
     ] = None,
     batching_parameters_file: Annotated[
-        Path | None, typer.Option(help="A file on how requests share batches; by default DIR/batching.config.")
+        Path | None,
+        typer.Option(
+            help="A file on how requests share batches; by default DIR/batching.config.",
+            rich_help_panel="Batches and limits",
+        ),
     ] = None,
     monitoring_config_file: Annotated[
-        Path | None, typer.Option(help="A file with the path of the metrics; by default DIR/monitoring.config.")
+        Path | None,
+        typer.Option(
+            help="A file with the path of the metrics; by default DIR/monitoring.config.", rich_help_panel="Monitoring"
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
-    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of REST and the page; 0 for any.")] = 8501,
-    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of gRPC; 0 for any.")] = 8500,
-    max_request_bytes: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Largest size of a request.")] = 64
-    * 1024,
-    max_text_bytes: Annotated[int, typer.Option(min=1, help="Largest size of a text.")] = 16 * 1024,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on; 0.0.0.0 for all of this machine.", rich_help_panel="Addresses"),
+    ] = "127.0.0.1",
+    rest_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of REST and the page; 0 for any.", rich_help_panel="Addresses")
+    ] = 8501,
+    grpc_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of gRPC; 0 for any.", rich_help_panel="Addresses")
+    ] = 8500,
+    max_request_bytes: Annotated[
+        int, typer.Option(min=1, max=2**31 - 1, help="Largest size of a request.", rich_help_panel="Batches and limits")
+    ] = 64 * 1024,
+    max_text_bytes: Annotated[
+        int, typer.Option(min=1, help="Largest size of a text.", rich_help_panel="Batches and limits")
+    ] = 16 * 1024,
     max_texts: Annotated[
-        int | None, typer.Option(min=1, help="Largest number of texts of a request; by default as large as a batch.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Largest number of texts of a request; by default as large as a batch.",
+            rich_help_panel="Batches and limits",
+        ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.001, max=86400, help="Seconds until a request must be answered.")
+        float,
+        typer.Option(
+            min=0.001, max=86400, help="Seconds until a request must be answered.", rich_help_panel="Batches and limits"
+        ),
     ] = 30.0,
     max_queue_seconds: Annotated[
         float,
-        typer.Option(min=0.001, help="Seconds that a request may have to wait; it is refused if it would be more."),
+        typer.Option(
+            min=0.001,
+            help="Seconds that a request may have to wait; it is refused if it would be more.",
+            rich_help_panel="Batches and limits",
+        ),
     ] = 10.0,
     load_timeout: Annotated[
         float,
-        typer.Option(min=0.001, help="Seconds until a version must be loaded; then an older one takes its place."),
+        typer.Option(
+            min=0.001,
+            help="Seconds until a version must be loaded; then an older one takes its place.",
+            rich_help_panel="Batches and limits",
+        ),
     ] = 600.0,
-    max_connections: Annotated[int, typer.Option(min=1, help="Largest number of connections over REST.")] = 1000,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Largest number of connections over REST.", rich_help_panel="Batches and limits")
+    ] = 1000,
     token_file: Annotated[
         Path | None,
-        typer.Option(help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}."),
+        typer.Option(
+            help=f"A file whose content clients must send as a bearer token; or ${TOKEN_VARIABLE}.",
+            rich_help_panel="Access",
+        ),
     ] = None,
     allow_reload: Annotated[
-        bool, typer.Option("--allow-reload", help="Let clients change the models by gRPC (HandleReloadConfigRequest).")
+        bool,
+        typer.Option(
+            "--allow-reload",
+            help="Let clients change the models by gRPC (HandleReloadConfigRequest).",
+            rich_help_panel="Access",
+        ),
     ] = False,
     reload_base: Annotated[
         list[Path] | None,
-        typer.Option(help="A folder in which their models must lie; by default the base folders that are served."),
+        typer.Option(
+            help="A folder in which their models must lie; by default the base folders that are served.",
+            rich_help_panel="Access",
+        ),
     ] = None,
     reload_token_file: Annotated[
         Path | None,
-        typer.Option(help=f"A file with the bearer token that such clients must send; or ${RELOAD_TOKEN_VARIABLE}."),
+        typer.Option(
+            help=f"A file with the bearer token that such clients must send; or ${RELOAD_TOKEN_VARIABLE}.",
+            rich_help_panel="Access",
+        ),
     ] = None,
     model_config_poll_seconds: Annotated[
-        float, typer.Option(min=0, help="How often the model config file is read again; 0: never.")
+        float,
+        typer.Option(min=0, help="How often the model config file is read again; 0: never.", rich_help_panel="Model"),
     ] = 0.0,
     allowed_hosts: Annotated[
         str,
@@ -80,16 +134,27 @@ def serve(
             metavar="NAME,NAME...",
             help="Names by which REST may be asked, besides localhost and IP addresses; * for any. With a token, the "
             "default is any name.",
+            rich_help_panel="Access",
         ),
     ] = "",
     enable_cors: Annotated[
         str,
-        typer.Option(metavar="ORIGIN,ORIGIN...", help="Origins of other pages that may use REST; * for any."),
+        typer.Option(
+            metavar="ORIGIN,ORIGIN...",
+            help="Origins of other pages that may use REST; * for any.",
+            rich_help_panel="Access",
+        ),
     ] = "",
-    tls_certificate: Annotated[Path | None, typer.Option(help="A certificate chain in PEM form, for TLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key in PEM form.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="A certificate chain in PEM form, for TLS.", rich_help_panel="Access")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The certificate's private key in PEM form.", rich_help_panel="Access")
+    ] = None,
     trust: Trust = False,
-    log_level: Annotated[str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.", rich_help_panel="Monitoring")
+    ] = "info",
 ) -> None:
     """Serve an export over REST and gRPC as TensorFlow Serving does, with a page to try it at /.
 
@@ -105,7 +170,7 @@ def serve(
             "--model-config-poll-seconds reads the file of --model-config-file again. Name that file, too."
         )
     _check_tls(tls_certificate, tls_key)
-    _check_server()
+    _check_packages()
     hosts, origins = _parts(allowed_hosts), _parts(enable_cors)
 
     with status("starting the server"):
@@ -263,7 +328,7 @@ def _check_tls(certificate: Path | None, key: Path | None) -> None:
             ) from error
 
 
-def _check_server() -> None:
+def _check_packages() -> None:
     """Tells how to install the packages of the server if they are missing."""
     try:
         import grpc  # noqa: F401

@@ -18,7 +18,12 @@ def tag(
     input: InputFile = None,
     output: OutputFile = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Write a tab and the log probability of all tags after the tags.")
+        bool,
+        typer.Option(
+            "--scores",
+            help="Write a tab and the log probability of all tags after the tags.",
+            rich_help_panel="Input and output",
+        ),
     ] = False,
     trust: Trust = False,
 ) -> None:

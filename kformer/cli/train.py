@@ -43,7 +43,7 @@ FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the be
 
 
 def train(
-    output: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to write.")],
+    output: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to write.", rich_help_panel="Run")],
     task: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +51,7 @@ def train(
             help=f"What the model learns: {', '.join(TASKS)}. The default is translate. For classify, the target is a "
             "label; for tag, a label for each word; the language models read plain text.",
             autocompletion=lambda: list(TASKS),
+            rich_help_panel="Model",
         ),
     ] = None,
     corpus: CorpusName = None,
@@ -58,29 +59,39 @@ def train(
         Path | None,
         typer.Option(
             help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz, "
-            ".xz and .bz2 are read."
+            ".xz and .bz2 are read.",
+            rich_help_panel="Data",
         ),
     ] = None,
     valid: Annotated[
         Path | None,
         typer.Option(
             help="Pairs to validate on. By default one source in 50 of --train is held out, and 20 or one in 10 of a "
-            "small file."
+            "small file.",
+            rich_help_panel="Data",
         ),
     ] = None,
     columns: Columns = None,
     train_source: Annotated[
-        Path | None, typer.Option(help="Source lines to train on, parallel to those of --train-target.")
+        Path | None,
+        typer.Option(help="Source lines to train on, parallel to those of --train-target.", rich_help_panel="Data"),
     ] = None,
-    train_target: Annotated[Path | None, typer.Option(help="Target lines to train on.")] = None,
+    train_target: Annotated[Path | None, typer.Option(help="Target lines to train on.", rich_help_panel="Data")] = None,
     valid_source: Annotated[
-        Path | None, typer.Option(help="Source lines to validate on, parallel to those of --valid-target.")
+        Path | None,
+        typer.Option(help="Source lines to validate on, parallel to those of --valid-target.", rich_help_panel="Data"),
     ] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="Target lines to validate on.")] = None,
+    valid_target: Annotated[
+        Path | None, typer.Option(help="Target lines to validate on.", rich_help_panel="Data")
+    ] = None,
     size: SizeName = None,
     recipe: RecipeName = None,
     config: Annotated[
-        Path | None, typer.Option(help="JSON or YAML with the fields to change, under `transformer:` and `training:`.")
+        Path | None,
+        typer.Option(
+            help="JSON or YAML with the fields to change, under `transformer:` and `training:`.",
+            rich_help_panel="Model",
+        ),
     ] = None,
     monitor: Annotated[
         str | None,
@@ -88,73 +99,116 @@ def train(
             metavar="NAME",
             help=f"The figure that decides which weights are best: {', '.join(MONITORS)}. The default is loss.",
             autocompletion=lambda: list(MONITORS),
+            rich_help_panel="Stopping",
         ),
     ] = None,
     source_embeddings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Word vectors, word2vec's or GloVe's, for the embeddings of the source."),
+        typer.Option(
+            metavar="FILE",
+            help="Word vectors, word2vec's or GloVe's, for the embeddings of the source.",
+            rich_help_panel="Model",
+        ),
     ] = None,
     target_embeddings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Word vectors for the embeddings of the target.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Word vectors for the embeddings of the target.", rich_help_panel="Model"),
     ] = None,
     train_embeddings: Annotated[
         bool | None,
         typer.Option(
             "--train-embeddings/--freeze-embeddings",
             help="Whether training changes the embeddings that do not begin at random. By default it does.",
+            rich_help_panel="Model",
         ),
     ] = None,
     export_to: Annotated[
         Path | None,
-        typer.Option("--export", metavar="DIR", help="Export each model that is the best so far as a new version."),
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Export each model that is the best so far as a new version.",
+            rich_help_panel="Run",
+        ),
     ] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(help="Budget in minutes of training, those before a resume included.")
+        float | None,
+        typer.Option(help="Budget in minutes of training, those before a resume included.", rich_help_panel="Stopping"),
     ] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Budget in passes over the corpus.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Budget in optimizer updates.")] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(help="Budget in passes over the corpus.", rich_help_panel="Stopping")
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Budget in optimizer updates.", rich_help_panel="Stopping")
+    ] = None,
     initialize_from: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
             help="Begin with the weights, the vocabulary and the sizes of a run folder or of a preset.",
+            rich_help_panel="Model",
         ),
     ] = None,
     auto_resume: Annotated[
-        bool, typer.Option("--auto-resume", help="Go on as with --resume if RUN holds a run, and begin one if not.")
+        bool,
+        typer.Option(
+            "--auto-resume",
+            help="Go on as with --resume if RUN holds a run, and begin one if not.",
+            rich_help_panel="Run",
+        ),
     ] = False,
     stop_signal: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             help="A further signal that saves and ends the run as SIGTERM does, such as SIGUSR1. May be repeated.",
+            rich_help_panel="Stopping",
         ),
     ] = None,
     summary: Annotated[
         Path | None,
-        typer.Option(help="A JSON file that says how the run ended: exit status, reason, steps, best, paths."),
+        typer.Option(
+            help="A JSON file that says how the run ended: exit status, reason, steps, best, paths.",
+            rich_help_panel="Run",
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN, as if the run had not stopped.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on from the last checkpoint in RUN, as if the run had not stopped.",
+            rich_help_panel="Run",
+        ),
     ] = False,
     devices: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of devices of this machine that share every batch; by default all GPUs."),
+        typer.Option(
+            min=1,
+            help="Number of devices of this machine that share every batch; by default all GPUs.",
+            rich_help_panel="Machines",
+        ),
     ] = None,
     num_processes: Annotated[
         int | None,
         typer.Option(
             envvar="KERAS_DISTRIBUTION_NUM_PROCESSES",
             help="Number of processes that train together, on one or more machines. Start the same command in each.",
+            rich_help_panel="Machines",
         ),
     ] = None,
     process_id: Annotated[
         int | None,
-        typer.Option(envvar="KERAS_DISTRIBUTION_PROCESS_ID", help="Number of this process, from 0 up."),
+        typer.Option(
+            envvar="KERAS_DISTRIBUTION_PROCESS_ID",
+            help="Number of this process, from 0 up.",
+            rich_help_panel="Machines",
+        ),
     ] = None,
     coordinator: Annotated[
         str | None,
-        typer.Option(envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0."),
+        typer.Option(
+            envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0.", rich_help_panel="Machines"
+        ),
     ] = None,
 ) -> None:
     """Train a translator, or a model of another task, on a corpus, a file of pairs or two parallel files.

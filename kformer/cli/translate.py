@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server, connected
+from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
 from kformer.cli.options import (
     BeamSize,
     LengthPenalty,
     MaxSourceLength,
     ModelArgument,
-    RecipeName,
+    SearchRecipe,
     TranslatorPreset,
     Trust,
     choose_decoding,
@@ -32,12 +32,17 @@ def translate(
     token_file: TokenFile = None,
     input: InputFile = None,
     output: OutputFile = None,
-    recipe: RecipeName = None,
+    recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     max_source_length: MaxSourceLength = None,
     n_best: Annotated[
-        int, typer.Option(min=1, help="Number of hypotheses per line, each as `number ||| translation ||| score`.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of hypotheses per line, each as `number ||| translation ||| score`.",
+            rich_help_panel="Search",
+        ),
     ] = 1,
     trust: Trust = False,
 ) -> None:
@@ -52,7 +57,7 @@ def translate(
         "--length-penalty": length_penalty,
         "--max-source-length": max_source_length,
     }
-    check_server(server, token_file, (model, preset), search, trust)
+    check_server_options(server, token_file, (model, preset), search, trust)
     if server is not None:
         with connected(server, token_file) as client:
             function = answer_batch(client, n_best)

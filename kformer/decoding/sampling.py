@@ -56,7 +56,8 @@ def sample(
         top_k: int; 0 keeps every token.
         top_p: float in (0, 1]; 1 keeps every token. `temperature`, `top_k` and `top_p` may also be tensors of rank 0,
             such as the inputs of a graph; then their values are not checked.
-        read: what the model has read at once, the arguments of `Search.after`; None for nothing.
+        read: the arguments of `Search.after`, if the model has already read the first tokens of every sentence; None
+            if it has read nothing.
 
     Returns:
         A `SearchResult` with n = 1; the score is the sum of float32 log probabilities under the model itself:

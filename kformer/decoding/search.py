@@ -31,7 +31,7 @@ class Search(abc.ABC):
 
     @abc.abstractmethod
     def after(self, tokens: Any, log_probs: Any) -> Any:
-        """The state after the first P tokens of every sentence, which the model has read at once.
+        """The state after the first P tokens of every sentence, which the model has read in a single call.
 
         Args:
             tokens: (B, P + 1) int32, the start ids and these tokens. No sentence's limit is below P.

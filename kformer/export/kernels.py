@@ -1,6 +1,6 @@
 """The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
 
-Each matrix has the layout in which TensorFlow's oneDNN kernels were measured to be fastest (see CONTRIBUTING.md).
+Each matrix has the layout in which TensorFlow's oneDNN kernels were measured to be fastest (see docs/decisions.md).
 
 Shape letters: N rows, K inputs, M outputs, V vocabulary, D model size.
 """

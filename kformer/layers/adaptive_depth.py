@@ -41,7 +41,7 @@ class Halting(NamedTuple):
         return cls(ops.equal(zeros, 0.0), zeros, zeros, zeros)
 
     def after(self, probability: Tensor, threshold: float, is_last: bool = False) -> tuple[Tensor, Self]:
-        """The state after one more step.
+        """Counts one more step: which weight its output has at each position, and which positions halt.
 
         A position halts when the sum of its halting probabilities reaches the threshold, at the latest at the last
         step. The weight of a step is its halting probability. The step at which the position halts has the remainder as

@@ -188,12 +188,12 @@ class Cache:
         return heads if order.rows == 1 else take_rows(heads, order.by_row)
 
     def keep(self, sentences: Tensor, room: int | Tensor) -> KeysValues:
-        """The tensors of some of the sentences, with room for more positions.
+        """The tensors of the sentences that go on, with room for more positions.
 
         It needs a backend whose shapes may change in a loop: TensorFlow without XLA.
 
         Args:
-            sentences: Numbers from 0 to B - 1.
+            sentences: The numbers of these sentences, from 0 to B - 1.
             room: Number of positions, at least the present room.
         """
         missing = room * self.order.rows - self.num_keys

@@ -99,10 +99,10 @@ class Depth(keras.layers.Layer, abc.ABC):
         return inputs
 
     def run(self, inputs: Tensor, apply: ApplyLayer, add_positions: AddPositions) -> tuple[Tensor, Ponder | None]:
-        """Applies the layers to (..., D) floats.
+        """Takes all steps, from the embeddings to the output of the last step.
 
         Args:
-            inputs, add_positions: As in `enter`.
+            inputs, add_positions: As in `enter`, for the first step.
             apply: Applies the layer of a step.
 
         Returns:

@@ -10,7 +10,7 @@ def small_normal() -> keras.initializers.Initializer:
 
     If the layer norm follows the sum, sublayers with small initial weights leave most of the sum to the residual path.
     On the shipped corpus, models learned faster with this initializer than with Glorot's uniform one: see
-    CONTRIBUTING.md.
+    docs/decisions.md.
     """
     return keras.initializers.RandomNormal(stddev=STANDARD_DEVIATION)
 

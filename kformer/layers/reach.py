@@ -46,7 +46,7 @@ class Reach(abc.ABC):
 
     @abc.abstractmethod
     def room(self, room: int | Tensor) -> int | Tensor:
-        """How many positions a cache keeps while `room` positions are decoded."""
+        """How many positions a cache must hold for a search of `room` positions: all, or those of a window."""
 
     @abc.abstractmethod
     def slot(self, position: int | Tensor) -> int | Tensor:

@@ -1,7 +1,8 @@
 """Positional encodings that depend on distances: rotary, ALiBi, and the relative ones of Shaw et al. and of T5.
 
 They act in self-attention alone, and add nothing to the embeddings. So a model can read sequences that are longer than
-those that it was trained on; how well it does so differs from kind to kind (`benchmarks/extrapolation.py`).
+those that it was trained on; how well it does so differs from kind to kind
+(`benchmarks/variants/length_extrapolation.py`).
 
 Shape letters: B batch, H heads, T queries, S keys, K size of a head, N buckets.
 """

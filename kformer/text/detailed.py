@@ -87,7 +87,7 @@ def _is_short(codec: TextCodec, parts: Parts, found: _Found) -> tf.Tensor:
 def alignment_layer(num_layers: int) -> int:
     """The decoder layer whose cross-attention tells which source token a target token translates: the last one.
 
-    `benchmarks/alignment.py` compares the layers.
+    `benchmarks/quality/alignment.py` compares the layers.
     """
     return num_layers - 1
 

@@ -155,7 +155,16 @@ def _between(gap: bytes) -> bytes:
 
 
 def _each_divided(pieces: Pieces, chosen: tf.Tensor, marked: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Divides the chosen pieces where `marked` sets marks; `first` is True for the first new piece of each old one."""
+    """The pieces, of which the chosen ones are divided.
+
+    Args:
+        pieces: P pieces.
+        chosen: (P,) bool, which to divide.
+        marked: Puts marks around the gaps at which texts are divided: (P,) string to (P,) string.
+
+    Returns:
+        The new pieces; `first` is True where a new piece begins an old one.
+    """
     new = _split(tf.where(chosen, marked(pieces.texts), pieces.texts))
     gap = tf.where(new.first, tf.gather(pieces.gap, new.owner), new.gap)
     return Pieces(new.texts, tf.gather(pieces.owner, new.owner), gap, new.first)

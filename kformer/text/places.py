@@ -23,7 +23,7 @@ class Places(NamedTuple):
 
 
 def locate(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int) -> Places:
-    """The places in the original texts of the tokens that `divide` returns. Arguments as in `divide`."""
+    """Where in the given texts the tokens stand that `divide` makes of them. Arguments as in `divide`."""
     lines, begin = lines_of(text)
     ids = tokenizer.tokenize(lines.texts)
 

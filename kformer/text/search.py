@@ -73,7 +73,7 @@ class Searcher:
             prefix: See `SearchConstraints`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
-                one. No prefix, and no limit, may be shorter.
+                one. Every prefix must have P tokens or more, and every limit must be P or more.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.

@@ -126,10 +126,14 @@ def read_text(text: tf.Tensor) -> tf.Tensor:
 def traced(
     tokenize: Callable[[tf.Tensor], tf.RaggedTensor], detokenize: Callable[[tf.RaggedTensor], tf.Tensor]
 ) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], Callable[[tf.RaggedTensor], tf.Tensor]]:
-    """Graphs of a function from (B,) string to (B, None) ids, and of one from (B, None) int32 ids to (B,) string.
+    """The two methods of a tokenizer as `tf.function`s.
 
-    They are traced here. If each tokenizer traced them at its first call, TensorFlow would warn after a few tokenizers,
-    because it would take them for one function that is traced again and again.
+    They are traced at once. If each tokenizer traced them at its first call, TensorFlow would warn after a few
+    tokenizers, because it would take them for one function that is traced again and again.
+
+    Args:
+        tokenize: From texts, (B,) string, to ids, (B, None) int32.
+        detokenize: From ids, (B, None) int32, to texts, (B,) string.
     """
     functions = (
         tf.function(tokenize, input_signature=[tf.TensorSpec([None], tf.string)]),
