@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"config", "files", "version"},
     "scripts": set(),
     "tokenizers": {"config", "files", "scripts"},
-    "data": {"config", "files", "tokenizers", "wording"},
+    "data": {"config", "files", "scripts", "tokenizers", "wording"},
     "labels": set(),
     "losses": {"config", "labels"},
     "metrics": {"labels", "losses"},

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from kformer.config import task_kind
 from kformer.data.corpus import Corpus, Pair
+from kformer.scripts import WHITESPACE
 from kformer.wording import count
 
-# The characters of `kformer.tokenizers.text_ops.WHITESPACE`.
-_BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
+_BLANKS = re.compile(f"[{WHITESPACE}]+")
 
 
 def words_of(text: str) -> list[str]:
