@@ -23,7 +23,7 @@ from kformer.config import (
     task_kind,
 )
 from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_texts, read_tsv
-from kformer.data.corpus import Pair
+from kformer.data.pairs import Pair
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import Recipe, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder

@@ -7,9 +7,10 @@ used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
+from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.files import read_parallel, read_texts, read_tsv
 from kformer.data.loading import load_corpus
+from kformer.data.pairs import Pair, Pairs
 from kformer.data.tfds_corpus import load_tfds
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "EncodedPairs",
     "FoundVectors",
     "Pair",
+    "Pairs",
     "WordVectors",
     "corpus_from_pairs",
     "encode_pairs",

@@ -14,8 +14,8 @@ import pathlib
 import stat
 from collections.abc import Iterator, Sequence
 
-from kformer.data.corpus import Pair
 from kformer.data.foreign_tables import ForeignTable, hint
+from kformer.data.pairs import Pair
 from kformer.files.blocks import file_blocks
 from kformer.files.compression import compression_of, decompressed
 from kformer.files.encodings import fault_of

@@ -1,10 +1,11 @@
 """Checks of the targets of classifiers and taggers, before anything is computed. They need no TensorFlow."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from kformer.config import task_kind
-from kformer.data.corpus import Corpus, Pair
+from kformer.data.corpus import Corpus
+from kformer.data.pairs import Pair
 from kformer.scripts import WHITESPACE
 from kformer.wording import count
 
@@ -21,7 +22,7 @@ def words_of(text: str) -> list[str]:
     return [word for word in _BLANKS.split(text) if word]
 
 
-def check_targets(task: str, pairs: Sequence[Pair]) -> None:
+def check_targets(task: str, pairs: Iterable[Pair]) -> None:
     """Refuses pairs whose targets no model of the task can learn or be compared with. Blank pairs are left out.
 
     Args:
@@ -74,7 +75,7 @@ def unknown_labels(task: str, corpus: Corpus) -> str | None:
     )
 
 
-def _labels(pairs: Sequence[Pair]) -> set[str]:
+def _labels(pairs: Iterable[Pair]) -> set[str]:
     return {label for text, target in pairs if text.strip() for label in words_of(target)}
 
 

@@ -6,8 +6,9 @@ import random
 import re
 from collections.abc import Callable
 
-from kformer.data.corpus import Corpus, Pair
+from kformer.data.corpus import Corpus
 from kformer.data.files import read_tsv
+from kformer.data.pairs import Pair
 
 _FOLDER = pathlib.Path(__file__).parent / "corpora"
 _PARTS = ("train", "valid", "test")

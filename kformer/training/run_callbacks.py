@@ -81,11 +81,12 @@ def translate_at_validations(
     shows: list[keras.callbacks.Callback] = []
     scored_sources = run.setup.training.scored_sources
     if samples or scored_sources:
+        pairs = list(corpus.valid)  # validations read them again and again, also when their file is gone
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
             leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            scores.append(ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, tokenizer, leave))
-        samples = samples or list(references(corpus.valid))[:SHOWN_SAMPLES]
+            scores.append(ScoreTranslations(translate, pairs, corpus.symbols, scored_sources, tokenizer, leave))
+        samples = samples or list(references(pairs))[:SHOWN_SAMPLES]
         shows.append(SampleTranslations(samples, translate, run.console, tensorboard))
     if export_to is not None:
         shows.append(ExportBest(run.folder, export_to, run.state, run.console))
