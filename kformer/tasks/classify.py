@@ -13,7 +13,6 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
-from kformer.data.labels import check_targets
 from kformer.tasks.labels import LabelPredictor, LabelTask
 from kformer.tasks.texts import TAB, encode_texts, encoded_texts
 from kformer.text.text_model import text_tensor
@@ -95,7 +94,6 @@ class ClassifyTask(LabelTask):
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
-            check_targets(self.name, pairs)
             return encoded_texts([text for text, _ in pairs], source), ended([label for _, label in pairs], labels)
 
         return encode_with(encode, pairs, source, labels, max_length)

@@ -17,7 +17,6 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, rows_of, string_tensor
-from kformer.data.labels import check_targets
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.text.texts import BATCH_TOKENS, in_batches
@@ -103,7 +102,6 @@ class TagTask(LabelTask):
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
-            check_targets(self.name, pairs)
             words = encode_words(string_tensor([text for text, _ in pairs]), source)
             tags = labels.tokenize(string_tensor([tags for _, tags in pairs]))
             ids, first = rows_of(words.ids), rows_of(words.first)

@@ -15,6 +15,7 @@ from kformer.config import (
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
+from kformer.data.labels import check_corpus
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
@@ -76,6 +77,7 @@ def start_run(
     if transformer is None:
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
     check_scores(transformer.task, training)
+    check_corpus(transformer.task, corpus)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
     task = task_of(transformer.task)

@@ -5,6 +5,7 @@ import toy
 
 from kformer.config import TASKS, TrainingConfig
 from kformer.data import Corpus, corpus_from_pairs, encode_pairs, hold_out
+from kformer.data.labels import check_corpus, unknown_labels
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import train_tokenizers
@@ -136,3 +137,19 @@ def test_what_can_be_read_only_once_is_no_part(part):
 def test_pairs_that_are_encoded_may_be_given_once(letters):
     pairs = [("a b", "c"), ("", "a"), ("d", "e f a")]
     assert arrays(encode_pairs(iter(pairs), letters, letters, 8)) == arrays(encode_pairs(pairs, letters, letters, 8))
+
+
+def test_the_targets_of_a_corpus_are_looked_through_once():
+    good = [("one two", "even"), ("one", "odd")]
+    corpus = Corpus("mine", Streamed(good), Streamed([*good, ("two", "Odd")]), [])
+    for _ in range(2):
+        check_corpus("classify", corpus)
+        assert "1 validation label not among the training labels" in unknown_labels("classify", corpus)
+    assert (corpus.train.readings, corpus.valid.readings) == (1, 1)
+
+
+def test_a_new_run_refuses_wrong_targets_before_it_writes_anything(tmp_path):
+    corpus = Corpus("numbers", [("one", "odd"), ("two", "not odd")], [("one", "odd")], [])
+    with pytest.raises(ValueError, match="A label must be one word without blanks. Received: 'not odd'"):
+        start_run(RunFolder(tmp_path / "run"), corpus, toy.TRANSFORMER.replace(task="classify"), toy.TRAINING)
+    assert not (tmp_path / "run").exists()
