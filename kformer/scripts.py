@@ -1,4 +1,12 @@
-"""Scripts that are written without blanks between words."""
+"""What separates words: white space, and scripts that are written without blanks between words."""
+
+# All characters with Unicode's property White_Space, which are ASCII blanks, NEXT LINE, and the separators Zs, Zl and
+# Zp. And U+FEFF, a byte order mark: some programs put it before each text, and it remains inside where files are
+# joined. They may stand within the brackets of a regular expression, of Python as of TensorFlow.
+WHITESPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
 
 _HAN = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 _UNSPACED = (

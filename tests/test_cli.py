@@ -717,8 +717,8 @@ def test_columns_choose_what_is_read(tmp_path, monkeypatch):
         (tmp_path / f"{part}.tsv").write_text(text)
     files = ["--train", tmp_path / "train.tsv", "--valid", tmp_path / "valid.tsv"]
     invoke("train", *files, "--columns", "target,attribution,source", "--output", tmp_path / "run")
-    assert calls[0]["corpus"].train == [("one", "uno")] * 2
-    assert calls[0]["corpus"].valid == [("two", "dos")]
+    assert list(calls[0]["corpus"].train) == [("one", "uno")] * 2
+    assert list(calls[0]["corpus"].valid) == [("two", "dos")]
 
 
 @pytest.fixture

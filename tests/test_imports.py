@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scripts": set(),
     "tokenizers": {"config", "files", "scripts"},
     "runs": {"config", "files", "tokenizers", "version"},
-    "data": {"config", "files", "tokenizers", "wording"},
+    "data": {"config", "files", "scripts", "tokenizers", "wording"},
     "labels": set(),
     "losses": {"config", "labels"},
     "metrics": {"labels", "losses"},

@@ -16,8 +16,7 @@ import sacrebleu
 
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig
-from kformer.data import load_corpus
-from kformer.data.corpus import Pair
+from kformer.data import Pair, load_corpus
 from kformer.export.saved_model import export_saved_model
 from kformer.inference.lines import ShortTranslations
 from kformer.inference.load import load_model

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.demo_settings import find_demo
-from kformer.cli.options import SHIPPED_CORPORA, Path
+from kformer.cli.demo_settings import DEMOS, find_demo
+from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.runtime.paths import check_export_path
 
@@ -16,7 +16,7 @@ def demo(
         typer.Option(
             metavar="NAME",
             help="bible-en-es (translation) or cmudict (pronunciation).",
-            autocompletion=lambda: list(SHIPPED_CORPORA),
+            autocompletion=lambda: list(DEMOS),
         ),
     ] = "bible-en-es",
     output: Annotated[

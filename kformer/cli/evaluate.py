@@ -19,13 +19,13 @@ from kformer.cli.options import (
     choose_decoding,
     choose_model,
     choose_part,
+    open_file,
     read_corpus,
-    read_pairs,
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import BLEU_TOKENIZERS, DecodingConfig, TaskKind, task_kind
-from kformer.data import Corpus, Pair, read_texts
+from kformer.data import Corpus, Pairs
 from kformer.data.labels import check_targets
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
 from kformer.recipes import load_recipe
@@ -108,7 +108,7 @@ def evaluate(
     print(json.dumps(scores))  # in ASCII: escapes are JSON's own, whatever standard output can write
 
 
-def _usable_bleu_tokenizer(name: str | None, pairs: list[Pair]) -> str:
+def _usable_bleu_tokenizer(name: str | None, pairs: Pairs) -> str:
     """The tokenizer of this name, or the one that suits the targets, which is printed where it is not the usual one."""
     from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 
@@ -128,7 +128,7 @@ def _evaluate_answers(
     model: RunFolder | Path,
     kind: TaskKind,
     decoding: DecodingConfig | None,
-    pairs: list[Pair],
+    pairs: Pairs,
     symbols: bool,
     limit: int | None,
     bleu_tokenizer: str | None,
@@ -150,7 +150,7 @@ def _evaluate_answers(
 
 
 def _evaluate_texts(
-    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: list[Pair], limit: int | None
+    model: RunFolder | Path, decoding: DecodingConfig | None, pairs: Pairs, limit: int | None
 ) -> dict[str, Any]:
     """How probable the sources are to a language model."""
     if not isinstance(model, RunFolder):
@@ -163,7 +163,7 @@ def _evaluate_texts(
     return text_scores(predictor, [text for text, _ in pairs if text.strip()][:limit])
 
 
-def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[list[Pair], bool]:
+def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[Pairs, bool]:
     """The pairs of a part of a corpus, and whether they are symbols."""
     if columns is not None:
         raise ValueError("--columns names the columns of a tab-separated file. Give it together with --test.")
@@ -173,16 +173,16 @@ def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split:
     return getattr(loaded, part), loaded.symbols
 
 
-def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: str | None) -> tuple[list[Pair], bool]:
+def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: str | None) -> tuple[Pairs, bool]:
     """The pairs of a file, and whether they are symbols, which only the model can tell."""
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
     if task_kind(task_name(model)).learns_from_plain_text:
         if columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
-        return read_texts(file), False
+        return open_file(file, columns, plain_text=True), False
     symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
-    return read_pairs(file, columns), bool(symbols)
+    return open_file(file, columns), bool(symbols)
 
 
 def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:

@@ -4,6 +4,7 @@ Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, wh
 """
 
 import contextlib
+import functools
 import pathlib
 import warnings
 from collections.abc import Sequence
@@ -24,8 +25,18 @@ from kformer.config import (
     read_parts,
     task_kind,
 )
-from kformer.data import Corpus, corpus_from_pairs, load_corpus, read_parallel, read_texts, read_tsv
-from kformer.data.corpus import Pair
+from kformer.data import (
+    Corpus,
+    Pairs,
+    ParallelFiles,
+    TextFile,
+    TsvFile,
+    corpus_from_pairs,
+    load_corpus,
+    open_pairs,
+    read_parallel,
+)
+from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import Recipe, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
@@ -34,7 +45,6 @@ from kformer.wording import did_you_mean
 Path = pathlib.Path
 Files = tuple[Path | None, Path | None]
 
-SHIPPED_CORPORA = ("bible-en-es", "cmudict", "bible-books", "bible-next", "bible-punctuation")
 PARTS = ("train", "valid", "test")
 
 ModelArgument = Annotated[
@@ -112,9 +122,9 @@ CorpusName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"A corpus by its name: {', '.join(SHIPPED_CORPORA)}, or tfds:NAME for a translation data set of "
+        help=f"A corpus by its name: {', '.join(CORPORA)}, or tfds:NAME for a translation data set of "
         "TensorFlow Datasets; tfds:NAME@en-de chooses the direction.",
-        autocompletion=lambda: list(SHIPPED_CORPORA),
+        autocompletion=lambda: list(CORPORA),
         rich_help_panel="Data",
     ),
 ]
@@ -201,11 +211,23 @@ def choose_part(split: str | None) -> str:
     return split or "test"
 
 
-def read_pairs(file: Path, columns: str | None) -> list[Pair]:
-    """The pairs of a tab-separated file with the columns that `--columns` names; warnings go to standard error."""
+def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pairs:
+    """The pairs of a file, which is looked through at once: warnings go to standard error, and damage is an error now.
+
+    Args:
+        file: Tab-separated, of plain text, or with a suffix that says more.
+        columns: The value of `--columns`, for a tab-separated file.
+        plain_text: Whether a file of lines is plain text, for a task that learns from it.
+    """
+    lines: FileSource = TextFile if plain_text else TsvFile
+    if columns is not None:
+        lines = functools.partial(TsvFile, columns=tuple(columns.split(",")))
+        if source_of(file, lines) is not lines:
+            raise ValueError(f"--columns names the columns of tab-separated files, and {file} is none. Leave it out.")
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        pairs = read_tsv(file) if columns is None else read_tsv(file, columns=tuple(columns.split(",")))
+        pairs = open_pairs(file, lines)
+        len(pairs)
     for warning in found:
         typer.echo(f"kformer: warning: {warning.message}", err=True)
     return pairs
@@ -286,17 +308,23 @@ def choose_corpus(
     train = _named(tsv[:1]) or _named(train_files)
     valid = _named(tsv[1:]) or _named(valid_files)
 
-    def read(files: list[Path]) -> list[Pair]:
-        return read_texts(files[0]) if plain_text else _read_part(files, columns)
+    def part(files: list[Path]) -> Pairs:
+        if plain_text or len(files) == 1:
+            return open_file(files[0], columns, plain_text)
+        return _open_parallel(*files)
 
     if not valid:
-        return corpus_from_pairs(str(train[0]), read(train))
-    return corpus_from_pairs(str(train[0]), read(train), read(valid), valid_name=str(valid[0]))
+        return corpus_from_pairs(str(train[0]), part(train))
+    return corpus_from_pairs(str(train[0]), part(train), part(valid), valid_name=str(valid[0]))
 
 
-def _read_part(files: list[Path], columns: str | None) -> list[Pair]:
-    """The pairs of one file of pairs, or of two parallel files."""
-    return read_pairs(files[0], columns) if len(files) == 1 else read_parallel(*files)
+def _open_parallel(source: Path, target: Path) -> Pairs:
+    """The pairs of two parallel files, which are looked through at once; those of pipes are held."""
+    if not (source.is_file() and target.is_file()):
+        return read_parallel(source, target)
+    pairs = ParallelFiles(source, target)
+    len(pairs)
+    return pairs
 
 
 def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None) -> None:

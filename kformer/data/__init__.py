@@ -7,10 +7,13 @@ used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kformer.data.corpus import Corpus, Pair, corpus_from_pairs, hold_out, references
-from kformer.data.files import read_parallel, read_texts, read_tsv
-from kformer.data.loading import load_corpus
-from kformer.data.tfds_corpus import load_tfds
+from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
+from kformer.data.pairs import Pair, Pairs
+from kformer.data.sources.parallel import ParallelFiles, read_parallel
+from kformer.data.sources.registry import load_corpus, open_pairs
+from kformer.data.sources.texts import TextFile, read_texts
+from kformer.data.sources.tfds import load_tfds
+from kformer.data.sources.tsv import TsvFile, read_tsv
 
 if TYPE_CHECKING:
     from kformer.data.batching import BatchPlan
@@ -36,6 +39,10 @@ __all__ = [
     "EncodedPairs",
     "FoundVectors",
     "Pair",
+    "Pairs",
+    "ParallelFiles",
+    "TextFile",
+    "TsvFile",
     "WordVectors",
     "corpus_from_pairs",
     "encode_pairs",
@@ -44,6 +51,7 @@ __all__ = [
     "load_corpus",
     "load_tfds",
     "make_dataset",
+    "open_pairs",
     "read_parallel",
     "read_texts",
     "read_tsv",

@@ -2,10 +2,12 @@
 
 import dataclasses
 import hashlib
+import heapq
+import itertools
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sized
 
-Pair = tuple[str, str]  # (source, target)
+from kformer.data.pairs import Pair, Pairs, SelectedPairs
 
 _HELD_OUT_SHARE = 50  # one source in 50 is held out for each missing part, but
 _FEWEST_HELD_OUT = 20  # at least 20, because a few pairs say by chance which weights are the best,
@@ -18,10 +20,14 @@ class Corpus:
 
     Attributes:
         name: the name by which the corpus was loaded.
-        train, valid, test: (source, target) pairs.
+        train, valid, test: (source, target) pairs: lists, or other parts that can be read again and again, see `Pairs`.
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
         valid_name: what messages call the validation pairs, if they are from a file of their own; None: as the corpus.
         task: the task that the pairs were made for, one of `kformer.config.TASKS`; None: any.
+        labels: what `kformer.data.labels` has found, by task: the labels of the training and of the validation part.
+
+    Raises:
+        ValueError: A part can be read only once.
 
     Examples:
         >>> corpus = Corpus("numbers", train=[("one", "uno"), ("two", "dos")], valid=[("three", "tres")], test=[])
@@ -30,12 +36,24 @@ class Corpus:
     """
 
     name: str
-    train: list[Pair]
-    valid: list[Pair]
-    test: list[Pair]
+    train: Pairs
+    valid: Pairs
+    test: Pairs
     symbols: bool = False
     valid_name: str | None = None
     task: str | None = None
+    labels: dict[str, tuple[set[str], set[str]]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            part = getattr(self, name)
+            if isinstance(part, Iterator) or not isinstance(part, Sized):
+                raise ValueError(
+                    f"The part {name} of a corpus must have a length, and give its pairs again and again. Received: a "
+                    f"{type(part).__name__}. Pass a list, or an object with the methods of kformer.data.Pairs."
+                )
 
     def name_of(self, part: str) -> str:
         """What messages call the part "train", "valid" or "test".
@@ -62,19 +80,17 @@ def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 def sample_sources(pairs: Iterable[Pair], number: int) -> list[str]:
     """At most `number` different sources that are not blank, spread evenly over the pairs."""
-    sources = [source for source in references(pairs) if source.strip()]
+    sources = list(dict.fromkeys(source for source, _ in pairs if source.strip()))
     return sources[:: max(1, len(sources) // number)][:number]
 
 
-def corpus_from_pairs(
-    name: str, train: list[Pair], valid: list[Pair] | None = None, valid_name: str | None = None
-) -> Corpus:
+def corpus_from_pairs(name: str, train: Pairs, valid: Pairs | None = None, valid_name: str | None = None) -> Corpus:
     """A corpus of a user's own pairs, without a test part.
 
     Args:
         name: the name of the corpus in error messages and in the run folder.
-        train, valid: (source, target) pairs. Without `valid`, one source in 50 or more is held out of `train`: the same
-            ones every time, see `hold_out`.
+        train, valid: (source, target) pairs: lists or other parts. Without `valid`, one source in 50 or more is held
+            out of `train`: the same ones every time, see `hold_out`.
         valid_name: what messages call `valid`, such as the name of its file; by default `name`.
 
     Examples:
@@ -87,8 +103,8 @@ def corpus_from_pairs(
     return Corpus(name=name, train=train, valid=valid, test=[], valid_name=valid_name)
 
 
-def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Splits pairs in two: those to train on, and the held-out ones.
+def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
+    """Splits pairs in two: those to train on, a list if `pairs` is one, and the held-out ones.
 
     Of the different sources, one in 50 is held out with all its pairs. Of fewer than 1,000 sources it is 20, or one in
     10 where these are fewer, but at least one. The sources with the smallest SHA-256 hashes are taken. So the choice
@@ -103,22 +119,25 @@ def hold_out(name: str, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
         >>> len(train), len(held_out)
         (280, 20)
     """
-    read = [_as_read(source) for source, _ in pairs]
-    sources = sorted(
-        {source for source in read if source},
-        key=lambda source: (hashlib.sha256(source.encode("utf-8")).digest(), source),
-    )
+    keys = [_key(source) for source, _ in pairs]
+    sources = {key for key in keys if key}
     if len(sources) < 2:
         raise ValueError(
             f"To hold out pairs of {name}, it must have at least two different sources. Received: {len(sources)}. "
             "Add pairs, or give validation (and test) pairs of their own."
         )
     number = max(len(sources) // _HELD_OUT_SHARE, min(_FEWEST_HELD_OUT, len(sources) // _LARGEST_SHARE), 1)
-    held_out = set(sources[:number])
-    parts: tuple[list[Pair], list[Pair]] = ([], [])
-    for pair, source in zip(pairs, read, strict=True):
-        parts[source in held_out].append(pair)
-    return parts
+    held_out = set(heapq.nsmallest(number, sources))
+    learned = bytes(key not in held_out for key in keys)
+    others = [pair for pair, is_learned in zip(pairs, learned, strict=True) if not is_learned]
+    train = list(itertools.compress(pairs, learned)) if isinstance(pairs, list) else SelectedPairs(pairs, learned)
+    return train, others
+
+
+def _key(source: str) -> bytes:
+    """The SHA-256 hash of a source as tokenizers read it; of a blank source, nothing."""
+    read = _as_read(source)
+    return hashlib.sha256(read.encode("utf-8")).digest() if read else b""
 
 
 def _as_read(text: str) -> str:

@@ -3,18 +3,21 @@
 Shapes: N pairs, I ids in all.
 """
 
+import array
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from kformer.data.corpus import Pair
+from kformer.data.pairs import Pair
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.wording import count
 
-_TEXTS_PER_CALL = 2000
+_PAIRS_PER_CALL = 2000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,9 +66,11 @@ class EncodedPairs:
 
 
 def encode_pairs(
-    pairs: Sequence[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int
+    pairs: Iterable[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int
 ) -> EncodedPairs:
     """The token ids of (source, target) pairs, with the end id on both sides.
+
+    No texts are held, so the pairs may be those of a part of a corpus that is larger than the memory.
 
     A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id. A
     text with more than 1,000 characters for each of these tokens, white space not counted, is too long in any case (see
@@ -89,7 +94,7 @@ def encode_pairs(
 
 def encode_with(
     encode: Callable[[Sequence[Pair]], tuple["Sequences", "Sequences"]],
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     max_length: int,
@@ -97,8 +102,8 @@ def encode_with(
     """The ids of pairs, as `encode` makes them of texts. Pairs are skipped as by `encode_pairs`.
 
     Args:
-        encode: From pairs without blank or very long texts to the sequences of both sides. A sequence without a token
-            before its end id, and one of more than `max_length` ids, is skipped.
+        encode: From up to 2,000 pairs, without blank or very long texts, to the sequences of both sides. A sequence
+            without a token before its end id, and one of more than `max_length` ids, is skipped.
         pairs: The texts.
         source_tokenizer, target_tokenizer: Their pad ids fill up batches; the start id is that of the target.
         max_length: The largest number of ids of a sequence.
@@ -106,27 +111,33 @@ def encode_with(
     Raises:
         ValueError: No pair is left.
     """
-    filled = [pair for pair in pairs if all(text.strip() for text in pair)]
-    short = [pair for pair in filled if not any(is_surely_longer(text, max_length) for text in pair)]
-    sources, targets = encode(short)
-    full = (sources.counts > 1) & (targets.counts > 1)  # (N,) before the selection
-    fits = np.maximum(sources.counts, targets.counts) <= max_length
-    source_ids, source_offsets = _select(sources, full & fits)
-    target_ids, target_offsets = _select(targets, full & fits)
+    source, target = _GrowingSide(), _GrowingSide()
+    counts: Counter[str] = Counter()
+    readable = _readable(pairs, max_length, counts)
+    while batch := list(itertools.islice(readable, _PAIRS_PER_CALL)):
+        sources, targets = encode(batch)
+        full = (sources.counts > 1) & (targets.counts > 1)  # (B,), of the batch
+        fits = np.maximum(sources.counts, targets.counts) <= max_length
+        source.add(sources, full & fits)
+        target.add(targets, full & fits)
+        counts["blank"] += int(np.sum(~full))
+        counts["long"] += int(np.sum(full & ~fits))
     encoded = EncodedPairs(
-        source_ids=source_ids,
-        source_offsets=source_offsets,
-        target_ids=target_ids,
-        target_offsets=target_offsets,
+        source_ids=np.asarray(source.ids),
+        source_offsets=np.asarray(source.offsets),
+        target_ids=np.asarray(target.ids),
+        target_offsets=np.asarray(target.offsets),
         source_pad_id=source_tokenizer.pad_id,
         target_pad_id=target_tokenizer.pad_id,
         start_id=target_tokenizer.start_id,
         max_length=max_length,
-        skipped_blank=len(pairs) - len(filled) + int(np.sum(~full)),
-        skipped_long=len(filled) - len(short) + int(np.sum(full & ~fits)),
+        skipped_blank=counts["blank"],
+        skipped_long=counts["long"],
     )
     if not encoded.kept:
-        raise ValueError(f"No pair of {len(pairs):,} is left: {encoded.report()}. Check the texts or raise max_length.")
+        raise ValueError(
+            f"No pair of {counts['read']:,} is left: {encoded.report()}. Check the texts or raise max_length."
+        )
     return encoded
 
 
@@ -137,31 +148,46 @@ class Sequences(NamedTuple):
     counts: np.ndarray  # (N,) int64
 
 
-def joined(parts: Sequence[tf.RaggedTensor]) -> Sequences:
-    """The ids of batches of sequences, each (B, None)."""
-    return Sequences(
-        np.concatenate([np.zeros(0, np.int32), *(part.flat_values.numpy() for part in parts)]),
-        np.concatenate([np.zeros(0, np.int64), *(part.row_lengths().numpy() for part in parts)]),
-    )
+def rows_of(ragged: tf.RaggedTensor) -> Sequences:
+    """The rows of ids of a (N, None) int32 tensor."""
+    return Sequences(ragged.flat_values.numpy(), ragged.row_lengths().numpy())
 
 
-def text_batches(texts: Sequence[str]) -> Iterator[tf.Tensor]:
-    """The texts as string tensors of at most 2,000."""
-    for first in range(0, len(texts), _TEXTS_PER_CALL):
-        batch = [text.encode("utf-8", "surrogatepass") for text in texts[first : first + _TEXTS_PER_CALL]]
-        yield tf.constant(batch, tf.string)
+def string_tensor(texts: Sequence[str]) -> tf.Tensor:
+    """(N,) string."""
+    return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)
 
 
 def ended(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
     """The ids of each text, with the end id."""
-    ids, counts = joined([tokenizer.tokenize(batch) for batch in text_batches(texts)])
+    ids, counts = rows_of(tokenizer.tokenize(string_tensor(texts)))
     with_ends = np.full(len(ids) + len(counts), tokenizer.end_id, np.int32)
     ends_before = np.repeat(np.arange(len(counts)), counts)  # the number of end ids before each token
     with_ends[np.arange(len(ids)) + ends_before] = ids
     return Sequences(with_ends, counts + 1)
 
 
-def _select(sequences: Sequences, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences to keep: their ids, (I,) int32, and their offsets, (N + 1,) int64."""
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sequences.counts[keep])])
-    return sequences.ids[np.repeat(keep, sequences.counts)], offsets
+def _readable(pairs: Iterable[Pair], max_length: int, counts: Counter[str]) -> Iterator[Pair]:
+    """The pairs without a blank or a very long text; `counts` gets the numbers of all pairs and of those left out."""
+    for pair in pairs:
+        counts["read"] += 1
+        if not all(text.strip() for text in pair):
+            counts["blank"] += 1
+        elif any(is_surely_longer(text, max_length) for text in pair):
+            counts["long"] += 1
+        else:
+            yield pair
+
+
+class _GrowingSide:
+    """The ids and offsets of one side, in arrays that grow at their end without a second copy."""
+
+    def __init__(self) -> None:
+        self.ids = array.array("i")
+        self.offsets = array.array("q", [0])
+
+    def add(self, sequences: Sequences, keep: np.ndarray) -> None:
+        """Adds the sequences to keep, (B,) booleans."""
+        self.ids.frombytes(sequences.ids[np.repeat(keep, sequences.counts)].astype(np.int32).tobytes())
+        ends = self.offsets[-1] + np.cumsum(sequences.counts[keep])
+        self.offsets.frombytes(ends.astype(np.int64).tobytes())

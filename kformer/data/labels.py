@@ -1,14 +1,18 @@
-"""Checks of the targets of classifiers and taggers, before anything is computed. They need no TensorFlow."""
+"""Checks of the targets of classifiers and taggers, before anything is computed. They need no TensorFlow.
+
+A corpus is looked through once: it keeps the labels that were found.
+"""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from kformer.config import task_kind
-from kformer.data.corpus import Corpus, Pair
+from kformer.data.corpus import Corpus
+from kformer.data.pairs import Pair
+from kformer.scripts import WHITESPACE
 from kformer.wording import count
 
-# The characters of `kformer.tokenizers.text_ops.WHITESPACE`.
-_BLANKS = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
+_BLANKS = re.compile(f"[{WHITESPACE}]+")
 
 
 def words_of(text: str) -> list[str]:
@@ -21,7 +25,7 @@ def words_of(text: str) -> list[str]:
     return [word for word in _BLANKS.split(text) if word]
 
 
-def check_targets(task: str, pairs: Sequence[Pair]) -> None:
+def check_targets(task: str, pairs: Iterable[Pair]) -> None:
     """Refuses pairs whose targets no model of the task can learn or be compared with. Blank pairs are left out.
 
     Args:
@@ -53,9 +57,7 @@ def check_corpus(task: str, corpus: Corpus) -> None:
         raise ValueError(f"The corpus {corpus.name} has labels and no translations. Train with --task {corpus.task}.")
     if not task_kind(task).has_labels:
         return
-    for pairs in (corpus.train, corpus.valid):
-        check_targets(task, [(text, target) for text, target in pairs if text.strip() and target.strip()])
-    known, asked = _labels(corpus.train), _labels(corpus.valid)
+    known, asked = _labels(task, corpus)
     if asked and known.isdisjoint(asked):
         raise ValueError(
             f"The corpus {corpus.name!r} has no validation label that is also a training label. Received: "
@@ -65,7 +67,10 @@ def check_corpus(task: str, corpus: Corpus) -> None:
 
 def unknown_labels(task: str, corpus: Corpus) -> str | None:
     """A note on validation labels that are no training labels; None if there are none."""
-    unknown = _labels(corpus.valid) - _labels(corpus.train) if task_kind(task).has_labels else set()
+    if not task_kind(task).has_labels:
+        return None
+    known, asked = _labels(task, corpus)
+    unknown = asked - known
     if not unknown:
         return None
     return (
@@ -74,8 +79,22 @@ def unknown_labels(task: str, corpus: Corpus) -> str | None:
     )
 
 
-def _labels(pairs: Sequence[Pair]) -> set[str]:
-    return {label for text, target in pairs if text.strip() for label in words_of(target)}
+def _labels(task: str, corpus: Corpus) -> tuple[set[str], set[str]]:
+    """The labels of the training and of the validation part; all targets are checked when they are first asked for."""
+    if task not in corpus.labels:
+        check = _CHECKS[task_kind(task).targets]
+        corpus.labels[task] = _checked_labels(check, corpus.train), _checked_labels(check, corpus.valid)
+    return corpus.labels[task]
+
+
+def _checked_labels(check: Callable[[str, str], None], pairs: Iterable[Pair]) -> set[str]:
+    """The labels of all pairs but those of which one side is blank."""
+    labels: set[str] = set()
+    for text, target in pairs:
+        if text.strip() and target.strip():
+            check(text, target)
+            labels.update(words_of(target))
+    return labels
 
 
 def _check_label(text: str, label: str) -> None:

@@ -1,7 +1,7 @@
 """A model's scores on a test set: the model translates the sources, `kformer.evaluation.metrics` compares."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kformer.data import Pair, references
@@ -11,7 +11,7 @@ from kformer.text.batches import TranslateBatch, translate_all
 from kformer.wording import count
 
 
-def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
+def sentences(pairs: Iterable[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
     """Each source with its references. Pairs of two blank texts, such as blank lines of a file, are left out.
 
     Args:
@@ -25,7 +25,7 @@ def sentences(pairs: Sequence[Pair], symbols: bool = False) -> list[tuple[str, l
 
 def score(
     translate: TranslateBatch,
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     symbols: bool = False,
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
@@ -61,7 +61,7 @@ def score(
 
 def score_labels(
     classify: TranslateBatch,
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from kformer.files.blocks import Block, is_recognized, split_beginning
 
 _BEGINNINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
-_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),
     "bzip2": bz2.BZ2Decompressor,
@@ -44,7 +44,7 @@ def decompressed(blocks: Iterator[Block], name: str) -> Iterator[Block]:
     """
     beginning, blocks = split_beginning(blocks, lambda beginning: is_recognized(beginning, _BEGINNINGS))
     kind = compression_of(beginning)
-    named = _SUFFIXES.get(pathlib.PurePath(name).suffix.lower())
+    named = SUFFIXES.get(pathlib.PurePath(name).suffix.lower())
     if kind is None and named is not None:
         raise ValueError(_damaged(name, named, "they begin in another way") + " If it is plain text, rename it.")
     if kind is not None and kind not in _DECOMPRESSORS:

@@ -3,11 +3,10 @@
 import abc
 import pathlib
 import pkgutil
-from collections.abc import Sequence
 from typing import ClassVar
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, task_kind
-from kformer.data import EncodedPairs, Pair
+from kformer.data import EncodedPairs, Pairs
 from kformer.data.arrangements import Arrangement
 from kformer.runs.folder import RunFolder
 from kformer.tasks.objective import Objective, cross_entropy
@@ -28,8 +27,8 @@ class Task(abc.ABC):
 
     name: ClassVar[str]
 
-    def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        """The pairs of a corpus as this task uses them."""
+    def pairs(self, pairs: Pairs) -> Pairs:
+        """A part of a corpus as this task uses it."""
         return pairs
 
     @abc.abstractmethod
@@ -37,7 +36,7 @@ class Task(abc.ABC):
         """The configuration for the task's model: an encoder-only model gets no decoder layers, for example."""
 
     @abc.abstractmethod
-    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+    def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         """Learns the vocabularies of source and target.
 
         Raises:
@@ -45,7 +44,7 @@ class Task(abc.ABC):
         """
 
     def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Pairs
     ) -> tuple[Tokenizer, Tokenizer]:
         """The tokenizers of a run that begins with the weights of a run of the task `earlier`, which has `tokenizers`.
 
@@ -54,7 +53,7 @@ class Task(abc.ABC):
         return tokenizers
 
     @abc.abstractmethod
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         """The ids of the pairs."""
 
     @abc.abstractmethod

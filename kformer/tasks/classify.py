@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig
-from kformer.data import EncodedPairs, Pair
+from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.tasks.labels import LabelPredictor, LabelTask
@@ -90,7 +90,7 @@ class ClassifyTask(LabelTask):
 
     name = "classify"
 
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:

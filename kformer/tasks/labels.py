@@ -12,7 +12,8 @@ import keras
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, answer_outputs
-from kformer.data import Pair
+from kformer.data import Pairs
+from kformer.data.pairs import MappedPairs, source_only
 from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.presets import find_preset
@@ -135,12 +136,12 @@ class LabelTask(Task):
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer.replace(num_decoder_layers=0, embedding_tying="none")
 
-    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
-        source, _ = train_tokenizers([(text, text) for text, _ in pairs], training.replace(shared_vocabulary=True))
+    def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+        source, _ = train_tokenizers(MappedPairs(source_only, pairs), training.replace(shared_vocabulary=True))
         return source, self._labels(pairs)
 
     def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Pairs
     ) -> tuple[Tokenizer, Tokenizer]:
         """The labels of an earlier run of this task are kept if they include all labels of the pairs."""
         labels = self._labels(pairs)
@@ -149,5 +150,5 @@ class LabelTask(Task):
             return tokenizers
         return tokenizers[0], labels
 
-    def _labels(self, pairs: Sequence[Pair]) -> SymbolTokenizer:
-        return SymbolTokenizer.train([label for _, label in pairs])
+    def _labels(self, pairs: Pairs) -> SymbolTokenizer:
+        return SymbolTokenizer.train(label for _, label in pairs)

@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.data import EncodedPairs, Pair
+from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.data.pairs import MappedPairs, source_only
 from kformer.decoding import SearchResult
 from kformer.layers import Cache
 from kformer.models import StepwiseLanguageModel, build_language_model
@@ -328,22 +329,23 @@ class LanguageModelTask(Task):
 
     name = "language-model"
 
-    def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        return [(text, text) for text, _ in pairs]
+    def pairs(self, pairs: Pairs) -> Pairs:
+        return MappedPairs(source_only, pairs)
 
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer.replace(num_encoder_layers=0)
 
-    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+    def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
 
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)
             return texts, texts
 
-        short = [part for text, _ in pairs for part in pieces(text, CHARACTERS_PER_TOKEN * max_length)]
-        return encode_with(encode, [(part, part) for part in short], *tokenizers, max_length)
+        longest = CHARACTERS_PER_TOKEN * max_length
+        short = ((piece, piece) for text, _ in pairs for piece in pieces(text, longest))
+        return encode_with(encode, short, *tokenizers, max_length)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken()

@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Sequence
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.data import EncodedPairs, Pair
+from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, MaskedTokens
 from kformer.data.encoding import Sequences, encode_with
+from kformer.data.pairs import MappedPairs, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
 from kformer.tasks.texts import encoded_texts
@@ -25,21 +26,21 @@ class MaskedLanguageModelTask(Task):
 
     name = "masked-language-model"
 
-    def pairs(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        return [(text, text) for text, _ in pairs]
+    def pairs(self, pairs: Pairs) -> Pairs:
+        return MappedPairs(source_only, pairs)
 
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer.replace(num_decoder_layers=0)
 
-    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+    def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
 
     def keep_tokenizers(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Sequence[Pair]
+        self, tokenizers: tuple[Tokenizer, Tokenizer], earlier: str, pairs: Pairs
     ) -> tuple[Tokenizer, Tokenizer]:
         return tokenizers[0], tokenizers[0]
 
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = encoded_texts([text for text, _ in pairs], tokenizers[0])
             return texts, texts

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig
-from kformer.data import EncodedPairs, Pair
+from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
-from kformer.data.encoding import Sequences, encode_with, joined, text_batches
+from kformer.data.encoding import Sequences, encode_with, rows_of, string_tensor
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.text.texts import BATCH_TOKENS, in_batches
@@ -98,18 +98,16 @@ class TagTask(LabelTask):
 
     name = "tag"
 
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
-            found = [encode_words(batch, source) for batch in text_batches([text for text, _ in pairs])]
-            ids = joined([words.ids for words in found])
-            tags = joined([labels.tokenize(batch) for batch in text_batches([tags for _, tags in pairs])])
-            first = np.concatenate([words.first.flat_values.numpy() for words in found] or [np.zeros(0, np.int64)])
-            words_in = joined([words.first for words in found]).counts
-            starts = np.repeat(np.cumsum(ids.counts) - ids.counts, words_in)  # where the ids of each word's text begin
+            words = encode_words(string_tensor([text for text, _ in pairs]), source)
+            tags = labels.tokenize(string_tensor([tags for _, tags in pairs]))
+            ids, first = rows_of(words.ids), rows_of(words.first)
+            starts = np.repeat(np.cumsum(ids.counts) - ids.counts, first.counts)  # where each word's text begins
             at_tokens = np.full(len(ids.ids), labels.pad_id, np.int32)
-            at_tokens[starts + first] = tags.ids
+            at_tokens[starts + first.ids] = tags.flat_values.numpy()
             return ids, Sequences(at_tokens, ids.counts)
 
         return encode_with(encode, pairs, source, labels, max_length)

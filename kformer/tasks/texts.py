@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from kformer.data.encoding import Sequences, joined, text_batches
+from kformer.data.encoding import Sequences, rows_of, string_tensor
 from kformer.tokenizers import Tokenizer
 
 TAB = "\t"
@@ -36,4 +36,4 @@ def with_start(ids: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
 
 def encoded_texts(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
     """The ids of texts for training, as `encode_texts` makes them."""
-    return joined([encode_texts(batch, tokenizer) for batch in text_batches(texts)])
+    return rows_of(encode_texts(string_tensor(texts), tokenizer))

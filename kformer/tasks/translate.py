@@ -1,10 +1,9 @@
 """Translation: from a text to a text, by an encoder and a decoder."""
 
 import pathlib
-from collections.abc import Sequence
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
-from kformer.data import EncodedPairs, Pair, encode_pairs
+from kformer.data import EncodedPairs, Pairs, encode_pairs
 from kformer.data.arrangements import Arrangement, ShiftedTarget
 from kformer.tasks.base import Task
 from kformer.tasks.translator import Translator
@@ -19,10 +18,10 @@ class TranslateTask(Task):
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer
 
-    def train_tokenizers(self, pairs: Sequence[Pair], training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+    def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training)
 
-    def encode(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
         return encode_pairs(pairs, *tokenizers, max_length)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:

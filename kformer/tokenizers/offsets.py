@@ -7,15 +7,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from kformer.scripts import WHITESPACE
 from kformer.tokenizers.ragged import find, join, kept, next_of, numbers, pick, previous_of, row_ids, sums, sums_before
 from kformer.tokenizers.text_ops import replace_invalid, tf_text
 
 _EXTRA = "\n"
-# The characters of `text_ops.WHITESPACE`.
-_SPACES = (
-    *(*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)),
-    *(0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF),
-)
+_SPACES = tuple(map(ord, WHITESPACE))
 
 
 class Spans(NamedTuple):

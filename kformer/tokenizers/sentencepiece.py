@@ -8,7 +8,7 @@ import itertools
 import pathlib
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -163,7 +163,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Learns a vocabulary from texts. The same texts always give the same model.
 
         Args:
-            texts: plain texts. Blank ones are ignored.
+            texts: plain texts. Blank ones are ignored. If they tell their number (`len`), and they are no more than
+                `max_texts`, they are not held.
             vocab_size: the number of pieces, including the 4 special ids and 256 bytes.
             model_type: "bpe" (byte pair encoding) or "unigram" (a unigram language model).
             character_coverage: the share of the texts' characters that get pieces of their own. The others are written
@@ -182,7 +183,8 @@ class SentencePieceTokenizer(Tokenizer):
                 f"vocab_size must be at least {_SMALLEST_VOCABULARY}: {NUM_SPECIAL_IDS} special ids, 256 bytes and the "
                 f"characters of the texts. Received: vocab_size={vocab_size}."
             )
-        sentences = _sentences(_sample(texts, max_texts))
+        is_few = isinstance(texts, Sized) and len(texts) <= max_texts
+        sentences = _sentences(texts if is_few else _sample(texts, max_texts))
         first = next(sentences, None)
         if first is None:
             raise ValueError("There is no text to learn a vocabulary from: every text is blank. Pass some text.")
@@ -265,7 +267,7 @@ def _sample(texts: Iterable[str], limit: int) -> list[str]:
     return sample
 
 
-def _sentences(texts: list[str]) -> Iterator[bytes]:
+def _sentences(texts: Iterable[str]) -> Iterator[bytes]:
     for batch in batches_of_bytes(texts, 2048):
         for sentence in read_text(tf.constant(batch, tf.string)).numpy():
             if sentence:

@@ -11,12 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-# Within the brackets of a regular expression: all characters with Unicode's property White_Space, which are ASCII
-# blanks, NEXT LINE, and the separators Zs, Zl and Zp. And U+FEFF, a byte order mark: some programs put it before each
-# text, and it remains inside where files are joined.
-WHITESPACE = r"\t-\r \x{85}\x{FEFF}\p{Z}"
-# Also for these brackets: characters that show nothing, which are soft hyphens, blanks and joiners without a width, and
-# marks of the direction of writing. Beside other characters they have a meaning.
+from kformer.scripts import WHITESPACE
+
+# Within the brackets of a regular expression: characters that show nothing, which are soft hyphens, blanks and joiners
+# without a width, and marks of the direction of writing. Beside other characters they have a meaning.
 INVISIBLE = r"\x{AD}\x{61C}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}"
 
 

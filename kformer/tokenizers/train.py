@@ -1,6 +1,6 @@
 """Learns the vocabularies of a training run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
@@ -8,9 +8,13 @@ from kformer.tokenizers.sentencepiece import SentencePieceTokenizer, VocabularyT
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
+_Pair = tuple[str, str]
 
-def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
-    """Learns the source and the target vocabulary from (source, target) pairs.
+
+def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
+    """Learns the source and the target vocabulary from (source, target) pairs, such as a list or a part of a corpus.
+
+    The pairs are read several times. Of more than a million texts, SentencePiece gets a random sample.
 
     The settings `tokenizer`, `vocab_size` (not for symbols) and `shared_vocabulary` of the configuration are used. If
     the texts are too few for `vocab_size` tokens, the vocabulary is as large as they allow. With a shared vocabulary
@@ -29,21 +33,48 @@ def train_tokenizers(pairs: Sequence[tuple[str, str]], training_config: Training
         (('a', 'c', 't'), ('AE', 'K', 'T'))
     """
     longest = training_config.max_length
-    short = [pair for pair in pairs if not any(is_surely_longer(text, longest) for text in pair)]
-    if pairs and not short:
+    number = sum(1 for _ in _short(pairs, longest))
+    if not number and (left_out := sum(1 for _ in pairs)):
         raise ValueError(
-            f"There is no text to learn a vocabulary from: all {len(pairs):,} pairs are longer than "
+            f"There is no text to learn a vocabulary from: all {left_out:,} pairs are longer than "
             f"max_length={longest} tokens. Check that line feeds end the lines, or raise max_length."
         )
-    sources = [source for source, _ in short]
-    targets = [target for _, target in short]
     if training_config.shared_vocabulary:
-        shared = _train(sources + targets, training_config)
+        shared = _train(_Texts(pairs, (0, 1), longest, number), training_config)
         return shared, shared
-    return _train(sources, training_config), _train(targets, training_config)
+    source, target = (_train(_Texts(pairs, (side,), longest, number), training_config) for side in (0, 1))
+    return source, target
 
 
-def _train(texts: list[str], config: TrainingConfig) -> Tokenizer:
+class _Texts:
+    """The texts of some sides of pairs, side after side. They are read anew each time, and not held.
+
+    Args:
+        pairs: The pairs.
+        sides: 0 for the sources, 1 for the targets.
+        longest: As in `_short`.
+        number: How many pairs are not left out.
+    """
+
+    def __init__(self, pairs: Iterable[_Pair], sides: tuple[int, ...], longest: int, number: int) -> None:
+        self.pairs = pairs
+        self.sides = sides
+        self.longest = longest
+        self.number = number
+
+    def __iter__(self) -> Iterator[str]:
+        return (pair[side] for side in self.sides for pair in _short(self.pairs, self.longest))
+
+    def __len__(self) -> int:
+        return len(self.sides) * self.number
+
+
+def _short(pairs: Iterable[_Pair], longest: int) -> Iterator[_Pair]:
+    """The pairs without a text that is longer than `longest` tokens in any case."""
+    return (pair for pair in pairs if not any(is_surely_longer(text, longest) for text in pair))
+
+
+def _train(texts: _Texts, config: TrainingConfig) -> Tokenizer:
     if config.tokenizer == "symbols":
         return SymbolTokenizer.train(texts)
     if config.tokenizer == "words":

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from kformer.scripts import WHITESPACE
 from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, normalized_characters
 from kformer.tokenizers.ragged import join, previous_of, sums_before
 from kformer.tokenizers.symbols import SymbolTokenizer
-from kformer.tokenizers.text_ops import WHITESPACE, read_text, tf_text
+from kformer.tokenizers.text_ops import read_text, tf_text
 
 _LETTER = r"[\p{L}\p{N}]"
 _PATTERNS = (

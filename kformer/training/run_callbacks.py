@@ -83,11 +83,12 @@ def translate_at_validations(
     score, show_samples = None, None
     scored_sources = run.setup.training.scored_sources
     if samples or scored_sources:
+        pairs = list(corpus.valid)  # validations read them again and again, also when their file is gone
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
             leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            score = ScoreTranslations(translate, corpus.valid, corpus.symbols, scored_sources, tokenizer, leave)
-        samples = samples or list(references(corpus.valid))[:SHOWN_SAMPLES]
+            score = ScoreTranslations(translate, pairs, corpus.symbols, scored_sources, tokenizer, leave)
+        samples = samples or list(references(pairs))[:SHOWN_SAMPLES]
         show_samples = SampleTranslations(samples, translate, run.console, tensorboard)
     export = None if export_to is None else functools.partial(export_best, run.folder, export_to, run.console)
     return Translations(tensorboard, score, show_samples, export)

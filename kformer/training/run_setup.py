@@ -82,13 +82,14 @@ def changed_fields(
 
 def describe_corpus(corpus: Corpus) -> dict:
     """Name, sizes, forms and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
-    digest = hashlib.sha256()
-    for pairs in (corpus.train, corpus.valid):
-        for source, target in pairs:
+    digest, tabs = hashlib.sha256(), {"train": False, "valid": False}
+    for part in tabs:
+        for source, target in getattr(corpus, part):
             digest.update(f"{source}\t{target}\n".encode())
+            tabs[part] = tabs[part] or "\t" in source
         digest.update(b"\x00")
     facts = {part: len(getattr(corpus, part)) for part in ("train", "valid", "test")}
-    facts |= {"symbols": corpus.symbols, "tabs_in_sources": any("\t" in source for source, _ in corpus.train)}
+    facts |= {"symbols": corpus.symbols, "tabs_in_sources": tabs["train"]}
     return {"name": corpus.name, **facts, "sha256": digest.hexdigest()}
 
 

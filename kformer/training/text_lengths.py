@@ -4,7 +4,7 @@ A model that never saw more than a sentence or two at once leaves out the end of
 these numbers in `decoding.json`, and the model gets longer lines in parts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _LINES = 95
 _SHORT = 0.1
 
 
-def search_of_data(task: str, pairs: Sequence[Pair], encoded: EncodedPairs) -> DecodingConfig:
+def search_of_data(task: str, pairs: Iterable[Pair], encoded: EncodedPairs) -> DecodingConfig:
     """The paper's search, within the lengths of the training texts.
 
     Args:
@@ -35,8 +35,8 @@ def search_of_data(task: str, pairs: Sequence[Pair], encoded: EncodedPairs) -> D
         return DecodingConfig(max_source_length=longest)
     line = int(np.percentile(lengths, _LINES, method="higher"))
     stripped = ((source.strip(), target.strip()) for source, target in pairs)
-    ratios = [len(target) / len(source) for source, target in stripped if source and target]
-    short = round(float(np.percentile(ratios, _SHORT)), 3)
+    ratios = (len(target) / len(source) for source, target in stripped if source and target)
+    short = round(float(np.percentile(np.fromiter(ratios, float), _SHORT)), 3)
     return DecodingConfig(max_source_length=line, max_sentence_length=longest, short_ratio=short)
 
 

@@ -182,8 +182,9 @@ class TestLanguageModel:
 
     def test_a_long_text_is_learned_in_parts(self):
         task = task_of("language-model")
-        pairs = task.pairs([("one two three four " * 20, ""), ("one two", "")])
-        tokenizers = task.train_tokenizers(pairs * 20, TRAINING)
+        texts = [("one two three four " * 20, ""), ("one two", "")]
+        pairs = task.pairs(texts)
+        tokenizers = task.train_tokenizers(task.pairs(texts * 20), TRAINING)
         encoded = task.encode(pairs, tokenizers, max_length=32)
         whole = task.encode(pairs, tokenizers, max_length=1000)
         assert encoded.skipped_long == 0
@@ -201,12 +202,12 @@ class TestLanguageModel:
 
     def test_a_text_of_very_many_characters_is_learned_whole(self):
         task = task_of("language-model")
-        pairs = task.pairs([("one two three four " * 2000, "")])
-        tokenizers = task.train_tokenizers(task.pairs([("one two three four", "")]) * 20, TRAINING)
-        encoded = task.encode(pairs, tokenizers, max_length=8)
+        text = "one two three four " * 2000
+        tokenizers = task.train_tokenizers(task.pairs([("one two three four", "")] * 20), TRAINING)
+        encoded = task.encode(task.pairs([(text, "")]), tokenizers, max_length=8)
         assert (encoded.skipped_blank, encoded.skipped_long) == (0, 0)
         texts = tokenizers[0].detokenize([encoded.target_ids[encoded.target_ids != 2]]).numpy()
-        assert texts[0].decode().split() == pairs[0][0].split()
+        assert texts[0].decode().split() == text.split()
 
     def test_a_long_text_is_scored_in_parts(self, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(max_source_length=3))

@@ -52,20 +52,20 @@ class ForeignTable:
         self._contradicted |= any('"' in cell for cell in cells if cell not in quoted)
 
     def warn(self) -> None:
-        """Warns of what was found."""
+        """Warns of what was found, in the name of the caller of `read_tsv`."""
         if self._header is not None:
             number, cells = self._header
             warnings.warn(
                 f"{self._path}, line {number}: {', '.join(map(repr, cells))} look like names of the columns, and are "
                 f"read as texts. If they are names, remove the line: sed {number}d FILE > NEW.",
-                stacklevel=3,
+                stacklevel=5,
             )
         if self._quoted and not self._contradicted and (self._has_doubled or self._all_quoted):
             warnings.warn(
                 f"{self._path}: {self._quoted:,} of {count(self._lines, 'line')} have fields in quotation marks, as "
                 f"Excel and pandas write them. The first is {self._first}. The marks are read as text. "
                 f"{how_to_convert(TAB)}",
-                stacklevel=3,
+                stacklevel=5,
             )
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kformer.data.corpus import Corpus, Pair, hold_out
+from kformer.data.corpus import Corpus, hold_out
+from kformer.data.pairs import Pair, Pairs
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -85,7 +86,7 @@ def load_tfds(
     splits = builder.info.splits
     if "train" not in splits:
         raise ValueError(f"{name} has no split train, only {', '.join(splits) or 'none'}. Choose another data set.")
-    train = list(_read(name, builder, "train", source, target))
+    train: Pairs = list(_read(name, builder, "train", source, target))
     valid_name = next((split for split in ("validation", "valid", "val", "dev") if split in splits), None)
     if valid_name is not None:
         valid = list(_read(name, builder, valid_name, source, target))

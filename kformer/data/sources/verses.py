@@ -1,4 +1,4 @@
-"""Corpora for classifiers and taggers, made of the English verses that come with kformer."""
+"""The verses that come with kformer, and corpora for classifiers and taggers that are made of the English ones."""
 
 import itertools
 import pathlib
@@ -6,14 +6,21 @@ import random
 import re
 from collections.abc import Callable
 
-from kformer.data.corpus import Corpus, Pair
-from kformer.data.files import read_tsv
+from kformer.data.corpus import Corpus
+from kformer.data.pairs import Pair
+from kformer.data.sources.tsv import read_tsv
 
-_FOLDER = pathlib.Path(__file__).parent / "corpora"
+_FOLDER = pathlib.Path(__file__).parents[1] / "corpora"
 _PARTS = ("train", "valid", "test")
 # The groups of books, in the order of the Bible, each with the number of its books.
 _GROUPS = {"law": 5, "history": 12, "poetry": 5, "prophets": 17, "gospels": 5, "letters": 22}
 _PUNCTUATION = ",.;:?!"
+
+
+def load_bible() -> Corpus:
+    """English verses and their Spanish translations."""
+    train, valid, test = (_read(part, ("id", "source", "target")) for part in _PARTS)
+    return Corpus("bible-en-es", train, valid, test)
 
 
 def load_books() -> Corpus:
@@ -53,7 +60,12 @@ def _corpus(name: str, task: str, load: Callable[[str], list[Pair]]) -> Corpus:
 
 def _verses(part: str) -> list[Pair]:
     """The English verses of a part, each with its id, such as Gen.1.1."""
-    return read_tsv(_FOLDER / f"bible.en-es.{part}.tsv.xz", columns=("target", "source", "spanish"))
+    return _read(part, ("target", "source", "spanish"))
+
+
+def _read(part: str, columns: tuple[str, str, str]) -> list[Pair]:
+    """A part with names for its columns: ids such as Gen.1.1, English verses, Spanish verses."""
+    return read_tsv(_FOLDER / f"bible.en-es.{part}.tsv.xz", columns)
 
 
 def _book(number: str) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import re
 
-from kformer.data.corpus import Corpus, Pair
+from kformer.data.corpus import Corpus
+from kformer.data.pairs import Pair
 
 _WORD = re.compile(r"[a-z']+")
 _PARTS = 20  # one twentieth of the words is held out for the test, another one for validation

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kformer.data import encode_pairs, files, read_parallel, read_tsv
+from kformer.data import ParallelFiles, TextFile, TsvFile, encode_pairs, read_parallel, read_tsv
 from kformer.tokenizers import SymbolTokenizer
 
 COMPRESSIONS = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
@@ -263,48 +263,92 @@ CHANGES = pytest.mark.parametrize("change", [append, rewrite, shrink, shrink_to_
 
 
 @pytest.fixture
-def changed_while_read(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pathlib.Path]:
-    """Makes a file of 400,000 bytes, written an hour ago, which is changed when its first line is read."""
+def changed_while_read(tmp_path: pathlib.Path) -> Callable[..., list[tuple[str, str]]]:
+    """Reads files of 400,000 bytes, written an hour ago, of which the first is changed after its first line is read."""
 
-    def make(name: str, line: bytes, change: Callable[[pathlib.Path], None]) -> pathlib.Path:
+    def read(name: str, line: bytes, change: Callable[[pathlib.Path], None], source) -> list[tuple[str, str]]:
         path = write(tmp_path / name, line * (400_000 // len(line)))
         an_hour_ago = path.stat().st_mtime - 3600
         os.utime(path, (an_hour_ago, an_hour_ago))
-        decode = files._decode
+        pairs = iter(source(path))
+        first = next(pairs)
+        change(path)
+        return [first, *pairs]
 
-        def change_and_decode(read: pathlib.Path, number: int, text: bytes) -> str:
-            if read == path and number == 1:
-                change(path)
-            return decode(read, number, text)
-
-        monkeypatch.setattr(files, "_decode", change_and_decode)
-        return path
-
-    return make
+    return read
 
 
 @CHANGES
-def test_a_file_that_changes_while_it_is_read(change, changed_while_read) -> None:
-    path = changed_while_read("a.tsv", b"one\tuno\n", change)
+def test_a_file_that_changes_while_it_is_read(change, changed_while_read, tmp_path: pathlib.Path) -> None:
     message = (
-        rf"^{re.escape(str(path))} was written to while it was read: it had 400,000 bytes before and has "
+        rf"^{re.escape(str(tmp_path))}/a\.tsv was written to while it was read: it had 400,000 bytes before and has "
         r"\d{3},\d{3} now. Wait until it is completely written, or copy it first and read the copy."
     )
     with pytest.raises(ValueError, match=message):
-        read_tsv(path)
+        changed_while_read("a.tsv", b"one\tuno\n", change, TsvFile)
 
 
 @CHANGES
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_parallel_file_that_changes_while_it_is_read(side: int, change, changed_while_read) -> None:
-    path = changed_while_read("a.en", b"one\n", change)
-    other = write(path.with_name("a.es"), b"uno\n" * 100_000)
+def test_a_parallel_file_that_changes_while_it_is_read(side, change, changed_while_read, tmp_path) -> None:
+    other = write(tmp_path / "a.es", b"uno\n" * 100_000)
     with pytest.raises(ValueError, match=r"a\.en was written to while it was read"):
-        read_parallel(*((path, other) if side == 0 else (other, path)))
+        changed_while_read(
+            *("a.en", b"one\n", change),
+            lambda path: ParallelFiles(*((path, other) if side == 0 else (other, path))),
+        )
 
 
 def test_a_file_that_is_replaced_by_another_one_is_read_as_it_was(changed_while_read) -> None:
     def replace(path: pathlib.Path) -> None:
         write(path.with_name("new"), b"two\tdos\n").replace(path)
 
-    assert read_tsv(changed_while_read("a.tsv", b"one\tuno\n", replace)) == [("one", "uno")] * 50_000
+    assert changed_while_read("a.tsv", b"one\tuno\n", replace, TsvFile) == [("one", "uno")] * 50_000
+
+
+def test_a_file_is_read_anew_each_time(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "a.tsv.xz", lzma.compress(b"one\tuno\n\ntwo\tdos\n"))
+    write(tmp_path / "b.en", b"one\n\ntwo\n")
+    write(tmp_path / "b.es", b"uno\n\ndos")
+    blank, texts = ("", ""), [("one", ""), ("", ""), ("two", "")]
+    whole = [("one", "uno"), blank, ("two", "dos")]
+    for pairs, expected in [
+        (TsvFile(tmp_path / "a.tsv.xz"), whole),
+        (ParallelFiles(tmp_path / "b.en", tmp_path / "b.es"), whole),
+        (TextFile(tmp_path / "b.en"), texts),
+    ]:
+        assert next(iter(pairs)) == expected[0]  # what is begun and left has no effect
+        assert [list(pairs), len(pairs), list(zip(pairs, pairs, strict=True))] == [
+            expected,
+            3,
+            [(pair, pair) for pair in expected],
+        ]
+
+
+@pytest.mark.parametrize("change", [append, rewrite, shrink, lambda path: os.utime(path, (1, 1))])
+def test_a_file_that_changes_between_two_readings(change, tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "a.tsv", b"one\tuno\n" * 50_000)
+    pairs = TsvFile(path)
+    assert len(pairs) == 50_000
+    change(path)
+    message = r"a\.tsv has changed since it was first read: it had 400,000 bytes then and has \d{3},\d{3} now"
+    with pytest.raises(ValueError, match=message):
+        next(iter(pairs))
+
+
+def test_a_pipe_is_read_once(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(path := tmp_path / "a.txt")
+    pairs = TextFile(path)
+    writer = threading.Thread(target=write, args=(path, b"one\n"))
+    writer.start()
+    assert list(iter(pairs)) == [("one", "")]
+    writer.join()
+    with pytest.raises(ValueError, match=r"a\.txt is a pipe, which can be read only once. Hold its pairs, as read_tsv"):
+        next(iter(pairs))
+
+
+def test_a_table_of_another_program_is_told_of_once(tmp_path: pathlib.Path) -> None:
+    pairs = TsvFile(write(tmp_path / "a.tsv", b"source\ttarget\none\tuno\n"))
+    with pytest.warns(UserWarning, match="look like names of the columns"):
+        assert len(pairs) == 2
+    assert len(list(pairs)) == 2  # without a warning, which would be an error here

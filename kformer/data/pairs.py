@@ -1,0 +1,77 @@
+"""Pairs of texts that can be read again and again: the parts of a corpus.
+
+A list of pairs is such a part. Other parts need not hold their texts: they read them from files each time, or make them
+of the pairs of another part.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+Pair = tuple[str, str]  # (source, target)
+
+
+class Pairs(Protocol):
+    """A part of a corpus. Each iteration begins anew, and gives the same pairs in the same order.
+
+    Training holds the ids of a part, but not its texts. So a class of your own may read texts where they are stored,
+    although there is no memory for all of them.
+
+    Examples:
+        >>> class Numbers:
+        ...     def __iter__(self):
+        ...         return ((str(number), str(number + 1)) for number in range(1000))
+        ...
+        ...     def __len__(self):
+        ...         return 1000
+        >>> corpus = corpus_from_pairs("next numbers", Numbers())
+        >>> len(corpus.train), next(iter(corpus.train))
+        (980, ('0', '1'))
+    """
+
+    def __iter__(self) -> Iterator[Pair]: ...
+
+    def __len__(self) -> int: ...
+
+
+class MappedPairs:
+    """The pairs of a part, each changed by a function.
+
+    Args:
+        change: from a pair to a pair.
+        pairs: the part.
+    """
+
+    def __init__(self, change: Callable[[Pair], Pair], pairs: Pairs) -> None:
+        self.change = change
+        self.pairs = pairs
+
+    def __iter__(self) -> Iterator[Pair]:
+        return map(self.change, self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+class SelectedPairs:
+    """Some of the pairs of a part.
+
+    Args:
+        pairs: the part.
+        chosen: a byte for each pair, 1 if it is chosen, or else 0.
+    """
+
+    def __init__(self, pairs: Pairs, chosen: bytes) -> None:
+        self.pairs = pairs
+        self.chosen = chosen
+
+    def __iter__(self) -> Iterator[Pair]:
+        return itertools.compress(self.pairs, self.chosen)
+
+    def __len__(self) -> int:
+        return self.chosen.count(1)
+
+
+def source_only(pair: Pair) -> Pair:
+    """The source on both sides, for what learns from single texts."""
+    return pair[0], pair[0]

@@ -1,0 +1,68 @@
+"""Pairs from two parallel files: line n of one file is the source, line n of the other one the target."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+
+from kformer.data.pairs import Pair
+from kformer.data.sources.lines import FilePairs, TextLines
+from kformer.wording import count
+
+_NO_LINE = (0, "")
+
+
+class ParallelFiles(FilePairs):
+    r"""The pairs of two files with the same number of lines, read from the files each time.
+
+    Args:
+        source_path, target_path: text files, which may be compressed.
+
+    Raises:
+        FileNotFoundError: One of the files does not exist.
+        ValueError: The files have different numbers of lines, or one is empty, damaged or not UTF-8, or changes while
+            it is read or later.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("numbers.en").write_text("one\ntwo"), Path("numbers.es").write_text("uno\ndos")
+        >>> len(ParallelFiles("numbers.en", "numbers.es"))
+        2
+    """
+
+    def __init__(self, source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> None:
+        self.source_path = source_path
+        self.target_path = target_path
+        self._sources, self._targets = TextLines(source_path), TextLines(target_path)
+
+    def __iter__(self) -> Iterator[Pair]:
+        last_source = last_target = 0  # the numbers of the last lines
+        with self._sources.open() as sources, self._targets.open() as targets:
+            lines = itertools.zip_longest(sources, targets, fillvalue=_NO_LINE)
+            for (source_number, source), (target_number, target) in lines:
+                last_source, last_target = source_number or last_source, target_number or last_target
+                if source_number and target_number:
+                    yield source, target
+            self._check_lengths(last_source, last_target)
+
+    def _check_lengths(self, sources: int, targets: int) -> None:
+        if sources != targets:
+            longer = self.source_path if sources > targets else self.target_path
+            raise ValueError(
+                f"Parallel files must have the same number of lines. Received: {self.source_path} with "
+                f"{count(sources, 'line')} and {self.target_path} with {count(targets, 'line')}. "
+                f"Line {min(sources, targets) + 1} of {longer} is the first without a partner: align the files again."
+            )
+        if not sources:
+            raise ValueError(f"{self.source_path} and {self.target_path} are empty. Pass files with at least one line.")
+
+
+def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> list[Pair]:
+    r"""Reads the pairs of two parallel files into a list; arguments and errors as of `ParallelFiles`.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("numbers.en").write_text("one\ntwo"), Path("numbers.es").write_text("uno\ndos")
+        >>> read_parallel("numbers.en", "numbers.es")
+        [('one', 'uno'), ('two', 'dos')]
+    """
+    return ParallelFiles(source_path, target_path).held()

