@@ -11,7 +11,15 @@ import numpy as np
 from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import Constraint, MinLength, Prefix, SearchResult, SearchSpace, sample
+from kformer.decoding import (
+    Constraint,
+    MinLength,
+    NoRepeatedNGrams,
+    Prefix,
+    SearchResult,
+    SearchSpace,
+    sample,
+)
 from kformer.decoding.beam_search import BeamSearch, check_beam_options
 from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.sampling import check_sampling_options
@@ -171,6 +179,8 @@ class Searcher:
             found.append(Prefix(prefix, self.config.pad_id))
         if self.decoding.min_length:
             found.append(MinLength(self.decoding.min_length))
+        if self.decoding.no_repeat_ngram_size:
+            found.append(NoRepeatedNGrams(self.decoding.no_repeat_ngram_size))
         return found
 
     def _buffer_length(self, source: Tensor) -> int | Tensor:
