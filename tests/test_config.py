@@ -310,6 +310,7 @@ class TestDecodingConfig:
             ("length_penalty", -0.5),
             ("length_penalty", float("nan")),
             ("min_length", -1),
+            ("no_repeat_ngram_size", -1),
             ("short_ratio", -0.1),
             ("short_ratio", float("inf")),
         ],

@@ -124,6 +124,18 @@ def test_greedy_search_exports_too(numbers_run, tmp_path):
     assert translator("six one") == "uno seis"
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_an_export_without_repetitions_agrees_with_the_translator(numbers_run, numbers_translator, tmp_path, beam_size):
+    translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=beam_size, no_repeat_ngram_size=1))
+    path = export_saved_model(translator, tmp_path)
+    check_an_export(path, translator, "float32", "portable")
+    # What a repetition would be is another word, or none.
+    found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(["two two one"]))
+    assert found["translation"].numpy()[0].decode() == translator("two two one") != "uno dos dos"
+    assert numbers_translator("two two one") == "uno dos dos"
+    assert description(path)["no_repeat_ngram_size"] == 1
+
+
 def check_an_export(path, translator, precision, variant):
     """It translates as the translator does, and says what it is."""
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]

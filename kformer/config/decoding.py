@@ -33,6 +33,7 @@ class DecodingConfig(Config):
     max_extra_length: int = 50  # a translation has at most source length + 50 tokens
     max_length: int | None = None  # and at most this many, if given
     min_length: int = 0  # tokens before a translation may end
+    no_repeat_ngram_size: int = 0  # no n-gram of so many tokens comes twice in a translation; 0: any may
     # A line with more tokens, its end id included, is translated sentence by sentence. None: as the run says, else 64.
     # Classifiers, taggers and language models read no more tokens at once. None: as the run says, else 256.
     max_source_length: int | None = None
@@ -50,6 +51,7 @@ class DecodingConfig(Config):
         for name, meaning in (
             ("length_penalty", "to compare plain log probabilities"),
             ("min_length", "for no minimum"),
+            ("no_repeat_ngram_size", "to allow repetitions"),
             ("short_ratio", "to report nothing"),
         ):
             value = getattr(self, name)

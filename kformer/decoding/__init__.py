@@ -5,9 +5,20 @@ state)` with the newest token of every row. This function returns the logits of 
 """
 
 from kformer.decoding.beam_search import beam_search
-from kformer.decoding.constraints import SearchConstraints
+from kformer.decoding.constraints import Constraint, MinLength, NoRepeatedNGrams, Prefix
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 from kformer.decoding.sampling import sample
+from kformer.decoding.space import SearchSpace
 
-__all__ = ["SearchConstraints", "SearchResult", "beam_search", "greedy_search", "sample"]
+__all__ = [
+    "Constraint",
+    "MinLength",
+    "NoRepeatedNGrams",
+    "Prefix",
+    "SearchResult",
+    "SearchSpace",
+    "beam_search",
+    "greedy_search",
+    "sample",
+]

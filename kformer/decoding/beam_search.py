@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchConstraints
+from kformer.decoding.buffers import buffer_of
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search import Search, run
+from kformer.decoding.search import NextLogits, Search, gather_rows, run
+from kformer.decoding.space import SearchSpace, States
 from kformer.indexing import take_columns, take_rows
 
 NO_HYPOTHESIS = float("-inf")  # log probability of a beam that is empty
@@ -31,7 +32,7 @@ class BeamState(NamedTuple):
     finished_lengths: Any  # (B, n) int32, the end token included
     limits: Any  # (B,) int32; the largest lengths
     done: Any  # (B,) bool; True if the sentence's result is final
-    prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
+    constraints: States  # with B * K rows
 
 
 class Candidates(NamedTuple):
@@ -42,18 +43,10 @@ class Candidates(NamedTuple):
     next_tokens: Any  # (B, 2K) int32
 
 
-def gather_rows(state: Any, rows: Any) -> Any:
-    """The state in which row i continues the hypothesis of the old row `rows[i]`.
-
-    Every leaf of rank >= 1 is gathered along its first axis.
-    """
-    return keras.tree.map_structure(lambda leaf: take_rows(leaf, rows) if len(leaf.shape) else leaf, state)
-
-
 def beam_search(
     next_logits: NextLogits,
     state: Any,
-    constraints: SearchConstraints,
+    space: SearchSpace,
     *,
     beam_size: int = 4,
     length_penalty: float = 0.6,
@@ -83,7 +76,7 @@ def beam_search(
     Args:
         next_logits: `(tokens (N,) int32, state) -> (logits (N, V) any float, state)`.
         state: nested structure of tensors.
-        constraints: which sequences may be produced, with one limit for each sentence.
+        space: which sequences may be produced, with one limit for each sentence.
         beam_size: int >= 1; may be larger than V.
         length_penalty: float >= 0, alpha; 0 compares plain log probabilities, larger values favour longer hypotheses.
         n_best: int from 1 to beam_size.
@@ -103,17 +96,17 @@ def beam_search(
 
         >>> chances = np.array([[0.2] * 5, [0, 0, 0, 0.6, 0.4], [0.2] * 5, [0, 0, 0.4, 0.3, 0.3], [0, 0, 1, 0, 0]])
         >>> next_logits = lambda tokens, state: (np.log(chances[tokens] + 1e-9), state)
-        >>> constraints = SearchConstraints(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([2]), buffer_length=2)
-        >>> [np.asarray(beam_search(next_logits, (), constraints, beam_size=k).tokens).tolist() for k in (1, 2)]
+        >>> space = SearchSpace(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([2]), buffer_length=2)
+        >>> [np.asarray(beam_search(next_logits, (), space, beam_size=k).tokens).tolist() for k in (1, 2)]
         [[[[3, 2]]], [[[4, 2]]]]
     """
     check_beam_options(beam_size, length_penalty, n_best)
     if beam_size == 1:
-        result = greedy_search(next_logits, state, constraints)
+        result = greedy_search(next_logits, state, space)
         return result._replace(scores=result.scores / length_norm(result.lengths, length_penalty))
     if reorder is gather_rows:
-        _check_rows(constraints, beam_size, state)
-    return run(BeamSearch(constraints, beam_size, length_penalty, n_best, reorder), next_logits, state)
+        _check_rows(space, beam_size, state)
+    return run(BeamSearch(space, beam_size, length_penalty, n_best, reorder), next_logits, state)
 
 
 def length_norm(lengths: Any, length_penalty: float) -> Any:
@@ -121,9 +114,9 @@ def length_norm(lengths: Any, length_penalty: float) -> Any:
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
 
 
-def _check_rows(constraints: SearchConstraints, beam_size: int, state: Any) -> None:
+def _check_rows(space: SearchSpace, beam_size: int, state: Any) -> None:
     """Checks that every leaf of rank >= 1 has N rows, as `gather_rows` needs it, where the shapes are known."""
-    sentences = constraints.limits.shape[0]
+    sentences = space.limits.shape[0]
     if sentences is None:
         return
     rows = sentences * beam_size
@@ -141,52 +134,53 @@ class BeamSearch(Search):
 
     def __init__(
         self,
-        constraints: SearchConstraints,
+        space: SearchSpace,
         beam_size: int,
         length_penalty: float,
         n_best: int,
         reorder: Callable[[Any, Any], Any],
     ) -> None:
-        super().__init__(constraints)
+        super().__init__(space)
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.n_best = n_best
         self.reorder = reorder
 
     def first_state(self) -> BeamState:
-        constraints = self.constraints
-        sentences = ops.shape(constraints.limits)[0]
+        space = self.space
+        sentences = ops.shape(space.limits)[0]
         live, best = (sentences, self.beam_size), (sentences, self.n_best)
         # All beams start with the same hypothesis, so all but the first count as empty.
         only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
         return BeamState(
             step=ops.convert_to_tensor(0, "int32"),
-            last_tokens=ops.full(live, constraints.start_id, dtype="int32"),
-            live_tokens=ops.full((*live, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            last_tokens=ops.full(live, space.start_id, dtype="int32"),
+            live_tokens=ops.full((*live, space.buffer_length), space.pad_id, dtype="int32"),
             live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
-            finished_tokens=ops.full((*best, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            finished_tokens=ops.full((*best, space.buffer_length), space.pad_id, dtype="int32"),
             finished_scores=ops.full(best, NO_HYPOTHESIS, dtype="float32"),
             finished_lengths=ops.zeros(best, dtype="int32"),
-            limits=constraints.limits,
-            done=ops.less_equal(constraints.limits, 0),
-            prefixes=constraints.prefixes,
+            limits=space.limits,
+            done=ops.less_equal(space.limits, 0),
+            constraints=space.start(ops.zeros((sentences, 0), dtype="int32"), self.beam_size),
         )
 
     def after(self, tokens: Any, log_probs: Any) -> BeamState:
         first, length = self.first_state(), ops.shape(tokens)[1] - 1
-        buffer = ops.expand_dims(self.constraints.buffer_of(tokens[:, 1:]), 1)  # (B, 1, T)
+        buffer = buffer_of(tokens[:, 1:], self.space.buffer_length, self.space.pad_id)  # (B, T)
         return first._replace(
             step=ops.cast(length, "int32"),
             last_tokens=ops.broadcast_to(tokens[:, -1:], ops.shape(first.last_tokens)),
-            live_tokens=ops.broadcast_to(buffer, ops.shape(first.live_tokens)),
+            live_tokens=ops.broadcast_to(ops.expand_dims(buffer, 1), ops.shape(first.live_tokens)),
             live_log_probs=first.live_log_probs + ops.expand_dims(log_probs, 1),
             done=ops.less_equal(first.limits, length),
+            constraints=self.space.start(tokens[:, 1:], self.beam_size),
         )
 
     def step(self, now: BeamState, next_logits: NextLogits, model_state: Any) -> tuple[BeamState, Any]:
         logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
         candidates = self._best_candidates(now, logits)
-        ends = ops.equal(candidates.next_tokens, self.constraints.end_id)  # (B, 2K)
+        ends = ops.equal(candidates.next_tokens, self.space.end_id)  # (B, 2K)
         new, parents = self._extend_live(now, candidates, ends)
         new = self._with_finished(now, new, candidates, ends)
         # Log probabilities are at most 0 and lp grows with the length: no live hypothesis can get a better score.
@@ -194,14 +188,15 @@ class BeamSearch(Search):
         no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], best_attainable)
         done = now.done | no_better_to_come | ops.greater_equal(new.step, now.limits)
         rows = ops.reshape(_flat_rows(parents, self.beam_size), (-1,))
-        return new._replace(done=done), self.reorder(model_state, rows)
+        constraints = self.space.advance(gather_rows(now.constraints, rows), new.last_tokens)
+        return new._replace(done=done, constraints=constraints), self.reorder(model_state, rows)
 
     def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         beams = self.beam_size
         # At most 2K of the best extensions can come from one beam.
         each = min(2 * beams, logits.shape[-1])
-        log_probs, ids = self.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
-        log_probs, ids = self.constraints.with_prefixes(now.prefixes, logits, now.step, log_probs, ids)
+        log_probs, ids = self.space.best_tokens(now.constraints, logits, each)  # (B * K, each)
+        log_probs, ids = self.space.with_forced(now.constraints, logits, log_probs, ids)
         totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
         best, indices = ops.top_k(
             ops.reshape(totals, (-1, beams * each)), 2 * beams
@@ -242,7 +237,7 @@ class BeamSearch(Search):
         lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
         ended = ops.greater_equal(origins, self.n_best) & (best > NO_HYPOTHESIS)  # (B, n)
         return new._replace(
-            finished_tokens=self._extended(tokens, self.constraints.end_id, now.step, ended),
+            finished_tokens=self._extended(tokens, self.space.end_id, now.step, ended),
             finished_scores=best,
             finished_lengths=take_columns(lengths, kept),
         )
@@ -253,6 +248,11 @@ class BeamSearch(Search):
         at_position = ops.equal(ops.arange(ops.shape(hypotheses)[2], dtype="int32"), position)  # (T,)
         here = at_position & ops.expand_dims(chosen, -1)  # (B, 1 or M, T)
         return ops.where(here, tokens if isinstance(tokens, int) else ops.expand_dims(tokens, -1), hypotheses)
+
+    def keep(self, now: BeamState, sentences: Any) -> BeamState:
+        rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
+        staying = gather_rows(now._replace(constraints=()), sentences)
+        return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
 
     def finished(self, now: BeamState) -> Any:
         return now.done
@@ -271,7 +271,7 @@ class BeamSearch(Search):
         chosen = ops.where(rank < finished, rank, rank - finished + self.n_best)  # (B, n)
         scores = take_columns(scores, chosen)
         exists = scores > NO_HYPOTHESIS
-        tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), self.constraints.pad_id)
+        tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), self.space.pad_id)
         return SearchResult(tokens, scores, ops.where(exists, take_columns(lengths, chosen), 0))
 
 

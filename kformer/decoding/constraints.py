@@ -1,247 +1,218 @@
-"""The constraints of a search (special ids, limits of length), and the log probabilities of tokens under them.
+"""Constraints: what a search may choose next. Each kind is a class.
 
-Letters: B sentences, N rows (B, or in beam search B times the number of beams), V vocabulary, T buffer length.
+Letters: B sentences, K beams (1 in greedy search and sampling), N = B * K rows, P tokens read at once, F tokens of the
+longest prefix, T buffer length, V vocabulary.
 """
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import keras
 from keras import ops
 
-from kformer.indexing import take_columns, take_rows
-
-NextLogits = Callable[[Any, Any], tuple[Any, Any]]
+from kformer.decoding.buffers import buffer_of, write_column
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchConstraints:
-    """Says which sequences a search may produce.
+class Constraint:
+    """A rule that every hypothesis of a search keeps.
 
-    Args:
-        start_id: the token that the model receives first. It may be the pad id, as in Marian and T5, or the end id, as
-            in BART; a search never produces it, except as the end.
-        end_id: the token that ends a sequence.
-        pad_id: fills up a sequence after its end; a search never produces it as a token. It differs from the end id.
-        max_lengths: (B,) int, the largest number of tokens for each sentence, the end token included. Values above
-            `buffer_length` count as `buffer_length`. A sequence that reaches its limit stops there, even without an
-            end token.
-        buffer_length: int or () int tensor, T of the result.
-        min_length: the least number of tokens before the end token.
-        prefix: (B, F) int32, the tokens that each sentence's sequence begins with, filled up with pad ids; None for
-            none. They count for length and score like all others. Tokens beyond a sentence's limit are cut off.
+    A constraint is an automaton: `start` gives the state of every row before its next token, and `advance` the state
+    after it. A state is a nested structure of tensors: a tensor of rank 0 belongs to all rows, every other one has N
+    rows. When beams are reordered, or finished sentences leave, the search gathers these rows, so that each state stays
+    with its hypothesis. Row b * K + k is beam k of sentence b.
 
-    Attributes:
-        limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
-        prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
+    Three methods say what may come next: `allowed` in general, `may_end` for the end token alone, and `forced` for a
+    single token. By default they allow everything. The last two are much cheaper than the first. A subclass has its own
+    version of those that it needs, in operations of `keras.ops` alone.
 
-    Raises:
-        ValueError: An id is below 0, the pad id is the end id, `max_lengths` is not (B,), `prefix` is not (B, F), or a
-            length is negative.
+    A constraint only forbids. What it allows keeps the log probability that the model gives it, so the bound by which
+    a beam search stops (see `beam_search`) holds with every constraint. Where nothing may follow, a beam search drops
+    the hypothesis; greedy search and sampling end it with the end token and the score -inf.
 
     Examples:
-        Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
+        After an `a` (3) comes no second one. The state says where the last token was an `a`:
 
-        >>> constraints = SearchConstraints(1, 2, 0, max_lengths=np.array([3, 99]), buffer_length=10, min_length=1)
-        >>> np.asarray(constraints.limits).tolist()
-        [3, 10]
-        >>> print(np.exp(constraints.log_probabilities(np.zeros((1, 4)), length=0)).round(2))
-        [[0.   0.   0.   0.25]]
+        >>> class NoDoubleA(Constraint):
+        ...     def start(self, tokens, beams, buffer_length):
+        ...         return np.zeros(tokens.shape[0] * beams, bool)
+        ...
+        ...     def allowed(self, state, vocab_size):
+        ...         return ~state[:, None] | (np.arange(vocab_size) != 3)
+        ...
+        ...     def advance(self, state, tokens):
+        ...         return tokens == 3
+        >>> rule = NoDoubleA()
+        >>> state = rule.advance(rule.start(np.zeros((2, 0)), 1, 10), np.array([3, 4]))
+        >>> print(rule.allowed(state, 5))
+        [[ True  True  True False  True]
+         [ True  True  True  True  True]]
     """
 
-    start_id: int
-    end_id: int
-    pad_id: int
-    max_lengths: Any
-    buffer_length: Any
-    min_length: int = 0
-    prefix: Any = None
-    limits: Any = dataclasses.field(init=False)
-    prefixes: Any = dataclasses.field(init=False, default=())
-
-    def __post_init__(self) -> None:
-        if self.pad_id == self.end_id or min(self.start_id, self.end_id, self.pad_id) < 0:
-            raise ValueError(
-                "start_id, end_id and pad_id must be at least 0, and pad_id must differ from end_id. "
-                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
-                "Pass the special ids of the target tokenizer."
-            )
-        if self.min_length < 0:
-            raise ValueError(
-                f"min_length must be at least 0. Received: min_length={self.min_length}. Pass 0 for no minimum."
-            )
-        if isinstance(self.buffer_length, int) and self.buffer_length < 1:
-            raise ValueError(
-                f"buffer_length must be at least 1. Received: buffer_length={self.buffer_length}. "
-                "Pass the longest of max_lengths."
-            )
-        max_lengths = ops.convert_to_tensor(self.max_lengths)
-        if len(max_lengths.shape) != 1:
-            raise ValueError(
-                "max_lengths must have shape (sentences,): one limit for each sentence. "
-                f"Received: shape {tuple(max_lengths.shape)}. To use one limit for all sentences, repeat it."
-            )
-        limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
-        object.__setattr__(self, "limits", limits)
-        if self.prefix is not None:
-            prefix = ops.cast(self.prefix, "int32")
-            known_rows = {*prefix.shape[:1], *limits.shape[:1]} - {None}
-            if len(prefix.shape) != 2 or len(known_rows) > 1:
-                raise ValueError(
-                    "prefix must have shape (sentences, tokens): a row for each of max_lengths. "
-                    f"Received: shape {tuple(prefix.shape)}. Fill up shorter prefixes with the pad id."
-                )
-            object.__setattr__(self, "prefixes", ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.pad_id))
-
-    def buffer_of(self, tokens: Any) -> Any:
-        """(B, T) int32: the tokens (B, P), filled up with pad ids."""
-        missing = self.buffer_length - ops.shape(tokens)[1]
-        return ops.pad(tokens, [[0, 0], [0, missing]], constant_values=self.pad_id)
-
-    def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
-        """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
-
-        The result is that of `top_k(log_probabilities(...))`. To save memory traffic, log probabilities are computed
-        only for the largest logits: for a few more than `count`, because some of them may be forbidden.
+    def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
+        """The first state.
 
         Args:
-            logits: (N, V), any float dtype.
-            length: () int32, number of tokens that the rows have so far.
-            count: int, at most V.
-
-        Returns:
-            (N, count) float32 log probabilities, -inf for forbidden tokens, and (N, count) int32 ids.
-
-        Raises:
-            ValueError: see `log_probabilities`.
+            tokens: (B, P) int32, what the sentences begin with and the model has read at once; P is usually 0.
+            beams: K. All beams of a sentence begin alike.
+            buffer_length: int or () int32, T, the largest number of tokens.
         """
-        self._check_logits(logits)
-        logits = ops.cast(logits, "float32")
-        spare = 3  # pad, start and end id may be forbidden
-        best, ids = top_k(logits, min(count + spare, logits.shape[-1]))  # (N, count + spare)
-        # The largest probability is 1 / sum(exp(logits - highest)): a softmax is faster than these three passes.
-        probability_of_best = take_columns(ops.softmax(logits), ids[:, :1])  # (N, 1)
-        log_probs = best - best[:, :1] + ops.log(probability_of_best)
-        log_probs, kept = ops.top_k(ops.where(self._forbidden(ids, length), float("-inf"), log_probs), count)
-        return log_probs, take_columns(ids, kept)
+        return ()
 
-    def log_probabilities(self, logits: Any, length: Any) -> Any:
-        """Computes the log probabilities of the next token, -inf for tokens that may not come next.
+    def advance(self, state: Any, tokens: Any) -> Any:
+        """The state after `tokens` (N,) int32: any ids in rows that are finished."""
+        return state
 
-        Tokens are forbidden after the log softmax, so the others keep the log probability that the model gives them.
-        Pad and start ids are always forbidden, the end id as long as a row has fewer than `min_length` tokens. If the
-        start id is the end id, the rule of the end id holds.
+    def allowed(self, state: Any, vocab_size: int) -> Any:
+        """(N or 1, V) bool, True for tokens that may come next; None if all may."""
+        return None
 
-        Args:
-            logits: (N, V), any float dtype.
-            length: () int32, number of tokens that the rows have so far.
+    def may_end(self, state: Any) -> Any:
+        """(N,) or () bool, True where the end token may come next; None if it always may."""
+        return None
 
-        Returns:
-            (N, V) float32.
+    def forced(self, state: Any) -> Any:
+        """(N,) int32, the token that comes next whatever else is forbidden, and the pad id where none is forced.
 
-        Raises:
-            ValueError: The logits are not (N, V) with a known V that holds every special id.
+        None if no row has one.
         """
-        self._check_logits(logits)
-        log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
-        ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
-        return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
-
-    def with_prefixes(self, prefixes: Any, logits: Any, length: Any, log_probs: Any, ids: Any) -> tuple[Any, Any]:
-        """Gives each row that is still within its prefix one candidate: the prefix's next token.
-
-        Args:
-            prefixes: from the search's state, see `SearchConstraints`. N is a multiple of its number of rows.
-            logits: (N, V), any float dtype.
-            length: () int32, number of tokens that the rows have so far.
-            log_probs: (N, C) float32, of the candidates for the next token.
-            ids: (N, C) int32, the candidates.
-
-        Returns:
-            Log probabilities and ids of the candidates. Within a prefix, the first one is the prefix's next token with
-            the log probability that the model gives it, and all others have -inf.
-        """
-        if self.prefix is None:
-            return log_probs, ids
-        tokens = prefixes[:, ops.minimum(length, ops.shape(prefixes)[1] - 1)]
-        tokens = ops.repeat(tokens, ops.shape(ids)[0] // ops.shape(tokens)[0])
-        tokens = ops.expand_dims(tokens, 1)  # (N, 1)
-        is_first = ops.equal(ops.arange(ops.shape(ids)[1], dtype="int32"), 0)  # (C,)
-        of_token = take_columns(ops.log_softmax(ops.cast(logits, "float32"), axis=-1), tokens)  # (N, 1)
-        only = ops.where(is_first, of_token, float("-inf"))
-        is_free = ops.equal(tokens, self.pad_id)
-        return ops.where(is_free, log_probs, only), ops.where(is_free, ids, tokens)
-
-    def _forbidden(self, ids: Any, length: Any) -> Any:
-        """True for those of `ids` that may not come next; the shape of `ids`."""
-        early = ops.equal(ids, self.end_id) & ops.less(length, self.min_length)
-        forbidden = ops.equal(ids, self.pad_id) | early
-        return forbidden if self.start_id == self.end_id else forbidden | ops.equal(ids, self.start_id)
-
-    def _check_logits(self, logits: Any) -> None:
-        if len(logits.shape) != 2 or logits.shape[-1] is None:
-            raise ValueError(
-                "next_logits must return logits of shape (rows, vocabulary) with a known vocabulary size. "
-                f"Received: shape {tuple(logits.shape)}. Return one row of logits for each token passed in."
-            )
-        special = max(self.start_id, self.end_id, self.pad_id)
-        if special >= logits.shape[-1]:
-            raise ValueError(
-                f"start_id, end_id and pad_id must be below the vocabulary size {logits.shape[-1]} of the logits. "
-                f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
-                "Pass the ids of the tokenizer that the model was trained with."
-            )
+        return None
 
 
-def top_k(values: Any, count: int) -> tuple[Any, Any]:
-    """Computes `ops.top_k`, faster; the lower id comes first where two values are equal.
-
-    V is divided into blocks. One fast pass finds the `count` blocks with the largest maxima. The largest values must
-    be in these blocks, so only these are ranked.
+class Prefix(Constraint):
+    """Every sentence's sequence begins with tokens of its own. They count for length and score like all others.
 
     Args:
-        values: (N, V) with a known V.
-        count: int, at most V.
+        tokens: (B, F) int32, filled up with pad ids. Tokens beyond a sentence's limit are cut off.
+        pad_id: int.
 
-    Returns:
-        (N, count) values, largest first, and (N, count) int32 ids.
+    Raises:
+        ValueError: The tokens are not (B, F).
+
+    Examples:
+        The first sentence begins with 5 and 6, the second one with 7:
+
+        >>> prefix = Prefix(np.array([[5, 6], [7, 0]]), pad_id=0)
+        >>> state = prefix.advance(prefix.start(np.zeros((2, 0)), beams=1, buffer_length=10), np.array([5, 7]))
+        >>> np.asarray(prefix.forced(state)).tolist()
+        [6, 0]
     """
-    size = _block_size(values.shape[-1], count)
-    if size is None:
-        best, ids = ops.top_k(values, count)
-        return best, ops.cast(ids, "int32")
-    number = values.shape[-1] // size
-    blocks = ops.reshape(values, (-1, number, size))
-    _, chosen = ops.top_k(ops.max(blocks, axis=-1), count)  # (N, count)
-    # The blocks are sorted by their ids, because `ops.top_k` puts the first of equal values first.
-    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    row_starts = ops.arange(ops.shape(values)[0], dtype="int32") * number  # (N,)
-    ranked = take_rows(ops.reshape(values, (-1, size)), ops.expand_dims(row_starts, 1) + chosen)  # (N, count, size)
-    best, places = ops.top_k(ops.reshape(ranked, (-1, count * size)), count)
-    places = ops.cast(places, "int32")
-    return best, take_columns(chosen, places // size) * size + places % size
+
+    def __init__(self, tokens: Any, pad_id: int) -> None:
+        tokens = ops.cast(tokens, "int32")
+        if len(tokens.shape) != 2:
+            _refuse_prefix(tokens)
+        self.tokens = tokens
+        self.pad_id = pad_id
+
+    def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
+        if len({*self.tokens.shape[:1], *tokens.shape[:1]} - {None}) > 1:
+            _refuse_prefix(self.tokens)
+        # A last column of pad ids, at which all rows stop.
+        padded = ops.pad(self.tokens, [[0, 0], [0, 1]], constant_values=self.pad_id)
+        return ops.repeat(padded, beams, axis=0), _number_of(tokens)  # (N, F + 1), ()
+
+    def advance(self, state: Any, tokens: Any) -> Any:
+        prefixes, position = state
+        return prefixes, position + 1
+
+    def forced(self, state: Any) -> Any:
+        prefixes, position = state
+        return prefixes[:, ops.minimum(position, ops.shape(prefixes)[1] - 1)]
 
 
-def _block_size(length: int, count: int) -> int | None:
-    """The size of the blocks: the largest divisor of `length` from 8 to 64 that gives at least 4 x `count` blocks.
+def _refuse_prefix(tokens: Any) -> None:
+    raise ValueError(
+        "prefix must have shape (sentences, tokens): a row for each of max_lengths. "
+        f"Received: shape {tuple(tokens.shape)}. Fill up shorter prefixes with the pad id."
+    )
 
-    None if there is no such divisor.
+
+class MinLength(Constraint):
+    """The end token comes after at least `min_length` others.
+
+    Raises:
+        ValueError: `min_length` is negative.
+
+    Examples:
+        >>> rule = MinLength(1)
+        >>> state = rule.start(np.zeros((1, 0)), beams=1, buffer_length=10)
+        >>> bool(rule.may_end(state)), bool(rule.may_end(rule.advance(state, np.array([5]))))
+        (False, True)
     """
-    sizes = [size for size in range(8, 65) if length % size == 0 and length // size >= 4 * count]
-    return max(sizes, default=None)
+
+    def __init__(self, min_length: int) -> None:
+        if min_length < 0:
+            raise ValueError(
+                f"min_length must be at least 0. Received: min_length={min_length}. Pass 0 for no minimum."
+            )
+        self.min_length = min_length
+
+    def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
+        return _number_of(tokens)
+
+    def advance(self, state: Any, tokens: Any) -> Any:
+        return state + 1
+
+    def may_end(self, state: Any) -> Any:
+        return ops.greater_equal(state, self.min_length)
 
 
-def state_tensors(state: Any) -> Any:
-    """Converts every leaf of the model's state to a tensor, as a loop needs it."""
-    return keras.tree.map_structure(ops.convert_to_tensor, state)
+class NoRepeatedNGrams(Constraint):
+    """No n-gram (n tokens in a row) comes twice in a hypothesis; Paulus et al. 2018, section 2.5, with n = 3.
 
+    It is the `no_repeat_ngram_size` of fairseq and JoeyNMT. The n-grams of a prefix count: what is forced may repeat
+    them, and what comes behind it may not.
 
-def write_column(buffer: Any, column: Any, position: Any) -> Any:
-    """Writes `column` (...) into `buffer` (..., T) at `position` () of the last axis, and returns the new buffer.
+    Args:
+        size: n, at least 1; with 1, no token comes twice.
 
-    It selects between old and new values. A slice update would lose static shapes, and it would bring an operation of
-    XLA into TensorFlow graphs.
+    Raises:
+        ValueError: `size` is below 1.
+
+    Examples:
+        After 5, 6 and another 5, a second 6 would repeat the bigram (5, 6):
+
+        >>> rule = NoRepeatedNGrams(2)
+        >>> state = rule.start(np.array([[5, 6, 5]], "int32"), beams=1, buffer_length=4)
+        >>> np.asarray(rule.allowed(state, 8)).tolist()
+        [[True, True, True, True, True, True, False, True]]
     """
-    here = ops.equal(ops.arange(ops.shape(buffer)[-1], dtype="int32"), position)  # (T,)
-    return ops.where(here, ops.expand_dims(column, -1), buffer)
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(
+                f"The size of an n-gram must be at least 1. Received: size={size}. Leave out the constraint if "
+                "n-grams may be repeated."
+            )
+        self.size = size
+
+    def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
+        history = ops.repeat(buffer_of(tokens, buffer_length, 0), beams, axis=0)  # (N, T)
+        return history, _number_of(tokens)
+
+    def advance(self, state: Any, tokens: Any) -> Any:
+        history, length = state
+        return write_column(history, tokens, length), length + 1
+
+    def allowed(self, state: Any, vocab_size: int) -> Any:
+        history, length = state
+        rows = ops.shape(history)[0]
+        repeats = self._would_repeat(history, length)  # (N, T)
+        first_ids = ops.expand_dims(ops.arange(rows, dtype="int32") * vocab_size, 1)  # (N, 1), of V ids for each row
+        flat = ops.reshape(first_ids + history, (-1, 1))
+        times = ops.scatter(flat, ops.reshape(ops.cast(repeats, "int32"), (-1,)), (rows * vocab_size,))
+        return ops.reshape(ops.equal(times, 0), (-1, vocab_size))
+
+    def _would_repeat(self, history: Any, length: Any) -> Any:
+        """(N, T), True where a token stands behind the same n - 1 tokens that the next one will stand behind."""
+        positions = ops.arange(ops.shape(history)[1], dtype="int32")
+        repeats = ops.less(positions, length) & ops.greater_equal(positions, self.size - 1)  # (T,)
+        repeats = ops.broadcast_to(repeats, ops.shape(history))
+        for distance in range(1, self.size):
+            before_next = history[:, ops.maximum(length - distance, 0)]  # (N,)
+            before_each = ops.roll(history, distance, axis=1)  # (N, T); what comes round is in the first n - 1 columns
+            repeats = repeats & ops.equal(before_each, ops.expand_dims(before_next, 1))
+        return repeats
+
+
+def _number_of(tokens: Any) -> Any:
+    """P of the tokens (B, P): () int32."""
+    return ops.convert_to_tensor(ops.shape(tokens)[1], "int32")

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, write_column
+from kformer.decoding.buffers import buffer_of, write_column
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search import Search
+from kformer.decoding.search import NextLogits, Search, gather_rows
+from kformer.decoding.space import FORBIDDEN, States
 
 
 class RowState(NamedTuple):
@@ -23,36 +24,36 @@ class RowState(NamedTuple):
     lengths: Any  # (B,) int32
     limits: Any  # (B,) int32; the largest lengths
     finished: Any  # (B,) bool; True if the row has its end token or has reached its limit
-    prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
+    constraints: States
 
 
 class RowSearch(Search):
     """A search in which `choose` gives every token, until all rows are finished."""
 
     @abc.abstractmethod
-    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
+    def choose(self, now: RowState, logits: Any) -> tuple[Any, Any]:
         """Chooses the next token of each row.
 
         Args:
+            now: The state so far.
             logits: (B, V) floats.
-            step: () int32, number of tokens so far.
 
         Returns:
             The tokens' log probabilities (B, 1) float32, and the tokens (B, 1) int32.
         """
 
     def first_state(self) -> RowState:
-        constraints = self.constraints
-        rows = ops.shape(constraints.limits)[0]
+        space = self.space
+        rows = ops.shape(space.limits)[0]
         return RowState(
             step=ops.convert_to_tensor(0, "int32"),
-            last_tokens=ops.full((rows,), constraints.start_id, dtype="int32"),
-            tokens=ops.full((rows, constraints.buffer_length), constraints.pad_id, dtype="int32"),
+            last_tokens=ops.full((rows,), space.start_id, dtype="int32"),
+            tokens=ops.full((rows, space.buffer_length), space.pad_id, dtype="int32"),
             scores=ops.zeros((rows,), dtype="float32"),
             lengths=ops.zeros((rows,), dtype="int32"),
-            limits=constraints.limits,
-            finished=ops.less_equal(constraints.limits, 0),
-            prefixes=constraints.prefixes,
+            limits=space.limits,
+            finished=ops.less_equal(space.limits, 0),
+            constraints=space.start(ops.zeros((rows, 0), dtype="int32")),
         )
 
     def after(self, tokens: Any, log_probs: Any) -> RowState:
@@ -60,20 +61,22 @@ class RowSearch(Search):
         return first._replace(
             step=ops.cast(length, "int32"),
             last_tokens=tokens[:, -1],
-            tokens=self.constraints.buffer_of(tokens[:, 1:]),
+            tokens=buffer_of(tokens[:, 1:], self.space.buffer_length, self.space.pad_id),
             scores=log_probs,
             lengths=ops.full(ops.shape(first.lengths), length, dtype="int32"),
             finished=ops.less_equal(first.limits, length),
+            constraints=self.space.start(tokens[:, 1:]),
         )
 
     def step(self, now: RowState, next_logits: NextLogits, model_state: Any) -> tuple[RowState, Any]:
         logits, model_state = next_logits(now.last_tokens, model_state)
-        gain, chosen = self.choose(logits, now.step)
-        gain, chosen = self.constraints.with_prefixes(now.prefixes, logits, now.step, gain, chosen)
+        gain, chosen = self.choose(now, logits)
+        chosen = ops.where(ops.equal(gain, FORBIDDEN), self.space.end_id, chosen)  # where nothing may follow
+        gain, chosen = self.space.with_forced(now.constraints, logits, gain, chosen)
         chosen, gain = ops.squeeze(chosen, -1), ops.squeeze(gain, -1)  # (B,) both
-        tokens = ops.where(now.finished, self.constraints.pad_id, chosen)
+        tokens = ops.where(now.finished, self.space.pad_id, chosen)
         new_length = now.step + 1
-        ends = ops.equal(tokens, self.constraints.end_id) | ops.greater_equal(new_length, now.limits)
+        ends = ops.equal(tokens, self.space.end_id) | ops.greater_equal(new_length, now.limits)
         new = RowState(
             step=new_length,
             last_tokens=tokens,
@@ -82,9 +85,12 @@ class RowSearch(Search):
             lengths=ops.where(now.finished, now.lengths, new_length),
             limits=now.limits,
             finished=now.finished | ends,
-            prefixes=now.prefixes,
+            constraints=self.space.advance(now.constraints, tokens),
         )
         return new, model_state
+
+    def keep(self, now: RowState, sentences: Any) -> RowState:
+        return gather_rows(now, sentences)
 
     def finished(self, now: RowState) -> Any:
         return now.finished

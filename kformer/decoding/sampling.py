@@ -10,10 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import RowSearch
-from kformer.decoding.search import run
+from kformer.decoding.rows import RowSearch, RowState
+from kformer.decoding.search import NextLogits, run
+from kformer.decoding.space import SearchSpace
 from kformer.indexing import take_columns
 
 
@@ -30,7 +30,7 @@ class _FixedSeed(keras.random.SeedGenerator):
 def sample(
     next_logits: NextLogits,
     state: Any,
-    constraints: SearchConstraints,
+    space: SearchSpace,
     *,
     seed: Any,
     temperature: Any = 1.0,
@@ -49,7 +49,7 @@ def sample(
     Args:
         next_logits: see `greedy_search`.
         state: see `greedy_search`.
-        constraints: which sequences may be produced.
+        space: which sequences may be produced.
         seed: int from -2**63 to 2**64 - 1, or (2,) integer tensor, which may be an input of a traced graph. The lower
             32 bits of both numbers of a tensor count.
         temperature: float > 0; values below 1 make probable tokens more probable, values above 1 less.
@@ -70,37 +70,36 @@ def sample(
         The same seed draws the same tokens, and `top_k=1` always gives the most probable token:
 
         >>> next_logits = lambda tokens, state: (np.log([[0.1, 0.1, 0.1, 0.4, 0.3]]), state)
-        >>> constraints = SearchConstraints(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([4]), buffer_length=4)
-        >>> np.array_equal(*(sample(next_logits, (), constraints, seed=7).tokens for _ in range(2)))
+        >>> space = SearchSpace(start_id=1, end_id=2, pad_id=0, max_lengths=np.array([4]), buffer_length=4)
+        >>> np.array_equal(*(sample(next_logits, (), space, seed=7).tokens for _ in range(2)))
         True
-        >>> np.asarray(sample(next_logits, (), constraints, seed=7, top_k=1).tokens).tolist()
+        >>> np.asarray(sample(next_logits, (), space, seed=7, top_k=1).tokens).tolist()
         [[[3, 3, 3, 3]]]
     """
     check_sampling_options(seed, temperature, top_k, top_p)
-    search = _Sampling(constraints, _first_key(seed), temperature, top_k, top_p)
+    search = _Sampling(space, _first_key(seed), temperature, top_k, top_p)
     return run(search, next_logits, state, None if read is None else search.after(*read))
 
 
 class _Sampling(RowSearch):
     """Draws every token; see `sample`. `first_key` is (2,) int32."""
 
-    def __init__(
-        self, constraints: SearchConstraints, first_key: Any, temperature: Any, top_k: Any, top_p: Any
-    ) -> None:
-        super().__init__(constraints)
+    def __init__(self, space: SearchSpace, first_key: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
+        super().__init__(space)
         self.first_key = first_key
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
 
-    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs = self.constraints.log_probabilities(logits, step)  # (B, V)
+    def choose(self, now: RowState, logits: Any) -> tuple[Any, Any]:
+        log_probs = self.space.log_probabilities(now.constraints, logits)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, self.temperature, self.top_k, self.top_p)  # (B, R)
         # Different keys give unrelated draws. The first key is a random number of 60 bits, so the keys of two seeds are
         # almost certainly different at every step.
-        key = self.first_key + ops.stack([ops.zeros_like(step), step])
+        key = self.first_key + ops.stack([ops.zeros_like(now.step), now.step])
         drawn = keras.random.categorical(ranked, 1, dtype="int32", seed=_FixedSeed(key))
-        chosen = take_columns(ids, drawn)  # (B, 1)
+        # Where nothing may come next, what is drawn means nothing, and TensorFlow draws a number that is too large.
+        chosen = take_columns(ids, ops.minimum(drawn, ranked.shape[-1] - 1))  # (B, 1)
         return take_columns(log_probs, chosen), chosen
 
 

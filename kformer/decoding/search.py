@@ -4,26 +4,31 @@ Letters: B sentences, P tokens, N rows of the model (one or more for each senten
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
-from kformer.decoding.constraints import NextLogits, SearchConstraints, state_tensors
 from kformer.decoding.result import SearchResult
+from kformer.decoding.space import SearchSpace
+from kformer.indexing import take_rows
+
+NextLogits = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Search(abc.ABC):
     """A search for the target sequences of B sentences, step by step.
 
     Its state is a named tuple of tensors. A tensor of rank 0 belongs to the whole batch; every other tensor has B rows,
-    one for each sentence. So sentences can leave a search: the state of the others is gathered from their rows.
+    one for each sentence. Only the states of the constraints have N rows.
 
     Args:
-        constraints: Which sequences may be produced.
+        space: Which sequences may be produced.
     """
 
-    def __init__(self, constraints: SearchConstraints) -> None:
-        self.constraints = constraints
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
 
     @abc.abstractmethod
     def first_state(self) -> Any:
@@ -41,6 +46,10 @@ class Search(abc.ABC):
     @abc.abstractmethod
     def step(self, now: Any, next_logits: NextLogits, model_state: Any) -> tuple[Any, Any]:
         """The states of the search and of the model after one more token."""
+
+    @abc.abstractmethod
+    def keep(self, now: Any, sentences: Any) -> Any:
+        """The state of some of the sentences, when the others leave; `sentences` are their numbers, in rising order."""
 
     @abc.abstractmethod
     def finished(self, now: Any) -> Any:
@@ -61,5 +70,14 @@ def run(search: Search, next_logits: NextLogits, model_state: Any, first_state: 
     def step(now: Any, model_state: Any) -> tuple[Any, Any]:
         return search.step(now, next_logits, model_state)
 
-    last, _ = ops.while_loop(unfinished, step, (first_state, state_tensors(model_state)))
+    state_tensors = keras.tree.map_structure(ops.convert_to_tensor, model_state)  # as a loop needs them
+    last, _ = ops.while_loop(unfinished, step, (first_state, state_tensors))
     return search.result(last)
+
+
+def gather_rows(state: Any, rows: Any) -> Any:
+    """The state in which row i continues the hypothesis of the old row `rows[i]`.
+
+    Every leaf of rank >= 1 is gathered along its first axis.
+    """
+    return keras.tree.map_structure(lambda leaf: take_rows(leaf, rows) if len(leaf.shape) else leaf, state)

@@ -7,10 +7,8 @@ from typing import Any, Protocol
 
 from keras import ops
 
-from kformer.decoding.beam_search import gather_rows
-from kformer.decoding.constraints import NextLogits
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search import Search
+from kformer.decoding.search import NextLogits, Search
 from kformer.indexing import take_rows
 
 # A stretch ends when this share of its sentences is finished. With a smaller share, fewer finished rows are computed,
@@ -68,7 +66,7 @@ def run_in_stretches(
         (staying,) = ops.nonzero(ops.logical_not(search.finished(now)))
         staying = ops.cast(staying, "int32")
         context, history = model.keep(context, history, staying)
-        return take_rows(sentences, staying), gather_rows(now, staying), context, history, found
+        return take_rows(sentences, staying), search.keep(now, staying), context, history, found
 
     *_, found = ops.while_loop(some_left, stretch, (everyone, first, context, history, search.result(first)))
     return found

@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates, length_norm
-from kformer.decoding.constraints import NextLogits
+from kformer.decoding.search import NextLogits
 
 START = -1  # the parent of the first extensions, which extend no other extension
 Outcome = Literal["kept", "finished", "pruned"]
@@ -44,12 +44,12 @@ def trace_beam_search(search: BeamSearch, next_logits: NextLogits, model_state: 
     Raises:
         ValueError: There is not exactly one sentence.
     """
-    if search.constraints.limits.shape[0] != 1:
+    if search.space.limits.shape[0] != 1:
         raise ValueError(
-            f"A trace needs a search of exactly one sentence. Received: {search.constraints.limits.shape[0]} sentences."
+            f"A trace needs a search of exactly one sentence. Received: {search.space.limits.shape[0]} sentences."
         )
     options = (search.beam_size, search.length_penalty, search.n_best, search.reorder)
-    tracing = _Tracing(search.constraints, *options)
+    tracing = _Tracing(search.space, *options)
     now = tracing.first_state()
     found: list[Extension] = []
     beams = [START] * search.beam_size  # the numbers of the extensions that the beams hold
@@ -71,7 +71,7 @@ def _extensions(search: _Tracing, beams: list[int], length: int) -> list[Extensi
         if log_prob == NO_HYPOTHESIS:
             continue
         outcome: Outcome = "pruned"
-        if token == search.constraints.end_id:
+        if token == search.space.end_id:
             outcome = "finished"
         elif room:
             outcome, room = "kept", room - 1

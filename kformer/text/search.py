@@ -11,7 +11,15 @@ import numpy as np
 from keras import ops
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.decoding import SearchConstraints, SearchResult, sample
+from kformer.decoding import (
+    Constraint,
+    MinLength,
+    NoRepeatedNGrams,
+    Prefix,
+    SearchResult,
+    SearchSpace,
+    sample,
+)
 from kformer.decoding.beam_search import BeamSearch, check_beam_options
 from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.sampling import check_sampling_options
@@ -70,7 +78,7 @@ class Searcher:
             source: (B, S) int32 ids.
             limits: (B,) int32, the largest number of tokens of each translation.
             n_best: Number of hypotheses to return for each sentence.
-            prefix: See `SearchConstraints`.
+            prefix: (B, F) int32, see `kformer.decoding.Prefix`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. Every prefix must have P tokens or more, and every limit must be P or more.
@@ -80,7 +88,7 @@ class Searcher:
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self.constraints(source, limits, prefix), penalty, n_best)
+        search = self._search(self.space(source, limits, prefix), penalty, n_best)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -109,10 +117,10 @@ class Searcher:
         )
         return Context(*stepwise.encode(source), room), history, tokens, log_probs
 
-    def _search(self, constraints: SearchConstraints, length_penalty: float | Tensor, n_best: int) -> Search:
+    def _search(self, space: SearchSpace, length_penalty: float | Tensor, n_best: int) -> Search:
         if self.decoding.beam_size == 1:
-            return GreedySearch(constraints)
-        return BeamSearch(constraints, self.decoding.beam_size, length_penalty, n_best, reorder_rows)
+            return GreedySearch(space)
+        return BeamSearch(space, self.decoding.beam_size, length_penalty, n_best, reorder_rows)
 
     def sample(
         self,
@@ -141,7 +149,7 @@ class Searcher:
         return sample(
             stepwise.begin(context),
             history,
-            self.constraints(source, limits, prefix),
+            self.space(source, limits, prefix),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -152,18 +160,28 @@ class Searcher:
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
 
-    def constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchConstraints:
-        """What every hypothesis must fulfil; the arguments are those of `find`."""
+    def space(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchSpace:
+        """Which sequences may be found; the arguments are those of `find`."""
         config = self.config
-        return SearchConstraints(
+        return SearchSpace(
             start_id=config.start_id,
             end_id=config.end_id,
             pad_id=config.pad_id,
             max_lengths=limits,
             buffer_length=self._buffer_length(source),
-            min_length=self.decoding.min_length,
-            prefix=prefix,
+            constraints=self.constraints(prefix),
         )
+
+    def constraints(self, prefix: Tensor | None = None) -> list[Constraint]:
+        """What every hypothesis must keep; `prefix` is that of `find`. A constraint that is not here costs nothing."""
+        found: list[Constraint] = []
+        if prefix is not None:
+            found.append(Prefix(prefix, self.config.pad_id))
+        if self.decoding.min_length:
+            found.append(MinLength(self.decoding.min_length))
+        if self.decoding.no_repeat_ngram_size:
+            found.append(NoRepeatedNGrams(self.decoding.no_repeat_ngram_size))
+        return found
 
     def _buffer_length(self, source: Tensor) -> int | Tensor:
         """The length of the longest translation. It is computed from the shape of `source` alone, as XLA needs it."""

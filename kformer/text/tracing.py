@@ -26,8 +26,8 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
     longest = int(limits[0])
     stepwise = StepwiseTransformer(model, longest, codec.config.pad_id, beam_size)
     context, history = stepwise.start(source, longest)
-    constraints = Searcher(model, codec.config, codec.decoding).constraints(source, limits)
-    search = BeamSearch(constraints, beam_size, length_penalty, 1, reorder_rows)
+    space = Searcher(model, codec.config, codec.decoding).space(source, limits)
+    search = BeamSearch(space, beam_size, length_penalty, 1, reorder_rows)
     extensions = trace_beam_search(search, stepwise.begin(context), history)
     return BeamTree(extensions, _texts(codec, extensions), beam_size, length_penalty)
 

@@ -8,16 +8,20 @@ import itertools
 import numpy as np
 from keras import ops
 
-from kformer.decoding import SearchConstraints
+from kformer.decoding import MinLength, Prefix, SearchSpace
 
 PAD, START, END = 0, 1, 2
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = ["", "", "<end>", *LETTERS]
 
 
-def search_constraints(max_lengths, buffer_length, min_length=0, prefix=None):
+def search_space(max_lengths, buffer_length, min_length=0, prefix=None, constraints=()):
     """What may be produced, with the ids of this file."""
-    return SearchConstraints(START, END, PAD, max_lengths, buffer_length, min_length, prefix)
+    if prefix is not None:
+        constraints = [Prefix(prefix, PAD), *constraints]
+    if min_length:
+        constraints = [MinLength(min_length), *constraints]
+    return SearchSpace(START, END, PAD, max_lengths, buffer_length, constraints)
 
 
 def ids(*words):

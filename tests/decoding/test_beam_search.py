@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from decoding_fakes import END, PAD, START, HistoryModel, echo_model, search_constraints, spelling_model, words
+from decoding_fakes import END, PAD, START, HistoryModel, echo_model, search_space, spelling_model, words
 from keras import ops
 
 from kformer.decoding import beam_search, greedy_search
@@ -10,7 +10,7 @@ def spell(probabilities, *, beam_size, limit=9, sentences=1, **options):
     return beam_search(
         spelling_model(probabilities),
         np.zeros(sentences * beam_size, "int32"),
-        search_constraints([limit] * sentences, limit),
+        search_space([limit] * sentences, limit),
         beam_size=beam_size,
         **options,
     )
@@ -47,7 +47,7 @@ def test_a_wide_beam_equals_exhaustive_search(vocab_size, beam_size, limits, min
     result = beam_search(
         model.next_logits,
         model.state(range(4), beam_size),
-        search_constraints(limits, 5, min_length),
+        search_space(limits, 5, min_length),
         beam_size=beam_size,
         length_penalty=length_penalty,
         n_best=n_best,
@@ -61,7 +61,7 @@ def test_a_narrow_beam_scores_what_it_returns(beam_size):
     result = beam_search(
         model.next_logits,
         model.state(range(7), beam_size),
-        search_constraints(limits, 4),
+        search_space(limits, 4),
         beam_size=beam_size,
         length_penalty=0.7,
         n_best=beam_size,
@@ -174,7 +174,7 @@ def test_the_state_follows_its_hypothesis():
     result = beam_search(
         echo_model(free),
         (np.zeros((rows, 2 * free + 1), "int32"), np.int32(0)),
-        search_constraints([7, 7], 7),
+        search_space([7, 7], 7),
         beam_size=beam_size,
         n_best=beam_size,
     )
@@ -186,9 +186,9 @@ def test_the_state_follows_its_hypothesis():
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 3.0])
 def test_one_beam_is_greedy_with_a_normalised_score(length_penalty):
     model, limits = HistoryModel(seed=17, sentences=7, vocab_size=5, max_length=5), [5, 5, 5, 4, 3, 5, 1]
-    allowed = search_constraints(limits, 5)
-    greedy = greedy_search(model.next_logits, model.state(range(7)), allowed)
-    beam = beam_search(model.next_logits, model.state(range(7)), allowed, beam_size=1, length_penalty=length_penalty)
+    space = search_space(limits, 5)
+    greedy = greedy_search(model.next_logits, model.state(range(7)), space)
+    beam = beam_search(model.next_logits, model.state(range(7)), space, beam_size=1, length_penalty=length_penalty)
     np.testing.assert_array_equal(beam.tokens, greedy.tokens)
     np.testing.assert_array_equal(beam.lengths, greedy.lengths)
     norm = ((5 + np.array(greedy.lengths)) / 6) ** length_penalty
@@ -204,7 +204,7 @@ def test_sentences_do_not_depend_on_the_batch(min_length):
         return beam_search(
             model.next_logits,
             model.state(sentences, 3),
-            search_constraints([limits[sentence] for sentence in sentences], 5, min_length),
+            search_space([limits[sentence] for sentence in sentences], 5, min_length),
             beam_size=3,
             n_best=3,
         )
@@ -223,9 +223,7 @@ def test_compiled_equals_eager(compiled):
     model = HistoryModel(seed=23, sentences=3, vocab_size=7, max_length=4)
 
     def search(limits):
-        return beam_search(
-            model.next_logits, model.state(range(3), 3), search_constraints(limits, 4), beam_size=3, n_best=2
-        )
+        return beam_search(model.next_logits, model.state(range(3), 3), search_space(limits, 4), beam_size=3, n_best=2)
 
     limits = ops.convert_to_tensor([4, 1, 3], "int32")
     for eager, graph in zip(search(limits), compiled(search)(limits), strict=True):
@@ -255,6 +253,6 @@ def test_a_state_not_repeated_for_every_beam_is_refused():
         beam_search(
             spelling_model(TO_BE),
             np.zeros(2, "int32"),
-            search_constraints([3, 3], 3),
+            search_space([3, 3], 3),
             beam_size=3,
         )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from decoding_fakes import END, PAD, HistoryModel, ids, search_constraints, spelling_model, words
+from decoding_fakes import END, PAD, HistoryModel, ids, search_space, spelling_model, words
 from keras import ops
 
 from kformer.decoding import beam_search, greedy_search, sample
@@ -13,8 +13,8 @@ FIRST = np.zeros(1, "int32")  # the state of one sentence: the empty prefix
 
 
 def spelled(prefix, search=greedy_search, rows=1, limit=5, **options):
-    constraints = search_constraints([limit], 5, prefix=prefix)
-    return search(spelling_model(SPELLING), np.repeat(FIRST, rows), constraints, **options)
+    space = search_space([limit], 5, prefix=prefix)
+    return search(spelling_model(SPELLING), np.repeat(FIRST, rows), space, **options)
 
 
 def test_greedy_search_goes_on_behind_the_prefix():
@@ -47,11 +47,11 @@ def test_a_prefix_that_the_model_never_writes_has_no_probability():
 def test_a_wide_beam_finds_the_best_of_all_that_begin_so(length_penalty):
     limits, prefixes = [4, 4, 3, 2, 4], ids("a", "", "cb", "b", "abc")
     model = HistoryModel(seed=11, sentences=5, vocab_size=6, max_length=4)
-    constraints = search_constraints(limits, 4, prefix=prefixes)
+    space = search_space(limits, 4, prefix=prefixes)
     found = beam_search(
         model.next_logits,
         model.state(range(5), 27),
-        constraints,
+        space,
         beam_size=27,
         length_penalty=length_penalty,
         n_best=3,
@@ -71,8 +71,8 @@ def test_a_sentence_gets_what_it_gets_alone(beam_size):
     model = HistoryModel(seed=5, sentences=7, vocab_size=6, max_length=5)
 
     def search(rows):
-        constraints = search_constraints([5] * len(rows), 5, prefix=prefixes[rows])
-        return beam_search(model.next_logits, model.state(rows, beam_size), constraints, beam_size=beam_size)
+        space = search_space([5] * len(rows), 5, prefix=prefixes[rows])
+        return beam_search(model.next_logits, model.state(rows, beam_size), space, beam_size=beam_size)
 
     together = search(list(range(7)))
     for row in range(7):
@@ -83,8 +83,8 @@ def test_a_sentence_gets_what_it_gets_alone(beam_size):
 
 def test_samples_begin_with_the_prefix_and_are_drawn_behind_it():
     number = 4001
-    constraints = search_constraints([5] * number, 5, prefix=np.repeat(ids("b"), number, axis=0))
-    found = sample(spelling_model(SPELLING), np.repeat(FIRST, number), constraints, seed=3)
+    space = search_space([5] * number, 5, prefix=np.repeat(ids("b"), number, axis=0))
+    found = sample(spelling_model(SPELLING), np.repeat(FIRST, number), space, seed=3)
     spelt = [row[0] for row in words(found)]
     assert {*spelt} == {"ba.", "bi."}
     deviation = np.sqrt(0.4 * 0.6 / number)
@@ -103,4 +103,4 @@ def test_a_compiled_search_takes_the_prefix_as_an_input(compiled, beam_size):
 @pytest.mark.parametrize("prefix", [np.zeros(3, "int32"), np.zeros((2, 3), "int32")])
 def test_a_prefix_of_another_shape_is_refused(prefix):
     with pytest.raises(ValueError, match=r"prefix must have shape \(sentences, tokens\)"):
-        search_constraints([5] * 3, 5, prefix=prefix)
+        spelled(prefix)

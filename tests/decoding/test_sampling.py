@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from decoding_fakes import END, HistoryModel, search_constraints
+from decoding_fakes import END, HistoryModel, search_space
 from keras import ops
 
 from kformer.decoding import greedy_search, sample
@@ -16,7 +16,7 @@ def first_tokens(rows, min_length=0, **options):
     result = sample(
         lambda tokens, state: (ops.convert_to_tensor(logits), state),
         (),
-        search_constraints([1] * rows, 1, min_length),
+        search_space([1] * rows, 1, min_length),
         **options,
     )
     return np.array(result.tokens)[:, 0, 0]
@@ -87,7 +87,7 @@ def test_top_k_keeps_exactly_k_of_equal_tokens():
     result = sample(
         lambda tokens, state: (logits, state),
         (),
-        search_constraints([3] * 503, 3),
+        search_space([3] * 503, 3),
         seed=5,
         top_k=4,
     )
@@ -99,7 +99,7 @@ def test_the_score_is_the_models_own_log_probability():
     result = sample(
         model.next_logits,
         model.state(range(7)),
-        search_constraints([4, 3, 2, 1, 4, 4, 4], 4),
+        search_space([4, 3, 2, 1, 4, 4, 4], 4),
         seed=3,
         temperature=1.7,
         top_k=3,
@@ -113,8 +113,8 @@ def test_the_score_is_the_models_own_log_probability():
 def letters(seed, rows=5, length=13):
     """(rows, length) letters, all 26 equally probable."""
     logits = ops.where(ops.arange(29) == END, -100.0, ops.zeros((rows, 29)))
-    constraints = search_constraints([length] * rows, length)
-    return sample(lambda tokens, state: (logits, state), (), constraints, seed=seed).tokens[:, 0]
+    space = search_space([length] * rows, length)
+    return sample(lambda tokens, state: (logits, state), (), space, seed=seed).tokens[:, 0]
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():
@@ -183,8 +183,8 @@ def test_xla_compiles_sampling_on_tensorflow():
 
 def test_a_very_low_temperature_is_greedy():
     model = HistoryModel(seed=31, sentences=5, vocab_size=6, max_length=4)
-    cold = sample(model.next_logits, model.state(range(5)), search_constraints([4] * 5, 4), seed=1, temperature=1e-4)
-    greedy = greedy_search(model.next_logits, model.state(range(5)), search_constraints([4] * 5, 4))
+    cold = sample(model.next_logits, model.state(range(5)), search_space([4] * 5, 4), seed=1, temperature=1e-4)
+    greedy = greedy_search(model.next_logits, model.state(range(5)), search_space([4] * 5, 4))
     np.testing.assert_array_equal(cold.tokens, greedy.tokens)
 
 

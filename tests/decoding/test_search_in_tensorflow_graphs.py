@@ -4,10 +4,10 @@ import functools
 
 import numpy as np
 import pytest
-from decoding_fakes import HistoryModel, search_constraints
+from decoding_fakes import HistoryModel, search_space
 from keras import ops
 
-from kformer.decoding import beam_search, greedy_search, sample
+from kformer.decoding import NoRepeatedNGrams, beam_search, greedy_search, sample
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -18,7 +18,10 @@ SEARCHES = {
 }
 
 
-def graph_search(name):
+CONSTRAINTS = [[], [NoRepeatedNGrams(2)]]
+
+
+def graph_search(name, constraints=()):
     """A tf.function of (sentences (None,), limits (None,), buffer_length ()), and a list with one entry a trace."""
     import tensorflow as tf
 
@@ -32,18 +35,19 @@ def graph_search(name):
         traces.append(name)
         rows = tf.repeat(sentences, beams)
         state = {"sentence": rows, "history": [tf.zeros_like(rows)], "position": tf.constant(0)}
-        return search(model.next_logits, state, search_constraints(limits, buffer_length))
+        return search(model.next_logits, state, search_space(limits, buffer_length, constraints=constraints))
 
     def eager(sentences, limits, buffer_length):
         state = model.state(sentences, beams)
-        return search(model.next_logits, state, search_constraints(limits, buffer_length))
+        return search(model.next_logits, state, search_space(limits, buffer_length, constraints=constraints))
 
     return run, eager, traces
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_one_trace_serves_every_batch_and_buffer(name):
-    run, eager, traces = graph_search(name)
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=["free", "constrained"])
+def test_one_trace_serves_every_batch_and_buffer(name, constraints):
+    run, eager, traces = graph_search(name, constraints)
     for sentences, limits, buffer_length in [([3], [4], 4), ([0, 5, 6], [4, 1, 3], 4), ([1, 2], [1, 2], 2)]:
         result = run(np.array(sentences, "int32"), np.array(limits, "int32"), np.int32(buffer_length))
         assert result.tokens.shape == (len(sentences), result.scores.shape[1], buffer_length)
@@ -63,8 +67,9 @@ def test_an_empty_batch_gives_an_empty_result(name):
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_graphs_hold_core_ops_only(name):
-    graph = graph_search(name)[0].get_concrete_function().graph.as_graph_def()
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=["free", "constrained"])
+def test_graphs_hold_core_ops_only(name, constraints):
+    graph = graph_search(name, constraints)[0].get_concrete_function().graph.as_graph_def()
     nodes = [node.op for function in graph.library.function for node in function.node_def]
     nodes += [node.op for node in graph.node]
     assert {"While", "StatelessWhile"} & set(nodes)
@@ -76,7 +81,7 @@ def test_errors_keep_their_type_and_text_inside_a_graph():
 
     @tf.function
     def run(limits):
-        return greedy_search(lambda tokens, state: (ops.zeros((3, 2)), state), (), search_constraints(limits, 3))
+        return greedy_search(lambda tokens, state: (ops.zeros((3, 2)), state), (), search_space(limits, 3))
 
     with pytest.raises(ValueError, match="below the vocabulary size 2 of the logits"):
         run(tf.constant([3, 3, 3]))

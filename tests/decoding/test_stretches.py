@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from decoding_fakes import HistoryModel, search_constraints
+from decoding_fakes import HistoryModel, ids, search_space
 from keras import ops
 
+from kformer.decoding import NoRepeatedNGrams
 from kformer.decoding.beam_search import BeamSearch
 from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.search import run
@@ -55,16 +56,21 @@ def reorder(history, rows):
     return ops.take(history[0], rows), history[1]
 
 
-def searches(limits, beams):
-    constraints = search_constraints(limits, 4)
-    return GreedySearch(constraints) if beams == 1 else BeamSearch(constraints, beams, 0.6, 2, reorder)
+def searches(limits, beams, **rules):
+    space = search_space(limits, 4, **rules)
+    return GreedySearch(space) if beams == 1 else BeamSearch(space, beams, 0.6, 2, reorder)
 
 
 @pytest.mark.parametrize("more_room", [1, 3, 9])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_every_sentence_gets_what_it_gets_where_nobody_leaves(beams, more_room):
+@pytest.mark.parametrize(
+    "rules",
+    [{}, {"prefix": ids("ab", "", "c", "", "a", "ba", "bc"), "min_length": 2, "constraints": [NoRepeatedNGrams(1)]}],
+    ids=["free", "constrained"],
+)
+def test_every_sentence_gets_what_it_gets_where_nobody_leaves(rules, beams, more_room):
     model = HistoryModel(seed=3, sentences=7, vocab_size=6, max_length=4)
-    search = searches(LIMITS, beams)
+    search = searches(LIMITS, beams, **rules)
     stretches = HistoryStretches(model, beams, more_room)
     context, history = stretches.start(range(7), more_room)
     found = run_in_stretches(search, stretches, context, history)
@@ -89,7 +95,7 @@ def test_every_sentence_gets_what_it_gets_where_nobody_leaves(beams, more_room):
 )
 def test_a_stretch_ends_when_a_quarter_is_finished_or_the_room_is_used_up(limits, room, expected):
     model = HistoryModel(seed=3, sentences=8, vocab_size=6, max_length=4)
-    search = GreedySearch(search_constraints(np.array(limits, "int32"), 4, min_length=4))  # Only limits end them.
+    search = GreedySearch(search_space(np.array(limits, "int32"), 4, min_length=4))  # Only limits end them.
     stretches = HistoryStretches(model, 1, more_room=2)
     found = run_in_stretches(search, stretches, *stretches.start(range(len(limits)), room))
     assert [(sentences, int(room)) for sentences, room in stretches.stretches] == expected

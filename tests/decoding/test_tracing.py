@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from decoding_fakes import END, HistoryModel, search_constraints, spelling_model, word
+from decoding_fakes import END, HistoryModel, search_space, spelling_model, word
 
 from kformer.decoding import beam_search
-from kformer.decoding.beam_search import BeamSearch, gather_rows
+from kformer.decoding.beam_search import BeamSearch
+from kformer.decoding.search import gather_rows
 from kformer.decoding.tracing import START, trace_beam_search
 
 
 def trace(next_logits, state, limit, *, beam_size, length_penalty=0.0, sentences=1):
-    constraints = search_constraints([limit] * sentences, limit)
-    search = BeamSearch(constraints, beam_size, length_penalty, 1, gather_rows)
+    space = search_space([limit] * sentences, limit)
+    search = BeamSearch(space, beam_size, length_penalty, 1, gather_rows)
     return trace_beam_search(search, next_logits, state)
 
 
@@ -48,7 +49,7 @@ def test_the_best_finished_extension_is_what_the_search_finds(beam_size):
     found = trace(model.next_logits, state, 5, beam_size=beam_size, length_penalty=0.6)
     finished = [number for number, one in enumerate(found) if one.outcome == "finished"]
     best = max(finished, key=lambda number: found[number].score)
-    result = beam_search(model.next_logits, state, search_constraints([5], 5), beam_size=beam_size, length_penalty=0.6)
+    result = beam_search(model.next_logits, state, search_space([5], 5), beam_size=beam_size, length_penalty=0.6)
     assert spelled(found, best) == word(result.tokens[0, 0])
     assert found[best].score == pytest.approx(float(result.scores[0, 0]), rel=1e-5)
     assert found[best].token == END

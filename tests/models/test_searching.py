@@ -105,6 +105,14 @@ def test_min_length_limits_and_length_penalty_reach_the_search(beam_size):
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_repeat_ngram_size_reaches_the_search(beam_size):
+    decoding = DecodingConfig(beam_size=beam_size, min_length=2, no_repeat_ngram_size=1, max_extra_length=3)
+    tokens, _, _ = arrays(compiled_search(constant_searcher(decoding))(SOURCE, LIMITS))
+    # Two tokens before the end, of which the second may not be 3 again. As probable is 4 3, from the second beam.
+    np.testing.assert_array_equal(tokens[:, 0, :4], [[3, 4, END, PAD]] * 2)
+
+
 def test_the_buffer_is_no_longer_than_max_length():
     search = constant_searcher(DecodingConfig(beam_size=1, min_length=40, max_length=5, max_extra_length=3))
     tokens, _, lengths = arrays(compiled_search(search)(SOURCE, LIMITS))
@@ -141,6 +149,14 @@ def test_sampling_options_reach_the_search(options, expected):
     source = np.tile(SOURCE[:1], (500, 1))
     tokens, _, _ = arrays(search.sample(source, np.ones(500, "int32"), **{**SAMPLING, **options}))
     assert set(tokens[:, 0, 0]) == expected
+
+
+@pytest.mark.tensorflow_only
+def test_samples_repeat_no_ngram():
+    search = constant_searcher(DecodingConfig(min_length=2, no_repeat_ngram_size=1, max_extra_length=3))
+    source, limits = np.tile(SOURCE[:1], (50, 1)), np.full(50, 3, "int32")
+    tokens, _, _ = arrays(search.sample(source, limits, **SAMPLING))
+    assert {tuple(row[:3]) for row in tokens[:, 0]} == {(3, 4, END), (4, 3, END)}
 
 
 @pytest.mark.tensorflow_only
