@@ -32,6 +32,7 @@ class BeamState(NamedTuple):
     limits: Any  # (B,) int32; the largest lengths
     done: Any  # (B,) bool; True if the sentence's result is final
     prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
+    min_lengths: Any  # (B,) int32, see `SearchConstraints`; () for one minimum of all
 
 
 class Candidates(NamedTuple):
@@ -170,6 +171,7 @@ class BeamSearch(Search):
             limits=constraints.limits,
             done=ops.less_equal(constraints.limits, 0),
             prefixes=constraints.prefixes,
+            min_lengths=constraints.min_lengths,
         )
 
     def after(self, tokens: Any, log_probs: Any) -> BeamState:
@@ -200,7 +202,7 @@ class BeamSearch(Search):
         beams = self.beam_size
         # At most 2K of the best extensions can come from one beam.
         each = min(2 * beams, logits.shape[-1])
-        log_probs, ids = self.constraints.best_tokens(logits, now.step, each)  # (B * K, each)
+        log_probs, ids = self.constraints.best_tokens(logits, now.step, each, now.min_lengths)  # (B * K, each)
         log_probs, ids = self.constraints.with_prefixes(now.prefixes, logits, now.step, log_probs, ids)
         totals = ops.reshape(now.live_log_probs, (-1, 1)) + log_probs
         best, indices = ops.top_k(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from kformer.indexing import take_columns, take_rows
@@ -27,17 +28,18 @@ class SearchConstraints:
             `buffer_length` count as `buffer_length`. A sequence that reaches its limit stops there, even without an
             end token.
         buffer_length: int or () int tensor, T of the result.
-        min_length: the least number of tokens before the end token.
+        min_length: the least number of tokens before the end token: an int for all sentences, or (B,) int32.
         prefix: (B, F) int32, the tokens that each sentence's sequence begins with, filled up with pad ids; None for
             none. They count for length and score like all others. Tokens beyond a sentence's limit are cut off.
 
     Attributes:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
         prefixes: `prefix` with one more column of pad ids; () for none. It is part of a search's state.
+        min_lengths: `min_length`, if it is (B,); () for an int. It is part of a search's state.
 
     Raises:
         ValueError: The ids are not three different ids of at least 0, `max_lengths` is not (B,), `prefix` is not
-            (B, F), or a length is negative.
+            (B, F), `min_length` is neither an int nor (B,), or a length is negative.
 
     Examples:
         Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:
@@ -54,10 +56,11 @@ class SearchConstraints:
     pad_id: int
     max_lengths: Any
     buffer_length: Any
-    min_length: int = 0
+    min_length: Any = 0
     prefix: Any = None
     limits: Any = dataclasses.field(init=False)
     prefixes: Any = dataclasses.field(init=False, default=())
+    min_lengths: Any = dataclasses.field(init=False, default=())
 
     def __post_init__(self) -> None:
         special = (self.start_id, self.end_id, self.pad_id)
@@ -67,7 +70,7 @@ class SearchConstraints:
                 f"Received: start_id={self.start_id}, end_id={self.end_id}, pad_id={self.pad_id}. "
                 "Pass the special ids of the target tokenizer."
             )
-        if self.min_length < 0:
+        if self._one_minimum and self.min_length < 0:
             raise ValueError(
                 f"min_length must be at least 0. Received: min_length={self.min_length}. Pass 0 for no minimum."
             )
@@ -94,12 +97,26 @@ class SearchConstraints:
                 )
             object.__setattr__(self, "prefixes", ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.pad_id))
 
+        if not self._one_minimum:
+            min_lengths = ops.cast(self.min_length, "int32")
+            if len(min_lengths.shape) != 1:
+                raise ValueError(
+                    "min_length must be an int, or have shape (sentences,): one minimum for each sentence. "
+                    f"Received: shape {tuple(min_lengths.shape)}. Repeat one minimum for all sentences."
+                )
+            object.__setattr__(self, "min_lengths", min_lengths)
+
+    @property
+    def _one_minimum(self) -> bool:
+        """Whether `min_length` is a number for all sentences."""
+        return isinstance(self.min_length, int | np.integer)
+
     def buffer_of(self, tokens: Any) -> Any:
         """(B, T) int32: the tokens (B, P), filled up with pad ids."""
         missing = self.buffer_length - ops.shape(tokens)[1]
         return ops.pad(tokens, [[0, 0], [0, missing]], constant_values=self.pad_id)
 
-    def best_tokens(self, logits: Any, length: Any, count: int) -> tuple[Any, Any]:
+    def best_tokens(self, logits: Any, length: Any, count: int, min_lengths: Any = ()) -> tuple[Any, Any]:
         """Finds the `count` most probable next tokens of each row, best first; the lower id where two are equal.
 
         The result is that of `top_k(log_probabilities(...))`. To save memory traffic, log probabilities are computed
@@ -109,6 +126,7 @@ class SearchConstraints:
             logits: (N, V), any float dtype.
             length: () int32, number of tokens that the rows have so far.
             count: int, at most V.
+            min_lengths: from the search's state, see `SearchConstraints`. N is a multiple of its number of rows.
 
         Returns:
             (N, count) float32 log probabilities, -inf for forbidden tokens, and (N, count) int32 ids.
@@ -123,10 +141,11 @@ class SearchConstraints:
         # The largest probability is 1 / sum(exp(logits - highest)): a softmax is faster than these three passes.
         probability_of_best = take_columns(ops.softmax(logits), ids[:, :1])  # (N, 1)
         log_probs = best - best[:, :1] + ops.log(probability_of_best)
-        log_probs, kept = ops.top_k(ops.where(self._forbidden(ids, length), float("-inf"), log_probs), count)
+        forbidden = self._forbidden(ids, logits, length, min_lengths)
+        log_probs, kept = ops.top_k(ops.where(forbidden, float("-inf"), log_probs), count)
         return log_probs, take_columns(ids, kept)
 
-    def log_probabilities(self, logits: Any, length: Any) -> Any:
+    def log_probabilities(self, logits: Any, length: Any, min_lengths: Any = ()) -> Any:
         """Computes the log probabilities of the next token, -inf for tokens that may not come next.
 
         Tokens are forbidden after the log softmax, so the others keep the log probability that the model gives them.
@@ -135,6 +154,7 @@ class SearchConstraints:
         Args:
             logits: (N, V), any float dtype.
             length: () int32, number of tokens that the rows have so far.
+            min_lengths: see `best_tokens`.
 
         Returns:
             (N, V) float32.
@@ -145,7 +165,7 @@ class SearchConstraints:
         self._check_logits(logits)
         log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
         ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
-        return ops.where(self._forbidden(ids, length), float("-inf"), log_probs)
+        return ops.where(self._forbidden(ids, logits, length, min_lengths), float("-inf"), log_probs)
 
     def with_prefixes(self, prefixes: Any, logits: Any, length: Any, log_probs: Any, ids: Any) -> tuple[Any, Any]:
         """Gives each row that is still within its prefix one candidate: the prefix's next token.
@@ -172,9 +192,13 @@ class SearchConstraints:
         is_free = ops.equal(tokens, self.pad_id)
         return ops.where(is_free, log_probs, only), ops.where(is_free, ids, tokens)
 
-    def _forbidden(self, ids: Any, length: Any) -> Any:
-        """True for those of `ids` that may not come next; the shape of `ids`."""
-        too_short = ops.less(length, self.min_length)
+    def _forbidden(self, ids: Any, logits: Any, length: Any, min_lengths: Any) -> Any:
+        """True for those of `ids`, (V,) or (N, C), that may not come next."""
+        least = self.min_length
+        if not self._one_minimum:
+            least = ops.repeat(min_lengths, ops.shape(logits)[0] // ops.shape(min_lengths)[0])
+            least = ops.expand_dims(least, 1)  # (N, 1)
+        too_short = ops.less(length, least)
         return ops.equal(ids, self.pad_id) | ops.equal(ids, self.start_id) | (ops.equal(ids, self.end_id) & too_short)
 
     def _check_logits(self, logits: Any) -> None:

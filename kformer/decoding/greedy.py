@@ -4,15 +4,15 @@ from typing import Any
 
 from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import RowSearch
+from kformer.decoding.rows import RowSearch, RowState
 from kformer.decoding.search import run
 
 
 class GreedySearch(RowSearch):
     """Takes the most probable token at every step, the lower id where two are equally probable."""
 
-    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
-        return self.constraints.best_tokens(logits, step, 1)
+    def choose(self, logits: Any, now: RowState) -> tuple[Any, Any]:
+        return self.constraints.best_tokens(logits, now.step, 1, now.min_lengths)
 
 
 def greedy_search(next_logits: NextLogits, state: Any, constraints: SearchConstraints) -> SearchResult:

@@ -24,18 +24,19 @@ class RowState(NamedTuple):
     limits: Any  # (B,) int32; the largest lengths
     finished: Any  # (B,) bool; True if the row has its end token or has reached its limit
     prefixes: Any  # (B, F + 1) int32, see `SearchConstraints`; () for none
+    min_lengths: Any  # (B,) int32, see `SearchConstraints`; () for one minimum of all
 
 
 class RowSearch(Search):
     """A search in which `choose` gives every token, until all rows are finished."""
 
     @abc.abstractmethod
-    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
+    def choose(self, logits: Any, now: RowState) -> tuple[Any, Any]:
         """Chooses the next token of each row.
 
         Args:
             logits: (B, V) floats.
-            step: () int32, number of tokens so far.
+            now: the state so far.
 
         Returns:
             The tokens' log probabilities (B, 1) float32, and the tokens (B, 1) int32.
@@ -53,6 +54,7 @@ class RowSearch(Search):
             limits=constraints.limits,
             finished=ops.less_equal(constraints.limits, 0),
             prefixes=constraints.prefixes,
+            min_lengths=constraints.min_lengths,
         )
 
     def after(self, tokens: Any, log_probs: Any) -> RowState:
@@ -68,21 +70,19 @@ class RowSearch(Search):
 
     def step(self, now: RowState, next_logits: NextLogits, model_state: Any) -> tuple[RowState, Any]:
         logits, model_state = next_logits(now.last_tokens, model_state)
-        gain, chosen = self.choose(logits, now.step)
+        gain, chosen = self.choose(logits, now)
         gain, chosen = self.constraints.with_prefixes(now.prefixes, logits, now.step, gain, chosen)
         chosen, gain = ops.squeeze(chosen, -1), ops.squeeze(gain, -1)  # (B,) both
         tokens = ops.where(now.finished, self.constraints.pad_id, chosen)
         new_length = now.step + 1
         ends = ops.equal(tokens, self.constraints.end_id) | ops.greater_equal(new_length, now.limits)
-        new = RowState(
+        new = now._replace(
             step=new_length,
             last_tokens=tokens,
             tokens=write_column(now.tokens, tokens, now.step),
             scores=ops.where(now.finished, now.scores, now.scores + gain),
             lengths=ops.where(now.finished, now.lengths, new_length),
-            limits=now.limits,
             finished=now.finished | ends,
-            prefixes=now.prefixes,
         )
         return new, model_state
 

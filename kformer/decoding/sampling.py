@@ -12,7 +12,7 @@ from keras import ops
 
 from kformer.decoding.constraints import NextLogits, SearchConstraints
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import RowSearch
+from kformer.decoding.rows import RowSearch, RowState
 from kformer.decoding.search import run
 from kformer.indexing import take_columns
 
@@ -92,8 +92,9 @@ class _Sampling(RowSearch):
         self.top_k = top_k
         self.top_p = top_p
 
-    def choose(self, logits: Any, step: Any) -> tuple[Any, Any]:
-        log_probs = self.constraints.log_probabilities(logits, step)  # (B, V)
+    def choose(self, logits: Any, now: RowState) -> tuple[Any, Any]:
+        step = now.step
+        log_probs = self.constraints.log_probabilities(logits, step, now.min_lengths)  # (B, V)
         ranked, ids = narrowed_logits(log_probs, self.temperature, self.top_k, self.top_p)  # (B, R)
         # Different keys give unrelated draws. The first key is a random number of 60 bits, so the keys of two seeds are
         # almost certainly different at every step.

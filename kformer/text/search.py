@@ -62,6 +62,7 @@ class Searcher:
         n_best: int = 1,
         prefix: Tensor | None = None,
         length_penalty: Tensor | None = None,
+        min_length: Tensor | None = None,
         read: Tensor | None = None,
     ) -> SearchResult:
         """Greedy search, or beam search if the beam size exceeds 1.
@@ -72,6 +73,8 @@ class Searcher:
             n_best: Number of hypotheses to return for each sentence.
             prefix: See `SearchConstraints`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
+            min_length: (B,) int32, the least number of tokens before the end of each translation, those of its prefix
+                among them, in place of the configuration's.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. No prefix, and no limit, may be shorter.
 
@@ -80,7 +83,7 @@ class Searcher:
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self.constraints(source, limits, prefix), penalty, n_best)
+        search = self._search(self.constraints(source, limits, prefix, min_length), penalty, n_best)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -123,9 +126,10 @@ class Searcher:
         top_k: int | Tensor,
         top_p: float | Tensor,
         prefix: Tensor | None = None,
+        min_length: Tensor | None = None,
         read: Tensor | None = None,
     ) -> SearchResult:
-        """Draws a translation of each source at random; see `kformer.decoding.sample`. `read` is as in `find`.
+        """Draws a translation of each source at random; see `find` and `kformer.decoding.sample` for the arguments.
 
         Raises:
             ValueError: An option is out of range. It is raised before the model runs.
@@ -141,7 +145,7 @@ class Searcher:
         return sample(
             stepwise.begin(context),
             history,
-            self.constraints(source, limits, prefix),
+            self.constraints(source, limits, prefix, min_length),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -152,7 +156,9 @@ class Searcher:
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
 
-    def constraints(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchConstraints:
+    def constraints(
+        self, source: Tensor, limits: Tensor, prefix: Tensor | None = None, min_length: Tensor | None = None
+    ) -> SearchConstraints:
         """What every hypothesis must fulfil; the arguments are those of `find`."""
         config = self.config
         return SearchConstraints(
@@ -161,7 +167,7 @@ class Searcher:
             pad_id=config.pad_id,
             max_lengths=limits,
             buffer_length=self._buffer_length(source),
-            min_length=self.decoding.min_length,
+            min_length=self.decoding.min_length if min_length is None else min_length,
             prefix=prefix,
         )
 

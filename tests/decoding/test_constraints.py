@@ -10,13 +10,14 @@ def random_logits(rows=5, vocab_size=11):
 
 
 @pytest.mark.parametrize("count", [1, 4, 8, 11])
-@pytest.mark.parametrize("min_length", [0, 3])
+@pytest.mark.parametrize("min_length", [0, 3, np.array([3, 0, 2, 9, 3])])
 def test_best_tokens_are_the_top_of_all_log_probabilities(count, min_length):
     logits = random_logits()
     logits[0, [PAD, START, END]] = 30  # All that may be forbidden stands before the rest.
     bounds = search_constraints([9] * 5, 9, min_length)
-    log_probs, ids = bounds.best_tokens(logits, 2, count)
-    everything = np.array(bounds.log_probabilities(logits, 2))
+    log_probs, ids = bounds.best_tokens(logits, 2, count, bounds.min_lengths)
+    everything = np.array(bounds.log_probabilities(logits, 2, bounds.min_lengths))
+    assert np.isneginf(everything[:, END]).tolist() == (np.broadcast_to(min_length, 5) > 2).tolist()
     ranked = np.argsort(-everything, axis=1, kind="stable")[:, :count]
     np.testing.assert_allclose(log_probs, np.take_along_axis(everything, ranked, axis=1), rtol=1e-5)
     allowed = np.isfinite(np.take_along_axis(everything, ranked, axis=1))

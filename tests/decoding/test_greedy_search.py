@@ -72,6 +72,13 @@ def test_min_length_counts_tokens_before_the_end_token(min_length, expected):
     assert words(result) == [[expected]]
 
 
+def test_each_sentence_may_have_its_own_min_length():
+    logits = np.tile(np.array([[0.0, 0.0, 2.0, 1.0]], "float32"), (4, 1))
+    constraints = search_constraints([5] * 4, 5, np.array([3, 0, 9, 1]))
+    result = greedy_search(lambda tokens, state: (logits, state), (), constraints)
+    assert words(result) == [["aaa."], ["."], ["aaaaa"], ["a."]]
+
+
 def test_the_lower_id_wins_a_tie():
     logits = np.array([[0.0, 0.0, -1.0, 1.0, 2.0, 2.0]], "float32")
     result = greedy_search(lambda tokens, state: (logits, state), (), search_constraints([3], 3))
@@ -125,6 +132,7 @@ def run(**changes):
         ({"pad_id": 1}, "three different ids of at least 0. Received: start_id=1, end_id=2, pad_id=1"),
         ({"end_id": 5}, "below the vocabulary size 5 .* Received: start_id=1, end_id=5, pad_id=0"),
         ({"min_length": -1}, "min_length must be at least 0. Received: min_length=-1"),
+        ({"min_length": np.zeros((1, 1), "int32")}, r"have shape \(sentences,\).* Received: shape \(1, 1\)"),
         ({"buffer_length": 0}, "buffer_length must be at least 1. Received: buffer_length=0"),
         ({"max_lengths": 3}, r"max_lengths must have shape \(sentences,\).* Received: shape \(\)"),
     ],

@@ -55,16 +55,17 @@ def reorder(history, rows):
     return ops.take(history[0], rows), history[1]
 
 
-def searches(limits, beams):
-    constraints = search_constraints(limits, 4)
+def searches(limits, beams, min_length=0):
+    constraints = search_constraints(limits, 4, min_length)
     return GreedySearch(constraints) if beams == 1 else BeamSearch(constraints, beams, 0.6, 2, reorder)
 
 
 @pytest.mark.parametrize("more_room", [1, 3, 9])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_every_sentence_gets_what_it_gets_where_nobody_leaves(beams, more_room):
+@pytest.mark.parametrize("min_length", [0, np.array([3, 0, 1, 2, 0, 1, 2])], ids=["any", "own"])
+def test_every_sentence_gets_what_it_gets_where_nobody_leaves(min_length, beams, more_room):
     model = HistoryModel(seed=3, sentences=7, vocab_size=6, max_length=4)
-    search = searches(LIMITS, beams)
+    search = searches(LIMITS, beams, min_length)
     stretches = HistoryStretches(model, beams, more_room)
     context, history = stretches.start(range(7), more_room)
     found = run_in_stretches(search, stretches, context, history)
