@@ -3,7 +3,6 @@
 Shape letters: B texts, F tokens of a prompt, T tokens.
 """
 
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -289,35 +288,6 @@ class LanguageModel(TextModel):
         """See `Predictor.calibration_inputs`."""
         ids = self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part]
         return {"target_in": target_batch(self.codec, ids)[0]}
-
-
-def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float | int]:
-    """How well a language model predicts texts.
-
-    Args:
-        model: The model.
-        texts: Test texts.
-
-    Returns:
-        `perplexity`, e to the mean negative log probability of a token; `bits_per_character`, the negative binary
-        logarithm of the probability of all texts, divided by the number of their characters; `tokens`, the end of each
-        text included; `characters` and `texts`.
-
-    Raises:
-        ValueError: There are no texts.
-    """
-    if not texts:
-        raise ValueError("There is nothing to evaluate: the test set has no texts. Name another split or file.")
-    found = model.score(texts)
-    nats, tokens = -float(np.sum(found["log_probability"], dtype=np.float64)), int(found["tokens"].sum())
-    characters = sum(map(len, texts))
-    return {
-        "perplexity": math.exp(nats / tokens),
-        "bits_per_character": nats / math.log(2) / characters,
-        "tokens": tokens,
-        "characters": characters,
-        "texts": len(texts),
-    }
 
 
 class LanguageModelTask(Task):
