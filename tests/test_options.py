@@ -1,5 +1,6 @@
 """Translations with options that come with each request, over a model that turns number words around."""
 
+import math
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from kformer.config import DecodingConfig
 from kformer.export.operations import read
 from kformer.export.saved_model import export_saved_model
 from kformer.tasks.translator import Translator
+from kformer.text.options import OPTIONS
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -139,6 +141,22 @@ def test_batches_of_one_request_draw_unlike_each_other(translator):
 def test_options_out_of_range_are_refused(translator, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         translated(translator, ["one"] * 3, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("length_penalty", [0.0, 10.0], [-0.1, 10.1, math.nan]),
+        ("max_length", [0, 2**31 - 1], [-1, 2**31]),
+        ("temperature", [0.0, 1e30], [-0.1, math.inf, math.nan]),
+        ("top_p", [1e-30, 1.0], [0.0, 1.1, math.nan]),
+        ("seed", [-(2**63), 2**63 - 1], [-(2**63) - 1, 2**63]),
+    ],
+)
+def test_the_table_knows_the_ends_of_each_range(name, inside, outside):
+    """Commands ask it before a model is loaded."""
+    allowed = [OPTIONS[name].allows(value) for value in (*inside, *outside)]
+    assert allowed == [True] * len(inside) + [False] * len(outside)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toy
+import typer
 from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig, answer_outputs
 from kformer.data import Corpus
+from kformer.export.operations import read as read_graph
 from kformer.export.saved_model import export_saved_model
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -22,6 +24,7 @@ from kformer.runs.weights import load_weights
 from kformer.runtime.versions import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
+from kformer.text.options import OPTIONS
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
 
@@ -252,9 +255,19 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
 def test_an_exported_language_model_searches_and_draws(precision, language_model, tmp_path):
     path = export_saved_model(language_model, tmp_path, precision=precision, signatures=["generate_with_options"])
     signatures = tf.saved_model.load(str(path)).signatures
-    options = {"temperature": 1.0, "seed": 5, "top_k": 0, "top_p": 1.0, "max_length": 4, "length_penalty": 0.6}
-    dtypes = {"seed": tf.int64, "top_k": tf.int32, "max_length": tf.int32}
-    inputs = {name: tf.constant(value, dtypes.get(name, tf.float32)) for name, value in options.items()}
+    definition = read_graph(path).meta_graphs[0].signature_def["generate_with_options"]
+    defaults = {name: tf.constant(tf.make_ndarray(value)) for name, value in definition.defaults.items()}
+    assert {*definition.inputs} == {"text", *defaults}
+    assert {name: value.numpy().tolist() for name, value in defaults.items()} == {
+        "length_penalty": pytest.approx(0.6),
+        "max_length": 0,
+        "temperature": 0.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "seed": 0,
+    }
+    given = {"temperature": tf.constant(1.0), "seed": tf.constant(5, tf.int64), "max_length": tf.constant(4)}
+    inputs = {**defaults, **given}
     found = signatures["serving_default"](text=tf.constant(TEXTS))["text"].numpy()
     drawn = signatures["generate_with_options"](text=tf.constant(["one"] * 4), **inputs)["text"].numpy()
     assert all(text.startswith(b"one") for text in drawn)
@@ -322,6 +335,7 @@ class TestCommands:
         [
             (("--top-k", "5"), "--top-k, --top-p and --seed are for tokens that are drawn at random"),
             (("--temperature", "1", "--seed", "1" + "0" * 20), r"--seed must be from -2\*\*63 to"),
+            (("--temperature", "inf"), "--temperature must be a finite number of at least 0; .* Received: inf"),
             (("--max-length", "5", "--length-penalty", "11"), "--length-penalty must be at most 10.0. Received: 11.0"),
         ],
     )
@@ -329,11 +343,21 @@ class TestCommands:
         with pytest.raises(ValueError, match=message):
             self.run(capsys, tmp_path, "generate", run_of("language-model"), ["one"], *options)
 
-    @pytest.mark.parametrize("options", [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10)])
+    @pytest.mark.parametrize(
+        "options",
+        [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10)],
+    )
     def test_numbers_out_of_range_are_wrong_usage(self, options):
         answer = CliRunner().invoke(app, ["generate", "run", "--temperature", "1", *options])
         assert answer.exit_code == 2
         assert "is not in the range" in answer.output or "should be" in answer.output
+
+    def test_generate_has_the_options_of_a_request(self):
+        command = typer.main.get_command(app).commands["generate"]
+        known = {parameter.name: (parameter.default, parameter.help) for parameter in command.params}
+        assert OPTIONS
+        for name, option in OPTIONS.items():
+            assert known[name] == (option.default, option.help)
 
     def test_a_model_of_another_task_is_refused_with_its_command(self, capsys, tmp_path, run_of):
         with pytest.raises(
