@@ -78,6 +78,7 @@ class LanguageModel(Predictor):
         top_k: int = 0,
         top_p: float = 1.0,
         max_length: int = 0,
+        min_length: int = 0,
     ) -> str | list[str]:
         """Draws a continuation of each text at random. The same texts, options and seed give the same continuations.
 
@@ -88,15 +89,18 @@ class LanguageModel(Predictor):
             top_k: Only the k most probable tokens can be drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             max_length: Largest number of new tokens; 0 for no limit but `decoding.max_extra_length`.
+            min_length: Least number of new tokens before the end; 0 for `decoding.min_length`, which counts the tokens
+                of the text, too.
 
         Raises:
             ValueError: A text is not a string.
             tf.errors.InvalidArgumentError: An option is out of range.
         """
         if is_one_text(texts):
-            return self.sample([texts], seed, temperature, top_k, top_p, max_length)[0]
+            return self.sample([texts], seed, temperature, top_k, top_p, max_length, min_length)[0]
         options = {
             "max_length": max_length,
+            "min_length": min_length,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
@@ -142,7 +146,7 @@ class LanguageModel(Predictor):
     def answer_with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
         """As `answer`, with options: tensors in the order of `kformer.text.options.OPTIONS`. It is a `tf.function`.
 
-        With a temperature of 0 it searches, otherwise it draws tokens; `max_length` limits the new tokens.
+        With a temperature of 0 it searches, otherwise it draws tokens. `min_length` and `max_length` count new tokens.
         """
         chosen = named_options(options)
         with tf.control_dependencies(checks(chosen)):
@@ -194,16 +198,17 @@ class LanguageModel(Predictor):
         """Searches for texts that begin with the prompts (B, None), or draws them with a seed (2,)."""
         source, _ = self.codec.pad(prompt)  # (B, F + 1)
         lengths = tf.cast(prompt.row_lengths(), tf.int32)
-        most, penalty = self.decoding.max_extra_length, None
+        most, least, penalty = self.decoding.max_extra_length, None, None
         if options:
             most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
+            least = tf.where(options["min_length"] > 0, lengths + options["min_length"], self.decoding.min_length)
             penalty = options["length_penalty"]
         limits = lengths + most
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:
             limits = tf.minimum(limits, longest)
         read = tf.reduce_min(tf.minimum(lengths, limits))
-        begun = {"prefix": prompt.to_tensor(self.config.pad_id), "read": read}
+        begun = {"prefix": prompt.to_tensor(self.config.pad_id), "min_length": least, "read": read}
         if options and seed is not None:
             drawing = seed, options["temperature"], options["top_k"], options["top_p"]
             return self.searcher.sample(source, limits, *drawing, **begun)

@@ -215,6 +215,7 @@ class Translator(Predictor):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        min_length: int = 0,
     ) -> dict[str, tf.Tensor]:
         """Translates texts with options for this call. Without options, the result is that of `translate`.
 
@@ -232,6 +233,8 @@ class Translator(Predictor):
             top_k: Only the k most probable tokens can be drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
+            min_length: Least number of tokens of a part's translation before its end; 0 for `decoding.min_length`. A
+                translation that reaches its largest length stops there all the same.
 
         Returns:
             `translation` (B,) string and `score` (B,) float32 as in `translate`.
@@ -242,6 +245,7 @@ class Translator(Predictor):
         options = {
             "length_penalty": length_penalty,
             "max_length": max_length,
+            "min_length": min_length,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,

@@ -79,6 +79,15 @@ _ROWS = (
         help="Largest number of new tokens; 0: the model's own limit.",
     ),
     RequestOption(
+        "min_length",
+        "int32",
+        default=0,
+        lowest=0,
+        highest=_LARGEST,
+        rule="must be at least 0; 0 means the model's own minimum",
+        help="Least number of new tokens before the end; 0: the model's own minimum.",
+    ),
+    RequestOption(
         "temperature",
         "float32",
         default=0.0,

@@ -49,15 +49,18 @@ def translate_with_options(
 
     def find(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         limits = tf.where(options["max_length"] > 0, tf.minimum(limits, options["max_length"]), limits)
+        least = tf.where(options["min_length"] > 0, options["min_length"], searcher.decoding.min_length)
+        least = tf.fill(tf.shape(limits), least)  # (R,)
         prefix = tf.gather(prefixes, rows).to_tensor(codec.config.pad_id)  # (R, F)
 
         def search() -> SearchResult:
-            return searcher.find(source, limits, prefix=prefix, length_penalty=options["length_penalty"])
+            penalty = options["length_penalty"]
+            return searcher.find(source, limits, prefix=prefix, length_penalty=penalty, min_length=least)
 
         def sample() -> SearchResult:
             temperature = tf.where(draws, options["temperature"], 1.0)
             drawing = batch_seed(options, rows), temperature, options["top_k"], options["top_p"]
-            return searcher.sample(source, limits, *drawing, prefix=prefix)
+            return searcher.sample(source, limits, *drawing, prefix=prefix, min_length=least)
 
         return tf.cond(draws, sample, search)
 
