@@ -12,6 +12,7 @@ import toy
 
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
+from kformer.layers import Cache
 from kformer.models import build_model
 from kformer.tasks import Classifier, LanguageModel, Tagger
 from kformer.tasks.translator import Translator
@@ -88,12 +89,15 @@ def test_the_parts_of_a_translator_cannot_be_exchanged(translator):
 
 
 def untrained(kind):
-    """A classifier, tagger or language model of number words, with random weights."""
+    """A translator, classifier, tagger or language model of number words, with random weights."""
     words, labels = SymbolTokenizer(list(toy.WORDS)), SymbolTokenizer(["even", "odd"])
     if kind is LanguageModel:
         sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "num_encoder_layers": 0}
         config = toy.TRANSFORMER.replace(task=kind.task, **sizes)
         return LanguageModel(build_model(config, "float32"), config, words)
+    if kind is Translator:
+        config = toy.TRANSFORMER.replace(source_vocab_size=10, target_vocab_size=10)
+        return Translator(build_model(config, "float32"), config, words, words)
     config = toy.TRANSFORMER.replace(
         source_vocab_size=10, target_vocab_size=6, num_decoder_layers=0, embedding_tying="none", task=kind.task
     )
@@ -109,6 +113,20 @@ def test_the_other_tasks_follow_adapters(kind):
     after = predictor.function(tf.constant(TEXTS))[name]
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_array_equal(after, tf.function(predictor.answer)(tf.constant(TEXTS))[name])
+
+
+@pytest.mark.parametrize("kind", [Translator, Classifier, Tagger, LanguageModel])
+def test_a_twin_answers_with_its_own_model(kind):
+    predictor, name = untrained(kind), "probability" if kind is Classifier else "score"
+    before = predictor.function(tf.constant(TEXTS))[name]  # it has its graph
+    model = predictor.build("float32")  # with other random weights
+    twin = predictor.twin(model, Cache)
+    predictor.model.set_weights(model.get_weights())
+    expected = predictor.function(tf.constant(TEXTS))[name]
+    assert np.abs(expected - before).max() > 1e-3
+    predictor.model.set_weights([0 * weights for weights in model.get_weights()])
+    np.testing.assert_allclose(twin.function(tf.constant(TEXTS))[name], expected, rtol=1e-5)
+    assert twin(TEXTS) == pickle.loads(pickle.dumps(twin))(TEXTS)
 
 
 @pytest.mark.parametrize(

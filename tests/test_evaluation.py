@@ -3,11 +3,12 @@ import json
 import math
 import urllib.error
 
+import numpy as np
 import pytest
 import sacrebleu
 
 from kformer.config import BLEU_TOKENIZERS
-from kformer.evaluation.evaluate import score, sentences
+from kformer.evaluation.evaluate import score, score_texts, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
 from kformer.text.batches import Hypothesis
 
@@ -229,3 +230,28 @@ def test_an_empty_pronunciation_is_no_reference():
 def test_blank_pairs_are_not_scored(symbols):
     pairs = [("", ""), ("a b", "X"), (" ", "\t"), ("c", "")]
     assert sentences(pairs, symbols) == [("a b", ["X"]), ("c", [""])]
+
+
+def test_scores_of_texts_by_hand():
+    asked = []
+
+    def read(texts):
+        """Each letter and each end has the probability 1/2."""
+        asked.extend(texts)
+        tokens = np.array([len(text) + 1 for text in texts])
+        return {"log_probability": (tokens * np.log(0.5)).astype("float32"), "tokens": tokens}
+
+    found = score_texts(read, ["abc", " ", "d", "not asked"], limit=2)
+    assert asked == ["abc", "d"]
+    assert found == {
+        "perplexity": pytest.approx(2.0),
+        "bits_per_character": pytest.approx(6 / 4),  # 4 letters and 2 ends, of a bit each
+        "tokens": 6,
+        "characters": 4,
+        "texts": 2,
+    }
+
+
+def test_there_must_be_texts_to_score():
+    with pytest.raises(ValueError, match="the test set has no texts. Name another split or file"):
+        score_texts(lambda texts: {}, ["", " "])

@@ -32,6 +32,7 @@ OPTIONS = {
     "target_prefix": tf.constant(["dos"]),
     "length_penalty": tf.constant(1.5),
     "max_length": tf.constant(4),
+    "min_length": tf.constant(2),
     "temperature": tf.constant(0.5),
     "top_k": tf.constant(3),
     "top_p": tf.constant(0.75),

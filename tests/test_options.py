@@ -1,5 +1,6 @@
 """Translations with options that come with each request, over a model that turns number words around."""
 
+import math
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from kformer.config import DecodingConfig
 from kformer.export.operations import read
 from kformer.export.saved_model import export_saved_model
 from kformer.tasks.translator import Translator
+from kformer.text.options import OPTIONS
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -75,6 +77,39 @@ def test_the_largest_length_counts_tokens_of_each_part(translator):
     assert longest == ["cuatro tres dos uno\n\ncinco"]
 
 
+def words_in(texts):
+    """The numbers of words, each of which is one token."""
+    return [len(text.split()) for text in texts]
+
+
+@pytest.mark.parametrize("drawing", [{}, {"temperature": 1.5, "seed": 3}])
+def test_the_least_length_counts_tokens_before_the_end(translator, drawing):
+    texts = ["one", "one two three", ""]
+    found, _ = translated(translator, texts, min_length=5, **drawing)
+    assert min(words_in(found[:2])) >= 5
+    assert found[2] == ""
+    assert max(words_in(translated(translator, texts)[0])) == 3
+    cut, _ = translated(translator, texts, min_length=5, max_length=4, **drawing)
+    assert words_in(cut) == [4, 4, 0]
+
+
+def test_the_least_length_counts_the_prefix_and_holds_for_each_part(translator):
+    (found,), _ = translated(translator, ["two\none"], target_prefix="seis tres", min_length=3)
+    first, second = found.split("\n")
+    assert first.startswith("seis tres ")
+    assert min(words_in([first, second])) >= 3
+
+
+def test_without_a_least_length_it_is_the_models_own(translator):
+    decoding = DECODING.replace(min_length=4)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    longer = Translator(translator.model, translator.config, *tokenizers, decoding)
+    found, _ = translated(longer, TEXTS)
+    assert found == longer(TEXTS)
+    assert min(words_in(found)) == 4
+    assert translated(longer, TEXTS, min_length=1)[0] == translator(TEXTS)
+
+
 def test_the_length_penalty_divides_the_score(translator):
     text = ["one two three four", "one"]
     plain, log_probabilities = translated(translator, text, length_penalty=0.0)
@@ -128,6 +163,7 @@ def test_batches_of_one_request_draw_unlike_each_other(translator):
         ({"length_penalty": 11.0}, "length_penalty must be a number from 0 to 10. Received:"),
         ({"length_penalty": float("nan")}, "length_penalty must be a number from 0 to 10. Received:"),
         ({"max_length": -1}, "max_length must be at least 0"),
+        ({"min_length": -1}, "min_length must be at least 0; 0 means the model's own minimum. Received:"),
         ({"temperature": -0.5}, "temperature must be a finite number of at least 0; 0 means a search"),
         ({"temperature": float("inf")}, "temperature must be a finite number of at least 0; 0 means a search"),
         ({"top_k": -1}, "top_k must be at least 0"),
@@ -139,6 +175,22 @@ def test_batches_of_one_request_draw_unlike_each_other(translator):
 def test_options_out_of_range_are_refused(translator, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         translated(translator, ["one"] * 3, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("length_penalty", [0.0, 10.0], [-0.1, 10.1, math.nan]),
+        ("max_length", [0, 2**31 - 1], [-1, 2**31]),
+        ("temperature", [0.0, 1e30], [-0.1, math.inf, math.nan]),
+        ("top_p", [1e-30, 1.0], [0.0, 1.1, math.nan]),
+        ("seed", [-(2**63), 2**63 - 1], [-(2**63) - 1, 2**63]),
+    ],
+)
+def test_the_table_knows_the_ends_of_each_range(name, inside, outside):
+    """Commands ask it before a model is loaded."""
+    allowed = [OPTIONS[name].allows(value) for value in (*inside, *outside)]
+    assert allowed == [True] * len(inside) + [False] * len(outside)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
@@ -153,6 +205,7 @@ def test_an_export_answers_as_the_translator(precision, numbers_translator, tmp_
         "target_prefix": [b""],
         "length_penalty": pytest.approx(0.6),
         "max_length": 0,
+        "min_length": 0,
         "temperature": 0.0,
         "top_k": 0,
         "top_p": 1.0,
@@ -173,5 +226,9 @@ def test_an_export_answers_as_the_translator(precision, numbers_translator, tmp_
         assert short == expected
     # In int8, the model may be of another mind behind a beginning that it would not have chosen.
     assert all(re.fullmatch("seis( [a-z]+){0,2}", text) for text in short)
+    longer = signature(text=text, **{**defaults, "min_length": tf.constant(6)})["translation"].numpy()
+    assert min(words_in(longer)) >= 6
+    if precision == "float32":
+        assert [value.decode() for value in longer] == translated(translator, TEXTS, min_length=6)[0]
     drawn = signature(text=text, **{**defaults, "temperature": tf.constant(1.5), "seed": tf.constant(3, tf.int64)})
     assert [value.decode() for value in drawn["translation"].numpy()] != expected

@@ -36,7 +36,7 @@ def test_inputs_and_outputs_begin_with_the_batch_and_none_is_encoded_by_rest(exp
     for name, signature in signatures.items():
         tensors = {**signature.structured_input_signature[1], **signature.structured_outputs}
         scalars = [key for key, spec in tensors.items() if spec.shape.rank == 0]
-        options = ["length_penalty", "max_length", "seed", "temperature", "top_k", "top_p"]
+        options = ["length_penalty", "max_length", "min_length", "seed", "temperature", "top_k", "top_p"]
         assert sorted(scalars) == (options if name == "translate_with_options" else [])
         assert all(spec.shape[0] is None for key, spec in tensors.items() if key not in scalars)
         assert not [key for key in tensors if key.endswith("_bytes")]

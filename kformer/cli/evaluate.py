@@ -156,11 +156,12 @@ def _evaluate_texts(
     if not isinstance(model, RunFolder):
         raise ValueError(f"{model} is a SavedModel, which cannot tell how probable texts are. Name the run folder.")
     start_tensorflow()
-    from kformer.tasks.language_model import LanguageModel, text_scores
+    from kformer.evaluation.evaluate import score_texts
+    from kformer.tasks import LanguageModel
 
     with status(f"loading {model.path}"):
         predictor = LanguageModel.from_run(model.path, decoding)
-    return text_scores(predictor, [text for text, _ in pairs if text.strip()][:limit])
+    return score_texts(predictor.score, [text for text, _ in pairs], limit)
 
 
 def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[Pairs, bool]:

@@ -1,7 +1,9 @@
 """`kformer generate`."""
 
-from collections.abc import Callable
-from typing import Annotated
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -24,11 +26,34 @@ from kformer.config import DecodingConfig
 from kformer.inference.find import check_search, check_task, find_model, reads_symbols
 from kformer.inference.lines import UnknownLines
 from kformer.text.batches import TranslateBatch
-
-_LARGEST = 2**31 - 1  # an int32
-_LARGEST_PENALTY = 10.0  # with options: see `kformer.text.options`
+from kformer.text.options import OPTIONS, RequestOption
 
 
+def _with_request_options(command: Any) -> Any:
+    """The command, which takes any number of `options`, with an option for each row of the table that it lacks."""
+    own = inspect.signature(command).parameters
+    named = [parameter for parameter in own.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    missing = [option for option in OPTIONS.values() if option.name not in own]
+    command.__signature__ = inspect.Signature([*named, *map(_parameter, missing)])  # which Typer reads
+    return command
+
+
+def _parameter(option: RequestOption) -> inspect.Parameter:
+    """The command's option. `_check_options` refuses what its bounds cannot say."""
+    lowest = option.lowest + 1e-6 if option.above else option.lowest  # Typer's bounds belong to the range
+    largest = None if option.highest == math.inf else option.highest
+    bounds: dict[str, Any] = {"min": lowest, "max": largest}
+    if option.dtype == "int64":
+        bounds = {}  # its ends have 19 digits, which would fill the help
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(option.default, help=option.help, **bounds),
+        annotation=float if option.dtype == "float32" else int,
+    )
+
+
+@_with_request_options
 def generate(
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,
@@ -38,58 +63,11 @@ def generate(
     output: OutputFile = None,
     beam_size: BeamSize = None,
     length_penalty: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Exponent of the length penalty, which counts the prompt's tokens, too; larger gives longer texts. By "
-            "default the model's own.",
-            rich_help_panel="Search",
-        ),
+        float | None, typer.Option(min=0.0, help=OPTIONS["length_penalty"].help, rich_help_panel="Search")
     ] = None,
     max_source_length: MaxSourceLength = None,
-    temperature: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            help="Above 0, draw tokens at random: 1 as the model says, less is more likely.",
-            rich_help_panel="Sampling",
-        ),
-    ] = 0.0,
-    top_k: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=_LARGEST,
-            help="Draw only from the k most probable tokens; 0: from all.",
-            rich_help_panel="Sampling",
-        ),
-    ] = 0,
-    top_p: Annotated[
-        float,
-        typer.Option(
-            min=1e-6,
-            max=1.0,
-            help="Draw only from the tokens that together have this probability.",
-            rich_help_panel="Sampling",
-        ),
-    ] = 1.0,
-    seed: Annotated[
-        int,
-        typer.Option(
-            help="The same seed draws the same texts for the same lines of a file.", rich_help_panel="Sampling"
-        ),
-    ] = 0,
-    max_length: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=_LARGEST,
-            help="Largest number of new tokens; 0: the model's own limit.",
-            rich_help_panel="Search",
-        ),
-    ] = 0,
     trust: Trust = False,
+    **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     check_files(input, output)
@@ -99,16 +77,9 @@ def generate(
         "--max-source-length": max_source_length,
     }
     check_server_options(server, token_file, (model, preset), search, trust)
-    options = {
-        "max_length": max_length,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "seed": seed,
-    }
     _check_options(options, length_penalty)
     number = number_of_lines(input)
-    one_by_one = 1 if temperature else None  # batches in their order, because each has its own seed
+    one_by_one = 1 if options["temperature"] else None  # batches in their order, because each has its own seed
     if server is not None:
         with connected(server, token_file) as client:
             function = _of_server(client, options)
@@ -129,7 +100,7 @@ def generate(
 def _load(
     path: Path,
     decoding: DecodingConfig | None,
-    options: dict[str, float | int],
+    options: dict[str, float],
     on_unknown: Callable[[bytes], None],
     trust: bool,
 ) -> TranslateBatch:
@@ -141,29 +112,38 @@ def _load(
     return load_generator(path, decoding, options, on_unknown, trust)
 
 
-def _of_server(client: Client, options: dict[str, float | int]) -> TranslateBatch:
+def _of_server(client: Client, options: dict[str, float]) -> TranslateBatch:
     """As `_load`, for a model on a server: its own search, or the same with options if one is given."""
     if not _are_given(options):
         return answer_batch(client, task="language-model")
     return generate_batch(client, options)
 
 
-def _check_options(options: dict[str, float | int], length_penalty: float | None) -> None:
+def _check_options(options: dict[str, float], length_penalty: float | None) -> None:
     """Refuses options that do not go together, or that no model takes."""
-    if not -(2**63) <= options["seed"] < 2**63:
-        raise ValueError(f"--seed must be from -2**63 to 2**63 - 1. Received: {options['seed']}.")
-    if not options["temperature"] and (options["top_k"], options["top_p"], options["seed"]) != (0, 1.0, 0):
+    for name, value in options.items():
+        if not OPTIONS[name].allows(value):
+            raise ValueError(f"{_words([name])} {OPTIONS[name].rule}. Received: {value}.")
+    drawing = [name for name in options if OPTIONS[name].draws]
+    if not options["temperature"] and _are_given(options, drawing):
         raise ValueError(
-            "--top-k, --top-p and --seed are for tokens that are drawn at random. Give --temperature, too, such as "
+            f"{_words(drawing)} are for tokens that are drawn at random. Give --temperature, too, such as "
             "--temperature 1, or leave them out."
         )
-    if _are_given(options) and (length_penalty or 0.0) > _LARGEST_PENALTY:
+    largest = OPTIONS["length_penalty"].highest
+    if _are_given(options) and (length_penalty or 0.0) > largest:
+        others = [name for name in options if not OPTIONS[name].draws]
         raise ValueError(
-            f"With --temperature or --max-length, --length-penalty must be at most {_LARGEST_PENALTY}. Received: "
-            f"{length_penalty}."
+            f"With {_words(others, 'or')}, --length-penalty must be at most {largest}. Received: {length_penalty}."
         )
 
 
-def _are_given(options: dict[str, float | int]) -> bool:
-    """Whether the search is another one than the model's own."""
-    return bool(options["temperature"] or options["max_length"])
+def _are_given(options: dict[str, float], names: Sequence[str] = ()) -> bool:
+    """Whether one of the options, or of those with these names, has another value than its default."""
+    return any(options[name] != OPTIONS[name].default for name in names or options)
+
+
+def _words(names: Sequence[str], conjunction: str = "and") -> str:
+    """The options as a user writes them: "--top-k, --top-p and --seed"."""
+    *first, last = [f"--{name.replace('_', '-')}" for name in names]
+    return f"{', '.join(first)} {conjunction} {last}" if first else last

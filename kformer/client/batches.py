@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from kformer.client.client import Client
 from kformer.config import answer_outputs
 from kformer.runtime.versions import DEFAULT_SIGNATURE
-from kformer.text.batches import BatchSeeds, Hypothesis, TranslateBatch, hypotheses, scalars
+from kformer.text.batches import BatchSeeds, Hypothesis, TranslateBatch, hypotheses
+from kformer.text.options import option_arrays
 
 REQUESTS_AT_ONCE = 4
 
@@ -57,7 +58,7 @@ def generate_batch(client: Client, options: Mapping[str, float | int]) -> Transl
     seeds = BatchSeeds(int(options["seed"]))
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        inputs = scalars({**options, "seed": seeds.next(len(texts))})
+        inputs = option_arrays({**options, "seed": seeds.next(len(texts))})
         outputs = client.predict(signature, {"text": texts, **inputs})
         return hypotheses(*(outputs[name] for name in answer_outputs("language-model")))
 

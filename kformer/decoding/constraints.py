@@ -128,8 +128,11 @@ def _refuse_prefix(tokens: Any) -> None:
 class MinLength(Constraint):
     """The end token comes after at least `min_length` others.
 
+    Args:
+        min_length: an int for all sentences, or (B,) int32.
+
     Raises:
-        ValueError: `min_length` is negative.
+        ValueError: `min_length` is negative, or of another shape.
 
     Examples:
         >>> rule = MinLength(1)
@@ -138,21 +141,29 @@ class MinLength(Constraint):
         (False, True)
     """
 
-    def __init__(self, min_length: int) -> None:
-        if min_length < 0:
+    def __init__(self, min_length: Any) -> None:
+        if isinstance(min_length, int) and min_length < 0:
             raise ValueError(
                 f"min_length must be at least 0. Received: min_length={min_length}. Pass 0 for no minimum."
             )
-        self.min_length = min_length
+        self.min_length = ops.cast(min_length, "int32")
+        if len(self.min_length.shape) > 1:
+            raise ValueError(
+                "min_length must be an int, or have shape (sentences,): one minimum for each sentence. "
+                f"Received: shape {tuple(self.min_length.shape)}. Repeat one minimum for all sentences."
+            )
 
     def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
-        return _number_of(tokens)
+        is_of_all = len(self.min_length.shape) == 0
+        return _number_of(tokens), self.min_length if is_of_all else ops.repeat(self.min_length, beams)
 
     def advance(self, state: Any, tokens: Any) -> Any:
-        return state + 1
+        length, least = state
+        return length + 1, least
 
     def may_end(self, state: Any) -> Any:
-        return ops.greater_equal(state, self.min_length)
+        length, least = state
+        return ops.greater_equal(length, least)
 
 
 class NoRepeatedNGrams(Constraint):

@@ -37,7 +37,8 @@ class SearchSpace:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
 
     Raises:
-        ValueError: An id is below 0, the pad id is the end id, `max_lengths` is not (B,), or `buffer_length` is below 1.
+        ValueError: An id is below 0, the pad id is the end id, `max_lengths` is not (B,), or `buffer_length` is below
+            1.
 
     Examples:
         Of four equally probable tokens, 0 (padding), 1 (start) and 2 (the end, too early) may not come first:

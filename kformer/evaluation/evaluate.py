@@ -1,8 +1,11 @@
-"""A model's scores on a test set: the model translates the sources, `kformer.evaluation.metrics` compares."""
+"""A model's scores on a test set: it translates or labels the sources, or tells how probable they are."""
 
 import itertools
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from kformer.data import Pair, references
 from kformer.data.labels import words_of
@@ -95,3 +98,44 @@ def score_labels(
     whole = sum(labels == expected for labels, expected in zip(found, right, strict=True))
     flat = [list(itertools.chain.from_iterable(rows)) for rows in (found, right)]
     return {**label_scores(*flat), "whole": whole / len(chosen), "texts": len(chosen)}
+
+
+def score_texts(
+    read: Callable[[Sequence[str]], Mapping[str, np.ndarray]], texts: Sequence[str], limit: int | None = None
+) -> dict[str, float | int]:
+    """How well a language model predicts texts. Blank texts are left out.
+
+    Args:
+        read: `LanguageModel.score`, or another function that gives `log_probability` and `tokens` of each text.
+        texts: Test texts.
+        limit: The number of texts to score, from the first one; None: all.
+
+    Returns:
+        `perplexity`, e to the mean negative log probability of a token; `bits_per_character`, the negative binary
+        logarithm of the probability of all texts, divided by the number of their characters; `tokens`, the end of each
+        text included; `characters` and `texts`.
+
+    Raises:
+        ValueError: There are no texts.
+
+    Examples:
+        Each of two tokens, "a" and the end, has the probability 1/4:
+
+        >>> read = lambda texts: {"log_probability": np.log([1 / 16]), "tokens": np.array([2])}
+        >>> found = score_texts(read, ["a"])
+        >>> round(found["perplexity"], 6), round(found["bits_per_character"], 6)
+        (4.0, 4.0)
+    """
+    chosen = [text for text in texts if text.strip()][:limit]
+    if not chosen:
+        raise ValueError("There is nothing to evaluate: the test set has no texts. Name another split or file.")
+    found = read(chosen)
+    nats, tokens = -float(np.sum(found["log_probability"], dtype=np.float64)), int(found["tokens"].sum())
+    characters = sum(map(len, chosen))
+    return {
+        "perplexity": math.exp(nats / tokens),
+        "bits_per_character": nats / math.log(2) / characters,
+        "tokens": tokens,
+        "characters": characters,
+        "texts": len(chosen),
+    }

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -10,12 +9,12 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
-from kformer.export.signatures import SIGNATURES, Function, Served, mostly_unknown
+from kformer.export.signatures import Function, Served, mostly_unknown, signature
 from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights, copy_weights
 from kformer.runtime.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
-from kformer.tasks.predictor import Predictor
-from kformer.tasks.translator import TEXT, Translator
+from kformer.tasks.predictor import TEXT, Predictor
+from kformer.tasks.translator import Translator
 from kformer.text.codec import best
 from kformer.text.texts import translate_texts
 
@@ -38,7 +37,7 @@ def served_functions(
         precision: The number format of the products with weights: "float32", "bfloat16" or "int8".
         variant: "portable" (core operations and oneDNN's) or "xla" (a translator in float32 only).
         samples: Texts like those that the export will get; int8 takes the ranges of inputs from them.
-        signatures: Keys of `kformer.export.signatures.SIGNATURES`.
+        signatures: `serving_default`, and names of `Predictor.signatures`.
 
     Raises:
         ValueError: The variant "xla" is asked for something else than a translator.
@@ -49,7 +48,7 @@ def served_functions(
         return {DEFAULT_SIGNATURE: _compiled(predictor, weights)}
     ranges = input_ranges(predictor, samples) if precision == "int8" else {}
     served = _served(predictor, weights, precision, ranges)
-    return {name: SIGNATURES[name](served) for name in signatures}
+    return {name: signature(served, name) for name in signatures}
 
 
 def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: int) -> dict[str, Function]:
@@ -61,11 +60,11 @@ def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: in
     if isinstance(predictor, Translator):
         functions = {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
     else:
-        functions = {name: SIGNATURES[name](served) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
+        functions = {name: signature(served, name) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
     return {**functions, MOSTLY_UNKNOWN: mostly_unknown(served)}
 
 
-def _served(predictor: Any, weights: Weights, precision: str, ranges: InputRanges) -> Served:
+def _served(predictor: Predictor, weights: Weights, precision: str, ranges: InputRanges) -> Served:
     """The same predictor over a model of the same weights in this precision, and the weights' scope."""
     arithmetic = ServedArithmetic(precision, weights, ranges)
     model = predictor.build(arithmetic)

@@ -15,14 +15,8 @@ from kformer.runtime.c_api import SavedModel, SavedModelError, text_array
 from kformer.runtime.confinement import check_links
 from kformer.runtime.version_files import check_files
 from kformer.runtime.versions import DESCRIPTION_FILE, MOSTLY_UNKNOWN, description
-from kformer.text.batches import (
-    BATCH_SIZE,
-    BatchSeeds,
-    Hypothesis,
-    TranslateBatch,
-    hypotheses,
-    scalars,
-)
+from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, TranslateBatch, hypotheses
+from kformer.text.options import option_arrays
 
 OnText = Callable[[bytes], None]
 
@@ -99,7 +93,7 @@ def load_generator(
     seeds = BatchSeeds(int(options["seed"]))
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        inputs = scalars({**options, "length_penalty": length_penalty, "seed": seeds.next(len(texts))})
+        inputs = option_arrays({**options, "length_penalty": length_penalty, "seed": seeds.next(len(texts))})
         found = saved_model.run(name, {"text": text_array(texts), **inputs})
         _tell_unknown(saved_model, texts, on_unknown)
         return hypotheses(*(found[output] for output in answer_outputs("language-model")))

@@ -5,7 +5,7 @@ Nothing here needs TensorFlow, so a command can refuse a wrong folder or option 
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kformer.runtime.version_files import MOST_EXTRA_BYTES
@@ -36,7 +36,7 @@ def check_kind(precision: str, variant: str) -> None:
         raise ValueError(f"The variant xla computes in float32. Received: {precision}. Choose the variant portable.")
 
 
-def check_signatures(signatures: Sequence[str], variant: str, known: Sequence[str] = MORE_SIGNATURES) -> None:
+def check_signatures(signatures: Sequence[str], variant: str, known: Collection[str] = MORE_SIGNATURES) -> None:
     """Refuses signatures that an export cannot have beside `serving_default`.
 
     Args:

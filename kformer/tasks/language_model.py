@@ -3,10 +3,9 @@
 Shape letters: B texts, F tokens of a prompt, T tokens.
 """
 
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -18,38 +17,23 @@ from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.decoding import SearchResult
-from kformer.layers import Cache
-from kformer.models import StepwiseLanguageModel, build_language_model
-from kformer.presets import find_preset
-from kformer.process.forks import check_process
-from kformer.runs.folder import RunFolder
-from kformer.runs.weights import load_weights
+from kformer.models import StepwiseLanguageModel
 from kformer.tasks.base import Task
+from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.text_parts import divided, parts_of, pieces
-from kformer.tasks.translator import TEXT
 from kformer.text.codec import TextCodec, longest_source, longest_translation
-from kformer.text.options import Options, batch_seed, checks_of_options, default_options
 from kformer.text.scoring import target_batch
 from kformer.text.search import Searcher
-from kformer.text.text_model import TextModel, is_one_text, model_function, text_tensor
+from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.texts import BATCH_TOKENS, in_batches
-from kformer.tokenizers import Tokenizer, load_tokenizers, train_tokenizers
+from kformer.text.with_options import OPTION_SPECS, Options, batch_seed, checks, named_options, option_tensors
+from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.text_ops import replace_invalid
 
-OPTIONS = [
-    TEXT,
-    tf.TensorSpec([], tf.float32, name="length_penalty"),
-    tf.TensorSpec([], tf.int32, name="max_length"),
-    tf.TensorSpec([], tf.float32, name="temperature"),
-    tf.TensorSpec([], tf.int32, name="top_k"),
-    tf.TensorSpec([], tf.float32, name="top_p"),
-    tf.TensorSpec([], tf.int64, name="seed"),
-]
 
-
-class LanguageModel(TextModel):
+class LanguageModel(Predictor):
     """Continues texts.
 
     Args:
@@ -68,8 +52,7 @@ class LanguageModel(TextModel):
     """
 
     task = "language-model"
-    signatures = ("generate_with_options",)
-    labels = ()
+    searcher: Searcher
 
     def __init__(
         self,
@@ -80,57 +63,13 @@ class LanguageModel(TextModel):
         samples: Sequence[str] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__("language_model", model, config, tokenizer, tokenizer, decoding, samples, origin)
+        super().__init__(model, config, tokenizer, tokenizer, decoding, samples, origin)
         self.codec = TextCodec(tokenizer, tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding, stepwise=StepwiseLanguageModel)
 
-    def _arguments(self) -> tuple[Any, ...]:
-        model, config, tokenizer, _, *others = super()._arguments()
-        return model, config, tokenizer, *others
-
     @classmethod
-    def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """Reads a trained model that comes with kformer, or a packed run folder, in float32.
-
-        Args:
-            preset: A name in `kformer.presets.preset_names()`, or the path of a run folder.
-            decoding: See `from_run`.
-
-        Raises:
-            ValueError: There is no such model, or it is of another task.
-        """
-        return cls.from_run(find_preset(preset).path, decoding)
-
-    @classmethod
-    def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """Reads the best weights of a training run, in float32.
-
-        Args:
-            run: The path of the run folder.
-            decoding: How to search; by default as the folder says, or beam search if it says nothing.
-
-        Raises:
-            FileNotFoundError: The folder is no run folder, or has no weights yet.
-            ValueError: The run is of another task.
-        """
-        check_process()
-        folder = RunFolder(pathlib.Path(run)).check()
-        folder.check_task(cls.task)
-        config = folder.transformer_config()
-        model = build_language_model(config, "float32")
-        load_weights(folder, model)
-        tokenizer, _ = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, tokenizer, folder.decoding_config(decoding), folder.samples(), folder.origin())
-
-    def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
-        """The most probable continuation of one text, or of each text of a list, with the text before it.
-
-        Raises:
-            ValueError: A text is not a string.
-        """
-        if is_one_text(texts):
-            return self([texts])[0]
-        return [text.decode("utf-8") for text in self.function(text_tensor(texts))["text"].numpy()]
+    def _of(cls, model: keras.Model, config: TransformerConfig, tokenizers: Sequence[Tokenizer], *rest: Any) -> Self:
+        return cls(model, config, tokenizers[0], *rest)
 
     def sample(
         self,
@@ -140,6 +79,7 @@ class LanguageModel(TextModel):
         top_k: int = 0,
         top_p: float = 1.0,
         max_length: int = 0,
+        min_length: int = 0,
     ) -> str | list[str]:
         """Draws a continuation of each text at random. The same texts, options and seed give the same continuations.
 
@@ -150,22 +90,24 @@ class LanguageModel(TextModel):
             top_k: Only the k most probable tokens can be drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             max_length: Largest number of new tokens; 0 for no limit but `decoding.max_extra_length`.
+            min_length: Least number of new tokens before the end; 0 for `decoding.min_length`, which counts the tokens
+                of the text, too.
 
         Raises:
             ValueError: A text is not a string.
             tf.errors.InvalidArgumentError: An option is out of range.
         """
         if is_one_text(texts):
-            return self.sample([texts], seed, temperature, top_k, top_p, max_length)[0]
-        found = self._with_options(
-            text_tensor(texts),
-            tf.constant(self.decoding.length_penalty, tf.float32),
-            tf.constant(max_length, tf.int32),
-            tf.constant(temperature, tf.float32),
-            tf.constant(top_k, tf.int32),
-            tf.constant(top_p, tf.float32),
-            tf.constant(seed, tf.int64),
-        )
+            return self.sample([texts], seed, temperature, top_k, top_p, max_length, min_length)[0]
+        options = {
+            "max_length": max_length,
+            "min_length": min_length,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+        }
+        found = self.answer_with_options(text_tensor(texts), *option_tensors(self.decoding, options).values())
         return [text.decode("utf-8") for text in found["text"].numpy()]
 
     def score(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
@@ -184,15 +126,6 @@ class LanguageModel(TextModel):
         return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
 
     @model_function([TEXT])
-    def function(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`answer` as a `tf.function`."""
-        return self.answer(text)
-
-    @model_function(OPTIONS)
-    def _with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self.answer_with_options(text, *options)
-
-    @model_function([TEXT])
     def _score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return self.score_texts(text)
 
@@ -208,21 +141,24 @@ class LanguageModel(TextModel):
             given text, too. So with the same exponent a less probable beginning gives a longer text. With an exponent
             of 0 the beginning does not matter.
         """
-        return self._continued(text, default_options(self.codec), draw=False)
+        return self._continued(text)
 
+    @model_function([TEXT, *OPTION_SPECS], defaults=lambda decoding: [*option_tensors(decoding).values()])
     def answer_with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
-        """As `answer`, with options: the tensors of `kformer.text.options.Options`.
+        """As `answer`, with options: tensors in the order of `kformer.text.options.OPTIONS`. It is a `tf.function`.
 
-        With a temperature of 0 it searches, otherwise it draws tokens; `max_length` limits the new tokens.
+        With a temperature of 0 it searches, otherwise it draws tokens. `min_length` and `max_length` count new tokens.
         """
-        chosen = Options(*options)
-        with tf.control_dependencies(checks_of_options(chosen)):
+        chosen = named_options(options)
+        with tf.control_dependencies(checks(chosen)):
             text = tf.identity(text)
         return tf.cond(
-            chosen.temperature > 0,
+            chosen["temperature"] > 0,
             lambda: self._continued(text, chosen, draw=True),
-            lambda: self._continued(text, chosen, draw=False),
+            lambda: self._continued(text, chosen),
         )
+
+    signatures: ClassVar[Mapping[str, ModelFunction]] = {"generate_with_options": answer_with_options}
 
     def score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `score`: texts (B,) string to `log_probability` (B,) float32 and `tokens` (B,) int32."""
@@ -241,16 +177,14 @@ class LanguageModel(TextModel):
         log_probability = tf.math.unsorted_segment_sum(of_parts, parts.text, ids.nrows())
         return {"log_probability": log_probability, "tokens": tf.cast(ids.row_lengths(), tf.int32) + 1}
 
-    def _continued(self, text: tf.Tensor, options: Options, draw: bool) -> dict[str, tf.Tensor]:
+    def _continued(self, text: tf.Tensor, options: Options | None = None, draw: bool = False) -> dict[str, tf.Tensor]:
         text = replace_invalid(text)
         ids = self.source_tokenizer.tokenize(text)
         ids = ids[:, -(longest_source(self.config, self.decoding) - 1) :]
-        new = tf.where(options.max_length > 0, options.max_length, self.decoding.max_extra_length)
-        new = tf.minimum(new, self.decoding.max_extra_length)
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             prompt = tf.gather(ids, rows)
-            found = self._find(prompt, new, options, batch_seed(options, rows) if draw else None)
+            found = self._find(prompt, options, batch_seed(options, rows) if options and draw else None)
             whole = self.source_tokenizer.detokenize(found.tokens[:, 0])
             begun = byte_lengths(self.source_tokenizer.detokenize(prompt))
             rest = tf.strings.substr(whole, tf.minimum(begun, byte_lengths(whole)), byte_lengths(whole))
@@ -261,64 +195,29 @@ class LanguageModel(TextModel):
         texts, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"text": texts, "score": score}
 
-    def _find(self, prompt: tf.RaggedTensor, new: tf.Tensor, options: Options, seed: tf.Tensor | None) -> SearchResult:
+    def _find(self, prompt: tf.RaggedTensor, options: Options | None, seed: tf.Tensor | None) -> SearchResult:
         """Searches for texts that begin with the prompts (B, None), or draws them with a seed (2,)."""
         source, _ = self.codec.pad(prompt)  # (B, F + 1)
-        prefix = prompt.to_tensor(self.config.pad_id)  # (B, F)
-        limits = tf.cast(prompt.row_lengths(), tf.int32) + new
+        lengths = tf.cast(prompt.row_lengths(), tf.int32)
+        most, least, penalty = self.decoding.max_extra_length, None, None
+        if options:
+            most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
+            least = tf.where(options["min_length"] > 0, lengths + options["min_length"], self.decoding.min_length)
+            penalty = options["length_penalty"]
+        limits = lengths + most
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:
             limits = tf.minimum(limits, longest)
-        read = tf.reduce_min(tf.minimum(tf.cast(prompt.row_lengths(), tf.int32), limits))
-        if seed is None:
-            return self.searcher.find(source, limits, prefix=prefix, length_penalty=options.length_penalty, read=read)
-        return self.searcher.sample(
-            source, limits, seed, options.temperature, options.top_k, options.top_p, prefix=prefix, read=read
-        )
-
-    def build(self, dtype: Any) -> keras.Model:
-        """See `Predictor.build`."""
-        return build_language_model(self.config, dtype)
-
-    def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
-        """See `Predictor.twin`."""
-        other = type(self)(model, *self._arguments()[1:])
-        other.searcher = Searcher(model, self.config, self.decoding, cache, stepwise=StepwiseLanguageModel)
-        return other
+        read = tf.reduce_min(tf.minimum(lengths, limits))
+        begun = {"prefix": prompt.to_tensor(self.config.pad_id), "min_length": least, "read": read}
+        if options and seed is not None:
+            drawing = seed, options["temperature"], options["top_k"], options["top_p"]
+            return self.searcher.sample(source, limits, *drawing, **begun)
+        return self.searcher.find(source, limits, length_penalty=penalty, **begun)
 
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """See `Predictor.calibration_inputs`."""
         ids = self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part]
         return {"target_in": target_batch(self.codec, ids)[0]}
-
-
-def text_scores(model: LanguageModel, texts: Sequence[str]) -> dict[str, float | int]:
-    """How well a language model predicts texts.
-
-    Args:
-        model: The model.
-        texts: Test texts.
-
-    Returns:
-        `perplexity`, e to the mean negative log probability of a token; `bits_per_character`, the negative binary
-        logarithm of the probability of all texts, divided by the number of their characters; `tokens`, the end of each
-        text included; `characters` and `texts`.
-
-    Raises:
-        ValueError: There are no texts.
-    """
-    if not texts:
-        raise ValueError("There is nothing to evaluate: the test set has no texts. Name another split or file.")
-    found = model.score(texts)
-    nats, tokens = -float(np.sum(found["log_probability"], dtype=np.float64)), int(found["tokens"].sum())
-    characters = sum(map(len, texts))
-    return {
-        "perplexity": math.exp(nats / tokens),
-        "bits_per_character": nats / math.log(2) / characters,
-        "tokens": tokens,
-        "characters": characters,
-        "texts": len(texts),
-    }
 
 
 class LanguageModelTask(Task):

@@ -5,9 +5,8 @@ Shape letters: B sentences, N hypotheses for each sentence.
 
 import functools
 import itertools
-import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -15,40 +14,25 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.decoding.sampling import check_sampling_options
-from kformer.layers import Cache
-from kformer.models import build_transformer
-from kformer.presets import find_preset
-from kformer.process.forks import check_process
-from kformer.runs.folder import RunFolder
-from kformer.runs.weights import load_weights
+from kformer.tasks.predictor import TEXT, Predictor
 from kformer.text.attention import read_attention
 from kformer.text.attention_maps import Attention
 from kformer.text.beam_tree import BeamTree
 from kformer.text.codec import TextCodec, best
 from kformer.text.detailed import translate_detailed
-from kformer.text.options import Options, translate_with_options
 from kformer.text.scoring import score_pairs, target_batch
 from kformer.text.search import Searcher
-from kformer.text.text_model import TextModel, is_one_text, model_function, text_tensor
+from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.texts import translate_texts
 from kformer.text.tracing import trace_text
-from kformer.tokenizers import Tokenizer, load_tokenizers
+from kformer.text.with_options import OPTION_SPECS, named_options, option_tensors, translate_with_options
+from kformer.tokenizers import Tokenizer
 
-TEXT = tf.TensorSpec([None], tf.string, name="text")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
-OPTIONS = [
-    TEXT,
-    tf.TensorSpec([None], tf.string, name="target_prefix"),
-    tf.TensorSpec([], tf.float32, name="length_penalty"),
-    tf.TensorSpec([], tf.int32, name="max_length"),
-    tf.TensorSpec([], tf.float32, name="temperature"),
-    tf.TensorSpec([], tf.int32, name="top_k"),
-    tf.TensorSpec([], tf.float32, name="top_p"),
-    tf.TensorSpec([], tf.int64, name="seed"),
-]
+TARGET_PREFIX = tf.TensorSpec([None], tf.string, name="target_prefix")
 
 
-class Translator(TextModel):
+class Translator(Predictor):
     """Translates texts.
 
     Every text has a translation. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
@@ -82,8 +66,7 @@ class Translator(TextModel):
     """
 
     task = "translate"
-    signatures = ("n_best", "score", "translate_detailed", "translate_with_options")
-    labels = ()
+    searcher: Searcher
 
     def __init__(
         self,
@@ -96,57 +79,9 @@ class Translator(TextModel):
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         _check(config, source_tokenizer, target_tokenizer)
-        super().__init__("translator", model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
+        super().__init__(model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
-
-    @classmethod
-    def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """Makes a translator of a trained model that comes with kformer, in float32. It downloads nothing.
-
-        Args:
-            preset: A name in `kformer.presets.preset_names()`, or the path of a run folder, such as
-                `kformer.presets.pack_run` writes.
-            decoding: How to search; by default as the preset says. Its scores were measured with these settings. Fields
-                for the lengths of texts that are None are those of the preset.
-
-        Raises:
-            ValueError: There is no such model.
-        """
-        return cls.from_run(find_preset(preset).path, decoding)
-
-    @classmethod
-    def from_run(cls, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
-        """Makes a translator with the best weights of a training run, in float32.
-
-        Args:
-            run: The path of the run folder.
-            decoding: How to search; by default as the folder says, or the paper's beam search if it says nothing.
-                Fields for the lengths of texts that are None are those of the folder.
-
-        Raises:
-            FileNotFoundError: The folder is no run folder, or has no weights yet.
-            ValueError: The run is not one of translation.
-        """
-        check_process()
-        folder = RunFolder(pathlib.Path(run)).check()
-        folder.check_task(cls.task)
-        config = folder.transformer_config()
-        model = build_transformer(config, dtype="float32")
-        load_weights(folder, model)
-        tokenizers = load_tokenizers(folder.tokenizer_folder)
-        return cls(model, config, *tokenizers, folder.decoding_config(decoding), folder.samples(), folder.origin())
-
-    def __call__(self, texts: str | Sequence[str]) -> str | list[str]:
-        """Translates one text, or a list of texts in one batch.
-
-        Raises:
-            ValueError: A text is not a string.
-        """
-        if is_one_text(texts):
-            return self([texts])[0]
-        translations = self.translate(text_tensor(texts))["translation"]
-        return [translation.decode("utf-8") for translation in translations.numpy()]
 
     @model_function([TEXT])
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -161,24 +96,11 @@ class Translator(TextModel):
         """
         return self.answer(text)
 
+    function = translate
+
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """As `translate`, but not a `tf.function`."""
         return best(translate_texts(self.codec, self.searcher.find, text, n_best=1))
-
-    @property
-    def function(self) -> Any:
-        """`translate`, under the name that an export asks for."""
-        return self.translate
-
-    def build(self, dtype: Any) -> keras.Model:
-        """A new model of the same configuration, with random weights, under another dtype policy."""
-        return build_transformer(self.config, dtype)
-
-    def twin(self, model: keras.Model, cache: type[Cache]) -> "Translator":
-        """A translator like this one, with another model from `build` and another class of caches."""
-        other = Translator(model, self.config, self.source_tokenizer, self.target_tokenizer, self.decoding)
-        other.searcher = Searcher(model, self.config, self.decoding, cache)
-        return other
 
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Sources and their translations as inputs of the model, `source` (B, S) and `target_in` (B, T) int32."""
@@ -196,7 +118,10 @@ class Translator(TextModel):
         Returns:
             `translation` (B, N) string, and `score` (B, N) float32 as in `translate`.
         """
-        n_best = self.decoding.beam_size
+        return self.find_n_best(text, self.decoding.beam_size)
+
+    def find_n_best(self, text: tf.Tensor, n_best: int) -> dict[str, tf.Tensor]:
+        """As `translate_n_best`, but not a `tf.function`, and N is `n_best`."""
         return translate_texts(self.codec, functools.partial(self.searcher.find, n_best=n_best), text, n_best)
 
     @model_function([TEXT, TRANSLATION])
@@ -290,6 +215,7 @@ class Translator(TextModel):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        min_length: int = 0,
     ) -> dict[str, tf.Tensor]:
         """Translates texts with options for this call. Without options, the result is that of `translate`.
 
@@ -307,6 +233,8 @@ class Translator(TextModel):
             top_k: Only the k most probable tokens can be drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
+            min_length: Least number of tokens of a part's translation before its end; 0 for `decoding.min_length`. A
+                translation that reaches its largest length stops there all the same.
 
         Returns:
             `translation` (B,) string and `score` (B,) float32 as in `translate`.
@@ -314,22 +242,34 @@ class Translator(TextModel):
         Raises:
             tf.errors.InvalidArgumentError: An option is out of range.
         """
-        prefix = tf.convert_to_tensor(target_prefix, tf.string)
-        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
+        options = {
+            "length_penalty": length_penalty,
+            "max_length": max_length,
+            "min_length": min_length,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+        }
         return self._with_options(
             tf.convert_to_tensor(text, tf.string),
-            tf.reshape(prefix, [-1]),
-            tf.constant(penalty, tf.float32),
-            tf.constant(max_length, tf.int32),
-            tf.constant(temperature, tf.float32),
-            tf.constant(top_k, tf.int32),
-            tf.constant(top_p, tf.float32),
-            tf.constant(seed, tf.int64),
+            tf.reshape(tf.convert_to_tensor(target_prefix, tf.string), [-1]),
+            *option_tensors(self.decoding, options).values(),
         )
 
-    @model_function(OPTIONS)
+    @model_function(
+        [TEXT, TARGET_PREFIX, *OPTION_SPECS],
+        defaults=lambda decoding: [tf.constant([""]), *option_tensors(decoding).values()],
+    )
     def _with_options(self, text: tf.Tensor, target_prefix: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
-        return translate_with_options(self.codec, self.searcher, text, target_prefix, Options(*options))
+        return translate_with_options(self.codec, self.searcher, text, target_prefix, named_options(options))
+
+    signatures: ClassVar[Mapping[str, ModelFunction]] = {
+        "n_best": translate_n_best,
+        "score": score,
+        "translate_detailed": translate_detailed,
+        "translate_with_options": _with_options,
+    }
 
     def sample(
         self,

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +33,6 @@ def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypoth
         translations, scores = translations[:, np.newaxis], scores[:, np.newaxis]
     rows = zip(translations, scores, strict=True)
     return [[Hypothesis(text.decode("utf-8"), float(score)) for text, score in zip(*row, strict=True)] for row in rows]
-
-
-def scalars(options: Mapping[str, float | int]) -> dict[str, np.ndarray]:
-    """Options of the signature `generate_with_options` with the types that it takes."""
-    kinds = {"max_length": np.int32, "top_k": np.int32, "seed": np.int64}
-    return {option: np.array(value, kinds.get(option, np.float32)) for option, value in options.items()}
 
 
 class BatchSeeds:

@@ -70,6 +70,7 @@ class Searcher:
         n_best: int = 1,
         prefix: Tensor | None = None,
         length_penalty: Tensor | None = None,
+        min_length: Tensor | None = None,
         read: Tensor | None = None,
     ) -> SearchResult:
         """Greedy search, or beam search if the beam size exceeds 1.
@@ -80,6 +81,8 @@ class Searcher:
             n_best: Number of hypotheses to return for each sentence.
             prefix: (B, F) int32, see `kformer.decoding.Prefix`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
+            min_length: (B,) int32, the least number of tokens before the end of each translation, those of its prefix
+                among them, in place of the configuration's.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. Every prefix must have P tokens or more, and every limit must be P or more.
 
@@ -88,7 +91,7 @@ class Searcher:
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self.space(source, limits, prefix), penalty, n_best)
+        search = self._search(self.space(source, limits, prefix, min_length), penalty, n_best)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -131,9 +134,10 @@ class Searcher:
         top_k: int | Tensor,
         top_p: float | Tensor,
         prefix: Tensor | None = None,
+        min_length: Tensor | None = None,
         read: Tensor | None = None,
     ) -> SearchResult:
-        """Draws a translation of each source at random; see `kformer.decoding.sample`. `read` is as in `find`.
+        """Draws a translation of each source at random; see `find` and `kformer.decoding.sample` for the arguments.
 
         Raises:
             ValueError: An option is out of range. It is raised before the model runs.
@@ -149,7 +153,7 @@ class Searcher:
         return sample(
             stepwise.begin(context),
             history,
-            self.space(source, limits, prefix),
+            self.space(source, limits, prefix, min_length),
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -160,7 +164,9 @@ class Searcher:
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
 
-    def space(self, source: Tensor, limits: Tensor, prefix: Tensor | None = None) -> SearchSpace:
+    def space(
+        self, source: Tensor, limits: Tensor, prefix: Tensor | None = None, min_length: Tensor | None = None
+    ) -> SearchSpace:
         """Which sequences may be found; the arguments are those of `find`."""
         config = self.config
         return SearchSpace(
@@ -169,16 +175,16 @@ class Searcher:
             pad_id=config.pad_id,
             max_lengths=limits,
             buffer_length=self._buffer_length(source),
-            constraints=self.constraints(prefix),
+            constraints=self.constraints(prefix, min_length),
         )
 
-    def constraints(self, prefix: Tensor | None = None) -> list[Constraint]:
-        """What every hypothesis must keep; `prefix` is that of `find`. A constraint that is not here costs nothing."""
+    def constraints(self, prefix: Tensor | None = None, min_length: Tensor | None = None) -> list[Constraint]:
+        """What every hypothesis must keep; the arguments are those of `find`. What is not here costs nothing."""
         found: list[Constraint] = []
         if prefix is not None:
             found.append(Prefix(prefix, self.config.pad_id))
-        if self.decoding.min_length:
-            found.append(MinLength(self.decoding.min_length))
+        if min_length is not None or self.decoding.min_length:
+            found.append(MinLength(self.decoding.min_length if min_length is None else min_length))
         if self.decoding.no_repeat_ngram_size:
             found.append(NoRepeatedNGrams(self.decoding.no_repeat_ngram_size))
         return found

@@ -1,103 +1,51 @@
-"""What translators and the classes that answer for other tasks have in common: a model, tokenizers, and functions."""
+"""What predictors are made of: texts as tensors, and functions that follow the weights of their model."""
 
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
 
 import keras
 import tensorflow as tf
 
-from kformer.config import DecodingConfig, TransformerConfig
+from kformer.config import DecodingConfig
 from kformer.files.encodings import fault_of_value
 from kformer.process.forks import check_process
-from kformer.tokenizers import Tokenizer
 from kformer.wording import count
 
-_FIXED = ("model", "config", "source_tokenizer", "target_tokenizer", "decoding")
-
-
-class TextModel(tf.Module):
-    """A trained model with its tokenizers. Its parts stay the same; the weights of its model may change.
-
-    It can be pickled and copied: the copy has the weights that the model has at that time.
-
-    Args:
-        name: The name of the `tf.Module`.
-        model: Computes logits.
-        config: The model's configuration.
-        source_tokenizer: Tokenizer of the texts that the model reads.
-        target_tokenizer: Tokenizer of what it answers.
-        decoding: How to search, and how many tokens are read.
-        samples: Some texts of the kind that the model is made for.
-        origin: Where the weights come from, see `RunFolder.origin`.
-
-    Raises:
-        ValueError: Keras runs on another backend than TensorFlow.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        model: keras.Model,
-        config: TransformerConfig,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
-        decoding: DecodingConfig | None,
-        samples: Sequence[str],
-        origin: Mapping[str, Any] | None,
-    ) -> None:
-        require_tensorflow(f"A {type(self).__name__}")
-        super().__init__(name=name)
-        self.model = model
-        self.config = config
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = target_tokenizer
-        self.decoding = decoding or DecodingConfig()
-        self.samples = tuple(samples)
-        self.origin = dict(origin or {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED and name in self.__dict__:
-            kind = type(self).__name__
-            raise AttributeError(
-                f"A {kind} keeps its {name}, because its functions are made for it. Make another one: "
-                f"{kind}(model, config, ..., decoding=...). The weights of its model may change at any time."
-            )
-        super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments()
-
-    def _arguments(self) -> tuple[Any, ...]:
-        """The arguments of the constructor, the model first."""
-        tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return self.model, self.config, *tokenizers, self.decoding, self.samples, dict(self.origin)
+Defaults = Callable[[DecodingConfig], Sequence[tf.Tensor]]
 
 
 class ModelFunction:
-    """A method of a `TextModel` as a `tf.function`, which is traced again when its model has other weights.
+    """A method of a predictor as a `tf.function`, which is traced again when its model has other weights.
 
     TensorFlow's function keeps the graph of its first call. `enable_lora` and `quantize` give a model other variables,
     which that graph would not read. New values of the same variables need no new graph.
 
     Args:
-        signature: The tensors that the method takes.
-        method: The method.
+        inputs: The tensors that the method takes, each with its name.
+        method: The method. An export calls it with its own weights.
+        defaults: The values that the last inputs have in an export where a request does not give them.
     """
 
     _lock = threading.Lock()  # Threads that make the first call at the same time trace one graph.
 
-    def __init__(self, signature: Sequence[tf.TensorSpec], method: Callable[..., dict[str, tf.Tensor]]) -> None:
-        self._signature = signature
-        self._method = method
+    def __init__(
+        self,
+        inputs: Sequence[tf.TensorSpec],
+        method: Callable[..., dict[str, tf.Tensor]],
+        defaults: Defaults = lambda decoding: (),
+    ) -> None:
+        self.inputs = inputs
+        self.method = method
+        self.defaults = defaults
         self.__doc__ = method.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._kept_as = f"_{name}_of_weights"
 
-    def __get__(self, predictor: TextModel | None, owner: type | None = None) -> Any:
+    def __get__(self, predictor: Any, owner: type | None = None) -> Any:
         if predictor is None:
             return self
         check_process()
@@ -105,15 +53,17 @@ class ModelFunction:
             weights = predictor.model.weights
             known, function = predictor.__dict__.get(self._kept_as, ((), None))
             if function is None or [*map(id, known)] != [*map(id, weights)]:
-                method = self._method.__get__(predictor)
-                function = tf.function(method, input_signature=self._signature, autograph=False)
+                method = self.method.__get__(predictor)
+                function = tf.function(method, input_signature=self.inputs, autograph=False)
                 predictor.__dict__[self._kept_as] = weights, function
         return function
 
 
-def model_function(signature: Sequence[tf.TensorSpec]) -> Callable[[Callable[..., Any]], Any]:
-    """Makes a method of a `TextModel` a `ModelFunction`."""
-    return lambda method: ModelFunction(signature, method)
+def model_function(
+    inputs: Sequence[tf.TensorSpec], defaults: Defaults = lambda decoding: ()
+) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a method of a predictor a `ModelFunction`."""
+    return lambda method: ModelFunction(inputs, method, defaults)
 
 
 def require_tensorflow(what: str) -> None:

@@ -19,7 +19,7 @@ def search_space(max_lengths, buffer_length, min_length=0, prefix=None, constrai
     """What may be produced, with the ids of this file."""
     if prefix is not None:
         constraints = [Prefix(prefix, PAD), *constraints]
-    if min_length:
+    if not isinstance(min_length, int) or min_length:
         constraints = [MinLength(min_length), *constraints]
     return SearchSpace(START, END, PAD, max_lengths, buffer_length, constraints)
 

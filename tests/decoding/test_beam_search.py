@@ -195,16 +195,17 @@ def test_one_beam_is_greedy_with_a_normalised_score(length_penalty):
     np.testing.assert_allclose(beam.scores, np.array(greedy.scores) / norm, rtol=1e-5)
 
 
-@pytest.mark.parametrize("min_length", [0, 5])
+@pytest.mark.parametrize("min_length", [0, 5, [2, 0, 5, 1, 3]])
 def test_sentences_do_not_depend_on_the_batch(min_length):
     # min_length 5 lets nothing finish: each sentence is cut at its own limit while others go on.
     model, limits = HistoryModel(seed=19, sentences=5, vocab_size=6, max_length=5), [5, 1, 4, 2, 3]
 
     def search(sentences):
+        least = min_length if isinstance(min_length, int) else np.array(min_length)[list(sentences)]
         return beam_search(
             model.next_logits,
             model.state(sentences, 3),
-            search_space([limits[sentence] for sentence in sentences], 5, min_length),
+            search_space([limits[sentence] for sentence in sentences], 5, least),
             beam_size=3,
             n_best=3,
         )

@@ -279,6 +279,7 @@ class TestWhereNothingMayFollow:
     ("constraint", "number", "message"),
     [
         (MinLength, -1, "min_length must be at least 0. Received: min_length=-1. Pass 0 for no minimum"),
+        (MinLength, np.zeros((1, 1)), r"have shape \(sentences,\).* Received: shape \(1, 1\)"),
         (NoRepeatedNGrams, 0, "size of an n-gram must be at least 1. Received: size=0. Leave out the constraint"),
     ],
 )

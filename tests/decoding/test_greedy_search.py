@@ -72,6 +72,13 @@ def test_min_length_counts_tokens_before_the_end_token(min_length, expected):
     assert words(result) == [[expected]]
 
 
+def test_each_sentence_may_have_its_own_min_length():
+    logits = np.tile(np.array([[0.0, 0.0, 2.0, 1.0]], "float32"), (4, 1))
+    space = search_space([5] * 4, 5, np.array([3, 0, 9, 1]))
+    result = greedy_search(lambda tokens, state: (logits, state), (), space)
+    assert words(result) == [["aaa."], ["."], ["aaaaa"], ["a."]]
+
+
 def test_the_lower_id_wins_a_tie():
     logits = np.array([[0.0, 0.0, -1.0, 1.0, 2.0, 2.0]], "float32")
     result = greedy_search(lambda tokens, state: (logits, state), (), search_space([3], 3))

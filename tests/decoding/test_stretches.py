@@ -65,8 +65,12 @@ def searches(limits, beams, **rules):
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize(
     "rules",
-    [{}, {"prefix": ids("ab", "", "c", "", "a", "ba", "bc"), "min_length": 2, "constraints": [NoRepeatedNGrams(1)]}],
-    ids=["free", "constrained"],
+    [
+        {},
+        {"prefix": ids("ab", "", "c", "", "a", "ba", "bc"), "min_length": 2, "constraints": [NoRepeatedNGrams(1)]},
+        {"min_length": np.array([3, 0, 1, 2, 0, 1, 2])},
+    ],
+    ids=["free", "constrained", "least lengths"],
 )
 def test_every_sentence_gets_what_it_gets_where_nobody_leaves(rules, beams, more_room):
     model = HistoryModel(seed=3, sentences=7, vocab_size=6, max_length=4)

@@ -60,6 +60,8 @@ def test_options_come_with_a_request_and_have_defaults(served):
     assert [answer["translation"] for answer in rows.body["predictions"]] == ["dos uno", "seis"]
     begun = translated(text=["one two"], target_prefix=["seis"], max_length=3)
     assert begun.body["outputs"]["translation"][0].startswith("seis ")
+    longer = translated(text=["one two"], min_length=5)
+    assert len(longer.body["outputs"]["translation"][0].split()) >= 5
     refused = translated(text=["one two"], temperature=-1.0)
     assert refused.status == 400
     assert (

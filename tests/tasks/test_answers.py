@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toy
+import typer
 from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig, answer_outputs
 from kformer.data import Corpus
+from kformer.export.operations import read as read_graph
 from kformer.export.saved_model import export_saved_model
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
@@ -22,6 +24,7 @@ from kformer.runs.weights import load_weights
 from kformer.runtime.versions import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
+from kformer.text.options import OPTIONS
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
 
@@ -158,6 +161,17 @@ class TestLanguageModel:
         (text,) = language_model.sample(["one two three"], seed=3, max_length=1)
         assert tokens([text]).row_lengths()[0] <= tokens(["one two three"]).row_lengths()[0] + 1
 
+    @pytest.mark.parametrize("temperature", [0.0, 1.0])
+    def test_min_length_counts_new_tokens(self, temperature, run_of):
+        model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_extra_length=9))
+        prompts = ["one", "two six five four three", ""]
+        options = {"temperature": temperature, "seed": 3}
+        usual, longer = model.sample(prompts, **options), model.sample(prompts, **options, min_length=7)
+        given, *found = (model.source_tokenizer.tokenize(texts).row_lengths() for texts in (prompts, usual, longer))
+        assert [min(lengths - given) < 7 for lengths in found] == [True, False]
+        if not temperature:
+            assert longer == [model.sample(prompt, **options, min_length=7) for prompt in prompts]
+
     def test_scores_are_sums_of_log_softmax_over_the_tokens_and_the_end(self, language_model):
         ids = language_model.source_tokenizer.tokenize(["one two"]).to_list()[0]
         logits = language_model.model({"target_in": np.array([[1, *ids]])})[0]
@@ -253,15 +267,29 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
 def test_an_exported_language_model_searches_and_draws(precision, language_model, tmp_path):
     path = export_saved_model(language_model, tmp_path, precision=precision, signatures=["generate_with_options"])
     signatures = tf.saved_model.load(str(path)).signatures
-    options = {"temperature": 1.0, "seed": 5, "top_k": 0, "top_p": 1.0, "max_length": 4, "length_penalty": 0.6}
-    dtypes = {"seed": tf.int64, "top_k": tf.int32, "max_length": tf.int32}
-    inputs = {name: tf.constant(value, dtypes.get(name, tf.float32)) for name, value in options.items()}
+    definition = read_graph(path).meta_graphs[0].signature_def["generate_with_options"]
+    defaults = {name: tf.constant(tf.make_ndarray(value)) for name, value in definition.defaults.items()}
+    assert {*definition.inputs} == {"text", *defaults}
+    assert {name: value.numpy().tolist() for name, value in defaults.items()} == {
+        "length_penalty": pytest.approx(0.6),
+        "max_length": 0,
+        "min_length": 0,
+        "temperature": 0.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "seed": 0,
+    }
+    given = {"temperature": tf.constant(1.0), "seed": tf.constant(5, tf.int64), "max_length": tf.constant(4)}
+    inputs = {**defaults, **given}
     found = signatures["serving_default"](text=tf.constant(TEXTS))["text"].numpy()
     drawn = signatures["generate_with_options"](text=tf.constant(["one"] * 4), **inputs)["text"].numpy()
     assert all(text.startswith(b"one") for text in drawn)
     if precision == "float32":
         assert [text.decode() for text in found] == language_model(TEXTS)
         assert [text.decode() for text in drawn] == language_model.sample(["one"] * 4, seed=5, max_length=4)
+        longer = signatures["generate_with_options"](text=tf.constant(TEXTS), **{**defaults, "min_length": 8})["text"]
+        expected = language_model.sample(TEXTS, temperature=0.0, min_length=8)
+        assert [text.decode() for text in longer.numpy()] == expected != language_model(TEXTS)
 
 
 def test_only_translators_have_other_signatures_and_the_variant_xla(classifier, tmp_path):
@@ -311,6 +339,8 @@ class TestCommands:
         assert self.run(capsys, tmp_path, *arguments) == model(["one", "six two"])
         drawn = self.run(capsys, tmp_path, *arguments, "--temperature", "1", "--seed", "7", "--max-length", "5")
         assert drawn == model.sample(["one", "six two"], seed=7, max_length=5)
+        longer = self.run(capsys, tmp_path, *arguments, "--min-length", "30")
+        assert longer == model.sample(["one", "six two"], temperature=0.0, min_length=30) != model(["one", "six two"])
 
     def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
         arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
@@ -323,18 +353,30 @@ class TestCommands:
         [
             (("--top-k", "5"), "--top-k, --top-p and --seed are for tokens that are drawn at random"),
             (("--temperature", "1", "--seed", "1" + "0" * 20), r"--seed must be from -2\*\*63 to"),
+            (("--temperature", "inf"), "--temperature must be a finite number of at least 0; .* Received: inf"),
             (("--max-length", "5", "--length-penalty", "11"), "--length-penalty must be at most 10.0. Received: 11.0"),
+            (("--min-length", "5", "--length-penalty", "11"), "With --max-length, --min-length or --temperature, --le"),
         ],
     )
     def test_generate_refuses_options_that_no_model_takes(self, options, message, capsys, tmp_path, run_of):
         with pytest.raises(ValueError, match=message):
             self.run(capsys, tmp_path, "generate", run_of("language-model"), ["one"], *options)
 
-    @pytest.mark.parametrize("options", [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10)])
+    @pytest.mark.parametrize(
+        "options",
+        [("--top-p", "0"), ("--top-k", "1" + "0" * 10), ("--max-length", "3" * 10), ("--min-length", "-1")],
+    )
     def test_numbers_out_of_range_are_wrong_usage(self, options):
         answer = CliRunner().invoke(app, ["generate", "run", "--temperature", "1", *options])
         assert answer.exit_code == 2
         assert "is not in the range" in answer.output or "should be" in answer.output
+
+    def test_generate_has_the_options_of_a_request(self):
+        command = typer.main.get_command(app).commands["generate"]
+        known = {parameter.name: (parameter.default, parameter.help) for parameter in command.params}
+        assert OPTIONS
+        for name, option in OPTIONS.items():
+            assert known[name] == (option.default, option.help)
 
     def test_a_model_of_another_task_is_refused_with_its_command(self, capsys, tmp_path, run_of):
         with pytest.raises(

@@ -84,6 +84,14 @@ def test_a_server_draws_texts(served, predictors, tmp_path):
     assert found == predictors["generate"].sample(TEXTS, seed=7, max_length=5)
 
 
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_the_least_length_arrives_at_a_server(protocol, served, predictors, tmp_path):
+    urls = {"rest": f"{served.url}/v1/models/generate", "grpc": f"grpc://{served.grpc_address}/generate"}
+    expected = predictors["generate"].sample(TEXTS, temperature=0.0, min_length=8)
+    assert invoke("generate", urls[protocol], tmp_path, "--min-length", "8") == expected
+    assert predictors["generate"](TEXTS) != expected
+
+
 def test_requests_to_a_server_draw_for_themselves(served, tmp_path):
     url = f"{served.url}/v1/models/generate"
     options = ("--temperature", "1", "--max-length", "6")
