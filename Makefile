@@ -6,41 +6,53 @@ BIN = $(VENV)/bin
 OLDEST_VENV ?= build/oldest-venv
 OLDEST_BIN = $(OLDEST_VENV)/bin
 OLDEST_VERSIONS = constraints/colab.txt
+# The environment of `make wheel`.
+BARE_VENV ?= build/bare
+BARE_BIN = $(abspath $(BARE_VENV))/bin
 # setuptools warns of every editable installation.
 QUIETLY = PYTHONWARNINGS="ignore:Editable installation"
 INSTALL = $(QUIETLY) $(BIN)/pip install --quiet -e
 OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 
-# The tests of what runs on every Keras backend; the rest is TensorFlow's.
-EVERY_BACKEND = tests/layers tests/models tests/training tests/decoding tests/presets tests/visualization tests/test_config.py
+# The tests of what computes by Keras's backend, which another backend may compute in another way: the layers, the searches,
+# and a choice of what is made of them. Files that only write, read, count or print are the same on all.
+EVERY_BACKEND = tests/layers tests/decoding tests/presets/test_packed_weights.py \
+  $(patsubst %,tests/models/test_%.py,depths key_value_heads_and_windows searching start_decoding transformer) \
+  $(patsubst %,tests/training/test_%.py,accumulation callbacks checkpoints compile ema losses metrics optimizers \
+  sample_weights schedules serialization)
 # What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone. The
 # notebooks, which run there too, train, export and serve.
-VERSION_DEPENDENT = tests/layers tests/training tests/tokenizers
-VERSION_DEPENDENT_JAX = tests/layers tests/training/test_optimizers.py
+VERSION_DEPENDENT = tests/layers tests/tokenizers \
+  $(patsubst %,tests/training/test_%.py,accumulation checkpoints ema metrics optimizers serialization)
+VERSION_DEPENDENT_JAX = tests/training/test_optimizers.py \
+  $(patsubst %,tests/layers/test_%.py,attention dropout encoder_and_decoder in_keras_models)
 # A test keeps one core busy, mostly with tracing. Each process takes half of the tests in their order, so that most tests of a
-# file stay together and share what is costly to make; whoever is ready first takes some of the other half.
-TWO_AT_ONCE = --numprocesses 2 --dist worksteal
+# file stay together and share what is costly to make; whoever is ready first takes some of the other half. At the end the
+# slowest tests are listed.
+TWO_AT_ONCE = --numprocesses 2 --dist worksteal --durations 30 --durations-min 5
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-oldest lint notebooks address docs wheel clean
+.PHONY: demo test test-slow test-oldest oldest-environment lint notebooks address docs wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
 
+TESTS = not slow
 test: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest $(TWO_AT_ONCE)
-	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) $(EVERY_BACKEND)
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)"
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" $(EVERY_BACKEND)
 
 # The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
-SLOW_TESTS = tests
 test-slow: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/test_notebooks.py $(SLOW_TESTS)
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/test_notebooks.py
 
-# The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them.
-test-oldest: $(OLDEST_VENV)/.kformer-test
-	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT)
+# The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them. The
+# notebooks come first, and `-m ""` takes them, though they are slow: short tests then fill the time of the other process.
+test-oldest: oldest-environment
+	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "" tests/test_notebooks.py $(VERSION_DEPENDENT)
 	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
-	$(OLDEST_BIN)/python -m pytest --numprocesses 2 --dist load -m slow tests/test_notebooks.py
+
+oldest-environment: $(OLDEST_VENV)/.kformer-test
 
 lint: $(VENV)/.kformer-test
 	$(BIN)/ruff check .
@@ -62,15 +74,16 @@ docs: $(VENV)/.kformer-test
 	$(BIN)/python docs/build.py $(DOCS_OPTIONS)
 
 # Builds the wheel and uses what it holds in an environment that holds nothing else.
-wheel: $(VENV)/.kformer
-	rm -rf build/wheel build/bare build/lib build/bdist.*
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	$(PYTHON) -m venv build/bare
-	build/bare/bin/pip install --quiet build/wheel/kformer-*.whl
-	cd build && bare/bin/python -c "import kformer; print('kformer', kformer.__version__, 'from', kformer.__file__)"
-	cd build && bare/bin/python -c "from kformer import data, recipes; data.load_corpus('bible-en-es'); \
+wheel:
+	rm -rf build/wheel $(BARE_VENV) build/lib build/bdist.*
+	$(PYTHON) -m venv $(BARE_VENV)
+	$(BARE_BIN)/python -m pip install --quiet --upgrade pip
+	$(BARE_BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BARE_BIN)/pip install --quiet build/wheel/kformer-*.whl
+	cd build && $(BARE_BIN)/python -c "import kformer; print('kformer', kformer.__version__, 'from', kformer.__file__)"
+	cd build && $(BARE_BIN)/python -c "from kformer import data, recipes; data.load_corpus('bible-en-es'); \
 	  print('recipes', *[recipes.load_recipe(name) and name for name in recipes.recipe_names()])"
-	cd build && echo "You are witnesses of these things." | bare/bin/kformer translate --preset bible-en-es
+	cd build && echo "You are witnesses of these things." | $(BARE_BIN)/kformer translate --preset bible-en-es
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

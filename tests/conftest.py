@@ -43,6 +43,15 @@ def _fresh_keras():
     keras.config.set_dtype_policy("float32")
 
 
+@pytest.fixture
+def untraced():
+    """Runs of a few updates train without a graph."""
+    import toy
+
+    with toy.untraced():
+        yield
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """A browser without a window. Where there is none, its tests are left out; in CI that is an error."""
@@ -112,3 +121,12 @@ def numbers_export(made_once, numbers_translator):
     return made_once(
         "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=Translator.signatures)
     )
+
+
+@pytest.fixture(scope="session")
+def numbers_int8_export(made_once, numbers_translator):
+    """The base folder of an export of that model in int8."""
+    from kformer.export.saved_model import export_saved_model
+
+    options = {"precision": "int8", "signatures": ["translate_with_options"]}
+    return made_once("numbers-int8", lambda folder: export_saved_model(numbers_translator, folder, **options))

@@ -25,10 +25,9 @@ pytestmark = pytest.mark.tensorflow_only
 def run(tmp_path_factory):
     """Four validations, of which the weights of three are kept."""
     training = toy.TRAINING.replace(max_steps=8, validation_steps=2, keep_weights=3)
-    console = rich.console.Console(file=io.StringIO())
-    return train(
-        toy.corpus(), tmp_path_factory.mktemp("average") / "run", toy.TRANSFORMER, training, console=console
-    ).run
+    folder, console = tmp_path_factory.mktemp("average") / "run", rich.console.Console(file=io.StringIO())
+    with toy.untraced():
+        return train(toy.corpus(), folder, toy.TRANSFORMER, training, console=console).run
 
 
 def test_a_run_keeps_its_last_weights(run):

@@ -6,7 +6,6 @@ import pytest
 
 from kformer.config import DecodingConfig
 from kformer.export.card import CARD_FILE, READABLE_CARD_FILE, model_card, write_card
-from kformer.export.saved_model import export_saved_model
 from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -41,10 +40,10 @@ def test_the_card_of_an_unknown_model_says_so(tmp_path, numbers_translator):
     assert "## Scores\n\nNot known.\n" in page
 
 
-def test_an_export_has_the_card_of_its_run(numbers_translator, tmp_path):
-    card = json.loads((export_saved_model(numbers_translator, tmp_path) / CARD_FILE).read_text())
+def test_an_export_has_the_card_of_its_run(numbers_translator, numbers_export):
+    card = json.loads((numbers_export / "1" / CARD_FILE).read_text())
     assert card["corpus"] == numbers_translator.origin["corpus"]
-    assert card["export"]["signatures"] == ["serving_default"]
+    assert card["export"]["signatures"] == ["serving_default", *Translator.signatures]
 
 
 def _folder(path):

@@ -906,6 +906,7 @@ def test_export_hands_on_precision_and_variant(options, expected, places, tmp_pa
     assert calls == [(("translator", tmp_path), {**default, **expected})]
 
 
+@pytest.mark.slow
 def test_export_makes_what_its_options_ask_for(numbers_run, tmp_path):
     options = ["--precision", "int8", "--beam-size", 2, "--length-penalty", 1.1]
     path = invoke("export", numbers_run, tmp_path, *options).stdout.strip()

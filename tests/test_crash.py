@@ -130,7 +130,9 @@ def whole(files, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.in_ci)]
+)
 def test_runs_stopped_at_random_moments_end_bit_for_bit_as_one_that_was_not(number, whole, files, tmp_path):
     run, moments = tmp_path / "stopped", random.Random(int(number))
     # Validations take some of the moments. Every other signal comes while a checkpoint is written.

@@ -24,7 +24,7 @@ from kformer.tokenizers import load_tokenizers
 from kformer.training.checkpoints import load_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
 
-pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
+pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow, pytest.mark.in_ci]
 
 FLIPS = int(os.environ.get("KFORMER_FLIPS", 600))
 CUTS = FLIPS // 6

@@ -171,7 +171,7 @@ def logits_on_jax(run, folder, ids):
 @pytest.mark.parametrize(
     ("count", "settings"),
     [
-        (2, {"ema_decay": 0.5, "monitor": "bleu", "scored_sources": 5}),
+        pytest.param(2, {"ema_decay": 0.5, "monitor": "bleu", "scored_sources": 5}, marks=pytest.mark.in_ci),
         (4, {"gradient_accumulation_steps": 2}),
     ],
 )
@@ -228,7 +228,7 @@ def whole(made_once, files_of_60_steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.in_ci), 1])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on_exactly(whole, files_of_60_steps, tmp_path, victim):
     files, run = files_of_60_steps, tmp_path / "killed"
     group = processes.start_group(files, run, 2)
@@ -395,7 +395,7 @@ MIRRORED = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("accumulation", [1, pytest.param(3, marks=pytest.mark.in_ci)])
 def test_two_devices_of_tensorflow_learn_what_one_learns(tmp_path, accumulation):
     command = [sys.executable, "-c", textwrap.dedent(MIRRORED), tmp_path, str(accumulation)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", *sys.path]), "KERAS_BACKEND": "tensorflow"}

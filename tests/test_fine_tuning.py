@@ -84,12 +84,14 @@ def tuned(numbers_run, tmp_path_factory):
     (folder / "config.json").write_text(json.dumps({"training": SHORT.to_dict()}))
     arguments = ["train", "--initialize-from", numbers_run, "--train", folder / "train.tsv", "--valid"]
     arguments += [folder / "valid.tsv", "--config", folder / "config.json", "--output", folder / "run"]
-    answer = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    with toy.untraced():
+        answer = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert answer.exception is None, answer.output
     assert "4 steps: the budget of 4 steps is spent." in answer.stdout
     return RunFolder(folder / "run")
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_run_begins_where_the_old_one_ended(numbers_run, numbers_translator, tmp_path):
     console = quiet()
     report = train(dialect(), tmp_path / "tuned", training=LOOK, initialize_from=numbers_run, console=console)
@@ -100,6 +102,7 @@ def test_the_run_begins_where_the_old_one_ended(numbers_run, numbers_translator,
     assert "0.00% of the source tokens" in console.file.getvalue()
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("killed_at", ["create.save_tokenizers", "folder.RunFolder.write_environment"])
 def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run, tuned, tmp_path, monkeypatch):
     """The first weights are copied by then, and nothing says yet that the folder is a run."""
@@ -120,6 +123,7 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run,
     assert_same_end(run, tuned)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_packed_model_is_a_beginning_too(numbers_run, tmp_path):
     packed = pack_run(numbers_run, tmp_path / "packed").run
     with pytest.raises(ValueError, match="is a packed model, so there is nothing to resume. Begin a new run"):

@@ -10,7 +10,6 @@ import toy
 
 from kformer.config import DecodingConfig
 from kformer.export.operations import read
-from kformer.export.saved_model import export_saved_model
 from kformer.tasks.translator import Translator
 from kformer.text.options import OPTIONS
 
@@ -194,9 +193,9 @@ def test_the_table_knows_the_ends_of_each_range(name, inside, outside):
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_an_export_answers_as_the_translator(precision, numbers_translator, tmp_path):
-    translator = numbers_translator  # It has samples, to which int8 is fitted.
-    exported = export_saved_model(translator, tmp_path, precision=precision, signatures=["translate_with_options"])
+def test_an_export_answers_as_the_translator(precision, numbers_translator, numbers_export, numbers_int8_export):
+    translator = numbers_translator
+    exported = {"float32": numbers_export, "int8": numbers_int8_export}[precision] / "1"
     loaded = tf.saved_model.load(str(exported))  # not its signatures alone: they do not keep the rest alive
     signature = loaded.signatures["translate_with_options"]
     definition = read(exported).meta_graphs[0].signature_def["translate_with_options"]

@@ -9,6 +9,7 @@ README = pathlib.Path(__file__).parents[1] / "README.md"
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

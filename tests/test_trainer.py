@@ -33,6 +33,7 @@ from kformer.text.parts import divide
 from kformer.tokenizers import load_tokenizers
 from kformer.training.callbacks import AverageWeights
 from kformer.training.compile import compile_model
+from kformer.training.new_run import start_run
 from kformer.training.plan import plan_batches
 from kformer.training.speed import measure_seconds_per_update
 from kformer.training.train import train
@@ -54,17 +55,6 @@ def three_words():
         part: [pair for pair in getattr(toy.corpus(), part) if len(pair[0].split()) == 3] for part in ("train", "valid")
     }
     return Corpus(name="three words", test=[], **parts)
-
-
-@pytest.fixture
-def untraced(monkeypatch):
-    """Training without a graph of its step, which takes twice as long to trace as these runs take."""
-
-    def compile_untraced(model, *arguments):
-        compile_model(model, *arguments)
-        model.run_eagerly = True
-
-    monkeypatch.setattr("kformer.training.train.compile_model", compile_untraced)
 
 
 def train_words(output, training=WORDS, **options):
@@ -173,7 +163,8 @@ def fitted(tmp_path_factory):
     """A run of 8 updates whose configuration asks for 32 of warm-up at 0.4 of the paper's rate, and what it said."""
     folder, console = tmp_path_factory.mktemp("fitted") / "run", quiet()
     training = WORDS.replace(warmup_steps=32, learning_rate_scale=0.4, fit_warmup=True, max_steps=8)
-    train(three_words(), folder, toy.TRANSFORMER, training, console=console)
+    with toy.untraced():
+        train(three_words(), folder, toy.TRANSFORMER, training, console=console)
     return folder, training, console.file.getvalue()
 
 
@@ -188,6 +179,7 @@ def test_a_warmup_is_fitted_to_a_budget_of_steps(fitted):
     assert "The budget is 8 updates; the warm-up takes 2 of them (25%)." in said
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("given", [True, False])
 def test_a_resumed_run_keeps_its_fitted_warmup(fitted, given, tmp_path):
     folder, training, _ = fitted
@@ -208,6 +200,7 @@ def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_chosen_warmup_stays_and_is_told_to_be_too_long(tmp_path):
     console, training = quiet(), WORDS.replace(warmup_steps=20, learning_rate_scale=0.4, max_steps=8, fit_warmup=False)
     report = train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
@@ -249,7 +242,8 @@ def whole(tmp_path_factory):
     """The report of the run, its output, and what a user's callback has seen."""
     console, watch, folder = quiet(), Watch(), tmp_path_factory.mktemp("whole") / "run"
     options = {"samples": ["one two"], "callbacks": [watch], "console": console}
-    report = train(toy.corpus(), folder, TRANSFORMER, WHOLE, **options)
+    with toy.untraced():
+        report = train(toy.corpus(), folder, TRANSFORMER, WHOLE, **options)
     return report, console.file.getvalue(), watch
 
 
@@ -307,6 +301,7 @@ def test_a_callback_of_a_user_sees_the_weights_that_are_validated_and_all_metric
     assert [sorted(logs) for logs in watch.logs] == [sorted(set(row) - {"epoch"}) for row in rows_of(report.run)]
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
     class Dies(keras.callbacks.Callback):
         """Before the third batch of the second epoch: the last checkpoint is in the middle of an update."""
@@ -342,6 +337,7 @@ def test_a_spent_budget_is_said_and_nothing_is_trained(whole, tmp_path):
     assert run.checkpoint_file.read_bytes() == before
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(whole, tmp_path):
     run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run")), quiet()
     run.checkpoint_file.write_bytes(run.checkpoint_file.read_bytes()[:-100])
@@ -558,6 +554,7 @@ MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores",
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_that_was_stopped_again_and_again_takes_the_course_of_one_that_was_not(tmp_path):
     undisturbed = train_words(tmp_path / "undisturbed", STOPPED)
@@ -647,6 +644,22 @@ def test_a_full_disk_names_the_update_and_the_remedy(tmp_path):
         train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[AtBatch(1, full)])
 
 
+@pytest.mark.usefixtures("untraced")
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    def killed(callback):
+        raise KeyboardInterrupt
+
+    console = quiet()
+    with pytest.raises(KeyboardInterrupt):
+        train_words(tmp_path / "run", callbacks=[AtBatch(1, killed)])
+    run = RunFolder(tmp_path / "run")
+    assert run.exists()
+    assert not run.checkpoint_file.exists()
+    report = train(three_words(), run.path, resume=True, console=console)
+    assert "There is no checkpoint yet: the run begins again." in console.file.getvalue()
+    assert report.steps == 4
+
+
 def test_a_run_killed_between_the_renamings_of_two_checkpoints_goes_on(whole, tmp_path):
     run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run")), quiet()
     run.checkpoint_file.unlink()  # its new content did not get its name yet
@@ -703,7 +716,8 @@ def test_as_long_as_bleu_is_zero_the_loss_decides_and_patience_does_not_end_the_
 @pytest.mark.usefixtures("untraced")
 def test_a_tokenizer_that_this_machine_lacks_is_told_before_a_run_goes_on(tmp_path, monkeypatch):
     training = SHORT.replace(max_steps=1, monitor="chrf", scored_sources=5)
-    run = train(chinese_numbers(), tmp_path / "run", toy.TRANSFORMER, training).run
+    run = RunFolder(tmp_path / "run")
+    start_run(run, chinese_numbers(), toy.TRANSFORMER, training)  # and killed before the first checkpoint
     monkeypatch.setitem(sys.modules, "MeCab", None)
     training = training.replace(max_steps=2, bleu_tokenizer="ja-mecab")
     batches = []
@@ -722,6 +736,7 @@ def test_bleu_counts_the_characters_of_chinese_targets(tmp_path):
     assert "BLEU is 0.0" not in console.file.getvalue()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_budget_of_steps_ends_a_run_though_float16_has_skipped_some(tmp_path, monkeypatch):
     # So large a scale overflows: Keras halves it, and leaves the weights as they are.
     scaled = functools.partial(keras.optimizers.LossScaleOptimizer, initial_scale=2.0**30)

@@ -1,6 +1,7 @@
 """Translations while a model learns."""
 
 import numpy as np
+import pytest
 import toy
 
 from kformer.config import DecodingConfig
@@ -21,52 +22,61 @@ def live(run, **lengths):
     )
 
 
+@pytest.fixture(scope="module")
+def learned(numbers_run):
+    return live(numbers_run)
+
+
+@pytest.fixture(scope="module")
+def of_parts(numbers_run):
+    """Reads four tokens at once."""
+    return live(numbers_run, max_source_length=4)[1]
+
+
 def texts_of(translate, sources):
     return [hypotheses[0].text for hypotheses in translate([source.encode() for source in sources])]
 
 
-def test_it_follows_the_weights(numbers_run):
-    model, translate = live(numbers_run)
+def test_it_follows_the_weights(learned):
+    model, translate = learned
     sources = [source for source, _ in toy.corpus().test[:5]]
-    learned = texts_of(translate, sources)
-    assert learned == [toy.translation(source) for source in sources]
+    right = [toy.translation(source) for source in sources]
+    assert texts_of(translate, sources) == right
     weights = model.get_weights()
     model.set_weights([np.zeros_like(weight) for weight in weights])
-    assert texts_of(translate, sources) != learned
+    assert texts_of(translate, sources) != right
     model.set_weights(weights)
-    assert texts_of(translate, sources) == learned
+    assert texts_of(translate, sources) == right
 
 
-def test_texts_of_every_length_are_decoded_by_one_graph(numbers_run):
-    _, translate = live(numbers_run)
+def test_texts_of_every_length_are_decoded_by_one_graph(learned):
+    _, translate = learned
     for words in range(1, 4):
         sources = ["one " * words] * words
         assert texts_of(translate, sources) == [toy.translation(source) for source in sources]
     assert translate._decode.experimental_get_tracing_count() == 1
 
 
-def test_a_text_that_is_too_long_is_translated_in_parts(numbers_run):
-    _, translate = live(numbers_run, max_source_length=4)
-    assert texts_of(translate, ["six", "one two three\nfour five", "two"]) == [
+def test_a_text_that_is_too_long_is_translated_in_parts(of_parts):
+    assert texts_of(of_parts, ["six", "one two three\nfour five", "two"]) == [
         "seis",
         "tres dos uno\ncinco cuatro",
         "dos",
     ]
-    assert texts_of(translate, ["one two three four"]) == ["uno dos tres cuatro"]  # a word is a part here
+    assert texts_of(of_parts, ["one two three four"]) == ["uno dos tres cuatro"]  # a word is a part here
 
 
-def test_many_parts_are_translated_in_several_batches(numbers_run, monkeypatch):
-    _, translate = live(numbers_run, max_source_length=4)
+def test_many_parts_are_translated_in_several_batches(of_parts, monkeypatch):
     monkeypatch.setattr(live_translation, "BATCH_SIZE", 2)
     sources = ["one two three\nfour five\nsix\none two\ntwo one", "six", "two three"]
-    searched, find = [], translate._find
-    monkeypatch.setattr(translate, "_find", lambda source, limits: searched.append(len(source)) or find(source, limits))
-    assert texts_of(translate, sources) == ["tres dos uno\ncinco cuatro\nseis\ndos uno\nuno dos", "seis", "tres dos"]
+    searched, find = [], of_parts._find
+    monkeypatch.setattr(of_parts, "_find", lambda source, limits: searched.append(len(source)) or find(source, limits))
+    assert texts_of(of_parts, sources) == ["tres dos uno\ncinco cuatro\nseis\ndos uno\nuno dos", "seis", "tres dos"]
     assert max(searched) == 2
 
 
-def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(numbers_run):
-    _, translate = live(numbers_run)
+def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(learned):
+    _, translate = learned
     (scores,) = translate.attention("one two three")
     heads, target, source = scores.shape
     assert heads == 4

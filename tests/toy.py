@@ -4,8 +4,11 @@
 cross-attention work can get it right.
 """
 
+import contextlib
 import itertools
 import random
+import unittest.mock
+from collections.abc import Iterator
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus
@@ -38,3 +41,16 @@ def corpus() -> Corpus:
     random.Random(7).shuffle(sources)
     pairs = [(source, translation(source)) for source in sources]
     return Corpus(name="numbers", train=pairs[200:], valid=pairs[100:200], test=pairs[:100])
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Training without a graph of its step, which takes longer to trace than a few updates take."""
+    from kformer.training.compile import compile_model
+
+    def compile_untraced(model, *arguments):
+        compile_model(model, *arguments)
+        model.run_eagerly = True
+
+    with unittest.mock.patch("kformer.training.train.compile_model", compile_untraced):
+        yield

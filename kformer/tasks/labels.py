@@ -3,7 +3,6 @@
 Shape letters: B texts, N labels.
 """
 
-
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Pairs
 from kformer.data.pairs import MappedPairs, source_only

@@ -2,6 +2,7 @@
 
 import configparser
 import contextlib
+import functools
 import io
 import json
 import pathlib
@@ -210,14 +211,21 @@ KNOWN = {  # one sentence of each shipped model; with the paper's length penalty
 OTHERS = {"bible-books": Classifier, "bible-english": LanguageModel}
 
 
+@pytest.fixture(scope="module")
+def model_of():
+    """The shipped models by name; each is loaded and traced once."""
+    kinds = {**dict.fromkeys(KNOWN, Translator), **OTHERS}
+    return functools.cache(lambda name: kinds[name].from_preset(name))
+
+
 def test_every_shipped_model_is_known_and_says_where_it_comes_from():
     assert preset_names() == sorted({**KNOWN, **OTHERS})
     assert all(set(ABOUT) <= set(find_preset(name).preset()) for name in preset_names())
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_shipped_classifier_and_a_language_model_answer(name):
-    predictor = OTHERS[name].from_preset(name)
+def test_a_shipped_classifier_and_a_language_model_answer(name, model_of):
+    predictor = model_of(name)
     assert predictor.decoding == load_recipe(name).decoding.completed(predictor.decoding)
     assert len(predictor.samples) == 16
     assert set(predictor.samples) <= {source for source, _ in load_corpus(load_recipe(name).corpus).valid}
@@ -225,9 +233,9 @@ def test_a_shipped_classifier_and_a_language_model_answer(name):
     assert answer == "law" if name == "bible-books" else answer.startswith("In the beginning, God created the heavens")
 
 
-def test_tabs_and_byte_order_marks_are_blanks_to_the_shipped_classifier():
+def test_tabs_and_byte_order_marks_are_blanks_to_the_shipped_classifier(model_of):
     texts = [f"42 {text}" for text, _ in load_corpus("bible-books").test[:40]]
-    classifier = Classifier.from_preset("bible-books")
+    classifier = model_of("bible-books")
     expected = classifier.probabilities(texts)
     for sign in "\t\ufeff":
         changed = [sign + text.replace(" ", sign, 1) for text in texts]
@@ -235,9 +243,9 @@ def test_tabs_and_byte_order_marks_are_blanks_to_the_shipped_classifier():
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_every_shipped_model_translates(name):
+def test_every_shipped_model_translates(name, model_of):
     source, translation = KNOWN[name]
-    assert Translator.from_preset(name)(source) == translation
+    assert model_of(name)(source) == translation
 
 
 TERAH = (  # Genesis 11:31-32
@@ -247,9 +255,9 @@ TERAH = (  # Genesis 11:31-32
 )
 
 
-def test_the_end_of_a_long_line_is_translated():
+def test_the_end_of_a_long_line_is_translated(model_of):
     """The model learned from single verses. It read this line at once, and left out the two last sentences."""
-    translator = Translator.from_preset("bible-en-es")
+    translator = model_of("bible-en-es")
     found = translator.translate_detailed([TERAH, "In the beginning, God created the heavens and the earth."])
     assert found["divided"].numpy().tolist() == [True, False]
     assert not found["short"].numpy().any()
@@ -260,8 +268,8 @@ def test_the_end_of_a_long_line_is_translated():
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_every_shipped_model_searches_as_its_recipe_and_is_tried_on_sentences_of_its_corpus(name):
-    translator = Translator.from_preset(name)
+def test_every_shipped_model_searches_as_its_recipe_and_is_tried_on_sentences_of_its_corpus(name, model_of):
+    translator = model_of(name)
     assert translator.decoding == load_recipe(name).decoding.completed(translator.decoding)
     assert len(translator.samples) == 16
     assert set(translator.samples) <= {source for source, _ in load_corpus(name).valid}

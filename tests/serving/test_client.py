@@ -137,8 +137,8 @@ def test_status_and_metadata_are_those_of_tensorflow_serving(client):
 
 
 @pytest.fixture(scope="module")
-def labelled(cold_export_folder):
-    models = [ModelSettings("numbers", cold_export_folder, labels={"stable": 1})]
+def labelled(plain_export_folder):
+    models = [ModelSettings("numbers", plain_export_folder, labels={"stable": 1})]
     with running(ServerSettings(models, rest_port=0, grpc_port=0)) as server:
         yield server
 
@@ -171,13 +171,13 @@ def test_a_request_that_is_too_large_is_told_at_once(client):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_token_and_an_own_authority_are_used(cold_export_folder, tmp_path, protocol):
+def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol):
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     settings = ServerSettings(
-        [ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0, token="open sesame",
+        [ModelSettings("numbers", plain_export_folder)], rest_port=0, grpc_port=0, token="open sesame",
         certificate=tmp_path / "server.pem", key=tmp_path / "server.pem",
     )  # fmt: skip
     with running(settings) as server:

@@ -16,9 +16,9 @@ MODEL = "/v1/models/numbers"
 
 
 @pytest.fixture(scope="module")
-def impatient(cold_export_folder):
+def impatient(plain_export_folder):
     """A server that gives everything one second."""
-    with running(small(cold_export_folder, limits=Limits(seconds=1))) as server:
+    with running(small(plain_export_folder, limits=Limits(seconds=1))) as server:
         yield server
 
 
@@ -61,11 +61,11 @@ def test_large_headers_are_read_also_in_parts(impatient):
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_bodies_do_not_count_as_headers_of_the_next_request(cold_export_folder):
+def test_bodies_do_not_count_as_headers_of_the_next_request(plain_export_folder):
     head, body = request("one")
     body = body.ljust(60_000)
     head = head.replace(b"Content-Length: ", b"Content-Length: 60000\r\nX-Was: ")
-    with running(small(cold_export_folder)) as server, server.connect() as connection:
+    with running(small(plain_export_folder)) as server, server.connect() as connection:
         for _ in range(2):
             connection.sendall(head + body)
             answer = b""
@@ -92,9 +92,9 @@ def test_half_a_body_is_given_up_in_time(impatient):
     assert b"did not arrive in time" in answer
 
 
-def test_the_time_that_a_body_takes_to_arrive_counts(cold_export_folder):
+def test_the_time_that_a_body_takes_to_arrive_counts(plain_export_folder):
     batching = Batching(batch_timeout_micros=5_000_000)  # beyond the limit: every answer comes too late
-    settings = small(cold_export_folder, limits=Limits(seconds=2), batching=batching)
+    settings = small(plain_export_folder, limits=Limits(seconds=2), batching=batching)
     head, body = request("one")
     with running(settings) as server, server.connect() as connection:
         began = time.monotonic()
@@ -135,8 +135,8 @@ def test_a_connection_to_grpc_that_says_nothing_is_closed(impatient):
         assert b"handshake timeout" in everything(connection)
 
 
-def test_what_a_client_that_has_gone_asked_for_is_not_computed(cold_export_folder):
-    with running(small(cold_export_folder, batching=Batching(batch_timeout_micros=1_000_000))) as server:
+def test_what_a_client_that_has_gone_asked_for_is_not_computed(plain_export_folder):
+    with running(small(plain_export_folder, batching=Batching(batch_timeout_micros=1_000_000))) as server:
         with server.connect() as connection:
             connection.sendall(b"".join(request("two", "two", "two")))
             wait(lambda: "kformer_waiting_texts 3.0" in server.metrics())

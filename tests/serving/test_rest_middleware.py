@@ -87,8 +87,8 @@ def test_the_operator_names_more_and_a_token_makes_names_unimportant():
     assert allowed_names("0.0.0.0", ["a.example"], has_token=True) == {"localhost", "0.0.0.0", "a.example"}
 
 
-def test_a_server_refuses_a_foreign_name(cold_export_folder):
-    with running(small(cold_export_folder), until_ready=False) as server:
+def test_a_server_refuses_a_foreign_name(plain_export_folder):
+    with running(small(plain_export_folder), until_ready=False) as server:
         assert server.ask("GET", "/v1/models", headers={"Host": "rebound.example"}).status == 421
         assert server.ask("GET", "/v1/models").body == {"models": ["numbers"]}
 
@@ -215,8 +215,8 @@ def test_large_answers_are_packed_for_those_who_take_gzip():
     assert encoding(2000, "identity") is encoding(2000, "gzip;q=0") is encoding(2000, "") is None
 
 
-def test_files_of_the_page_come_in_gzip_over_a_real_connection(cold_export_folder):
-    with running(small(cold_export_folder), until_ready=False) as server:
+def test_files_of_the_page_come_in_gzip_over_a_real_connection(plain_export_folder):
+    with running(small(plain_export_folder), until_ready=False) as server:
         answer = server.ask("GET", "/page.js", headers={"Accept-Encoding": "gzip"})
         assert answer.headers["content-encoding"] == "gzip"
         assert answer.body == server.ask("GET", "/page.js").body

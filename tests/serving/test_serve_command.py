@@ -106,9 +106,9 @@ def heeds_sighup():
         pytest.param(signal.SIGHUP, id="a closed terminal", marks=pytest.mark.slow),
     ],
 )
-def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, heeds_sighup, number):
+def test_it_serves_until_a_signal_and_ends_with_status_0(plain_export_folder, heeds_sighup, number):
     """Every line of its log is JSON, also those of libraries."""
-    with Process(cold_export_folder) as server:
+    with Process(plain_export_folder) as server:
         assert f"REST http://{server.rest}/v1/models/numbers, gRPC grpc://{server.grpc}" in server.line
         server.wait_until_ready()
         assert translate(f"http://{server.rest}", "one two") == "dos uno"
@@ -124,10 +124,10 @@ def test_it_serves_until_a_signal_and_ends_with_status_0(cold_export_folder, hee
     assert log[-1]["event"] == "stopped"
 
 
-def test_a_full_disk_under_its_output_stops_nothing(cold_export_folder):
+def test_a_full_disk_under_its_output_stops_nothing(plain_export_folder):
     rest, other = free_port(), free_port()
     ports = ("--rest-port", rest, "--grpc-port", other, "--log-level", "debug")
-    command = [sys.executable, "-m", "kformer", "serve", *map(str, (cold_export_folder, *ports))]
+    command = [sys.executable, "-m", "kformer", "serve", *map(str, (plain_export_folder, *ports))]
     with open("/dev/full", "w") as full, subprocess.Popen(command, stdout=full, stderr=full) as process:
         try:
             answer = translate_when_ready(f"http://127.0.0.1:{rest}", process)
@@ -138,10 +138,10 @@ def test_a_full_disk_under_its_output_stops_nothing(cold_export_folder):
     assert answer == "dos uno"
 
 
-def test_sigterm_does_not_wait_for_what_nobody_waits_for(cold_export_folder):
+def test_sigterm_does_not_wait_for_what_nobody_waits_for(plain_export_folder):
     long = "\n".join(["one two"] * 8000)  # 64 kB; 32 of them take minutes
     options = ("--timeout", "2", "--max-request-bytes", "4194304", "--max-text-bytes", "65536")
-    with Process(cold_export_folder, *options) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with Process(plain_export_folder, *options) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         server.wait_until_ready()
         asked = pool.submit(translate, f"http://{server.rest}", *[long] * 32)
         time.sleep(1)
@@ -154,7 +154,7 @@ def test_sigterm_does_not_wait_for_what_nobody_waits_for(cold_export_folder):
     assert log[-1]["busy"]
 
 
-def test_with_a_certificate_and_a_token_both_protocols_are_encrypted(cold_export_folder, tmp_path):
+def test_with_a_certificate_and_a_token_both_protocols_are_encrypted(plain_export_folder, tmp_path):
     import trustme
 
     authority = trustme.CA()
@@ -162,7 +162,7 @@ def test_with_a_certificate_and_a_token_both_protocols_are_encrypted(cold_export
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     tls = ("--tls-certificate", tmp_path / "certificate.pem", "--tls-key", tmp_path / "key.pem")
-    with Process(cold_export_folder, *tls, environment={"KFORMER_TOKEN": "sesame"}) as server:
+    with Process(plain_export_folder, *tls, environment={"KFORMER_TOKEN": "sesame"}) as server:
         assert "https://" in server.line
         assert "grpcs://" in server.line
         server.wait_until_ready()

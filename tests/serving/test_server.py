@@ -176,8 +176,8 @@ def test_who_may_come_back_is_told_when(cold_export_folder):
             assert first.result().status == 200
 
 
-def test_the_metrics_have_the_path_and_the_type_that_prometheus_asks_for(cold_export_folder):
-    with running(small(cold_export_folder, metrics_path="/m")) as server:
+def test_the_metrics_have_the_path_and_the_type_that_prometheus_asks_for(plain_export_folder):
+    with running(small(plain_export_folder, metrics_path="/m")) as server:
         page = server.ask("GET", "/m")
         assert page.status == 200
         assert page.headers["content-type"].startswith("text/plain; version=")
@@ -192,8 +192,8 @@ def test_the_page_can_be_framed_by_nobody_and_asks_no_other_host(served):
 # Requests that share batches
 
 
-def test_every_predict_request_is_counted_by_its_code(cold_export_folder):
-    with running(small(cold_export_folder, limits=Limits(request_bytes=100))) as server:
+def test_every_predict_request_is_counted_by_its_code(plain_export_folder):
+    with running(small(plain_export_folder, limits=Limits(request_bytes=100))) as server:
         for body in (b"{", {"instances": []}, {"instances": ["one" * 50]}, {"instances": ["one"]}):
             server.predict(body)
         server.predict({"instances": ["one"]}, model="no-such-model")
@@ -204,10 +204,10 @@ def test_every_predict_request_is_counted_by_its_code(cold_export_folder):
     assert "no-such-model" not in page
 
 
-def test_a_version_without_its_variables_is_not_served(cold_export_folder, tmp_path):
+def test_a_version_without_its_variables_is_not_served(plain_export_folder, tmp_path):
     """It is being copied: TensorFlow would load it, and every request would fail."""
     base = tmp_path / "numbers"
-    shutil.copytree(cold_export_folder, base)
+    shutil.copytree(plain_export_folder, base)
     with running(small(base, poll_seconds=0.1)) as server:
         shutil.copytree(base / "1", base / "2", ignore=shutil.ignore_patterns("variables.*"))
 
@@ -235,9 +235,9 @@ def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
 # Limits
 
 
-def test_what_is_too_large_is_refused_at_once(cold_export_folder):
+def test_what_is_too_large_is_refused_at_once(plain_export_folder):
     limits = Limits(request_bytes=2000, text_bytes=50, texts=3)
-    with running(small(cold_export_folder, limits=limits)) as server:
+    with running(small(plain_export_folder, limits=limits)) as server:
         assert server.predict({"instances": ["one"] * 3}).status == 200
         assert server.predict({"instances": ["x" * 50]}).status == 200
         assert server.predict(b'{"instances": ["one"]}'.ljust(2000)).status == 200
@@ -261,15 +261,15 @@ def test_what_is_too_large_is_refused_at_once(cold_export_folder):
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_a_client_that_sends_far_too_much_can_read_why_it_is_refused(cold_export_folder):
+def test_a_client_that_sends_far_too_much_can_read_why_it_is_refused(plain_export_folder):
     """A server that closed the connection, while the client still writes, would have it see a reset alone."""
-    with running(small(cold_export_folder, limits=Limits(request_bytes=2000))) as server:
+    with running(small(plain_export_folder, limits=Limits(request_bytes=2000))) as server:
         refused = server.predict(b" " * 30_000_000)
         assert (refused.status, refused.body["error"][:34]) == (413, "A request may have 2000 bytes. Rec")
 
 
-def test_a_body_whose_length_is_not_told_is_cut_off_at_the_limit(cold_export_folder):
-    with running(small(cold_export_folder, limits=Limits(request_bytes=2000))) as server:
+def test_a_body_whose_length_is_not_told_is_cut_off_at_the_limit(plain_export_folder):
+    with running(small(plain_export_folder, limits=Limits(request_bytes=2000))) as server:
         with socket.create_connection(("127.0.0.1", server.server.rest_port)) as connection:
             head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
             connection.sendall(head.encode() + b"1000\r\n" + b"x" * 4096 + b"\r\n")  # and there is more to come
@@ -277,9 +277,9 @@ def test_a_body_whose_length_is_not_told_is_cut_off_at_the_limit(cold_export_fol
         assert answer.startswith(b"HTTP/1.1 413")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
+def test_an_answer_that_takes_too_long_is_given_up(plain_export_folder):
     patient = Batching(batch_timeout_micros=20_000_000)  # it waits 20 seconds for company
-    with running(small(cold_export_folder, batching=patient, limits=Limits(seconds=0.5))) as server:
+    with running(small(plain_export_folder, batching=patient, limits=Limits(seconds=0.5))) as server:
         late = server.predict({"instances": ["one"]})
         assert (late.status, late.body["error"][:36]) == (504, "The answer took longer than 0.5 seco")
         for seconds in (None, 60):  # a client's deadline does not extend the server's limit
@@ -288,7 +288,7 @@ def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
                 grpc_predict(server.grpc_address, text=["one"], timeout=seconds)
             assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
             assert time.monotonic() - began < 10
-    with running(small(cold_export_folder)) as server:
+    with running(small(plain_export_folder)) as server:
         with pytest.raises(grpc.RpcError) as late:
             grpc_predict(server.grpc_address, text=["one"], timeout=0.0001)
         assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
@@ -297,8 +297,8 @@ def test_an_answer_that_takes_too_long_is_given_up(cold_export_folder):
 # Access
 
 
-def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
-    with running(small(cold_export_folder, token="open sesame")) as server:
+def test_where_there_is_a_token_every_request_needs_it(plain_export_folder):
+    with running(small(plain_export_folder, token="open sesame")) as server:
         right, wrong = {"Authorization": "bearer open sesame"}, {"Authorization": "Bearer open"}
         assert server.predict({"instances": ["one"]}, headers=right).status == 200
         for path in (MODEL, f"{MODEL}/metadata", "/v1/models", "/monitoring/prometheus/metrics"):
@@ -317,10 +317,10 @@ def test_where_there_is_a_token_every_request_needs_it(cold_export_folder):
 
 
 @pytest.fixture(scope="module")
-def two_versions(cold_export_folder, tmp_path_factory):
+def two_versions(plain_export_folder, tmp_path_factory):
     base = tmp_path_factory.mktemp("versions") / "numbers"
     for number in ("1", "2"):
-        shutil.copytree(cold_export_folder / "1", base / number)
+        shutil.copytree(plain_export_folder / "1", base / number)
     models = [ModelSettings("numbers", base, latest=2, labels={"stable": 1})]
     with running(ServerSettings(models, rest_port=0, grpc_port=0)) as server:
         wait(lambda: [*states(server).values()].count("AVAILABLE") == 2)
@@ -450,9 +450,9 @@ def test_metadata_and_status_over_grpc(served):
 # Versions
 
 
-def test_a_new_version_is_taken_up_and_a_broken_one_is_not_while_requests_go_on(cold_export_folder, tmp_path):
+def test_a_new_version_is_taken_up_and_a_broken_one_is_not_while_requests_go_on(plain_export_folder, tmp_path):
     folder = tmp_path / "numbers"
-    shutil.copytree(cold_export_folder, folder)
+    shutil.copytree(plain_export_folder, folder)
     settings = dataclasses.replace(small(folder), poll_seconds=0.05)
     with running(settings) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         going_on = pool.submit(_ask_until, server, lambda: server.ask("GET", MODEL).body["model_version_status"])
@@ -484,23 +484,23 @@ def _ask_until(server, versions):
     return number
 
 
-def test_models_are_not_reloaded_over_grpc_unless_that_is_allowed(served, cold_export_folder):
+def test_models_are_not_reloaded_over_grpc_unless_that_is_allowed(served, plain_export_folder):
     with grpc.insecure_channel(served.grpc_address) as channel:
         request = model_management_pb2.ReloadConfigRequest()
-        request.config.model_config_list.config.add(name="digits", base_path=str(cold_export_folder))
+        request.config.model_config_list.config.add(name="digits", base_path=str(plain_export_folder))
         refused = model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=60)
         assert refused.status.error_code == grpc.StatusCode.PERMISSION_DENIED.value[0]
         assert "--allow-reload" in refused.status.error_message
     assert served.ask("GET", "/v1/models").body == {"models": ["numbers"]}
 
 
-def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(cold_export_folder):
-    settings = small(cold_export_folder, reload=ReloadSettings([cold_export_folder], "secret"))
+def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(plain_export_folder):
+    settings = small(plain_export_folder, reload=ReloadSettings([plain_export_folder], "secret"))
     with running(settings) as server, grpc.insecure_channel(server.grpc_address) as channel:
         stub = model_service_pb2_grpc.ModelServiceStub(channel)
         assert server.predict({"instances": ["one"]}).status == 200
         request = model_management_pb2.ReloadConfigRequest()
-        request.config.model_config_list.config.add(name="digits", base_path=str(cold_export_folder))
+        request.config.model_config_list.config.add(name="digits", base_path=str(plain_export_folder))
         with pytest.raises(grpc.RpcError) as unknown:
             stub.HandleReloadConfigRequest(request, timeout=60)
         assert unknown.value.code() == grpc.StatusCode.UNAUTHENTICATED
@@ -509,7 +509,7 @@ def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(cold_export_fo
         assert server.ask("GET", "/v1/models").body == {"models": ["digits"]}
         assert server.predict({"instances": ["one"]}, model="digits").body["predictions"][0]["translation"] == "uno"
         wait(lambda: 'model="numbers"' not in server.metrics())
-        request.config.model_config_list.config.add(name="more", base_path=str(cold_export_folder / "nothing"))
+        request.config.model_config_list.config.add(name="more", base_path=str(plain_export_folder / "nothing"))
         refused = stub.HandleReloadConfigRequest(request, timeout=60, metadata=token).status
         assert "No version could be loaded of: more" in refused.error_message
         assert refused.error_code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
@@ -522,11 +522,11 @@ def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(cold_export_fo
 # The end
 
 
-def test_stopping_answers_what_has_arrived(cold_export_folder):
+def test_stopping_answers_what_has_arrived(plain_export_folder):
     waiting = Batching(batch_timeout_micros=2_000_000)  # for company
     texts, expected = ["one two"] * 3, ["dos uno"] * 3
     with (
-        running(small(cold_export_folder, batching=waiting)) as server,
+        running(small(plain_export_folder, batching=waiting)) as server,
         concurrent.futures.ThreadPoolExecutor(8) as pool,
     ):
         asked = [pool.submit(server.predict, {"instances": texts}) for _ in range(4)]

@@ -4,6 +4,8 @@ import pytest
 import toy
 
 from kformer.data import Corpus
+from kformer.export.saved_model import export_saved_model
+from kformer.tasks import Tagger
 from kformer.training.train import train
 
 TRAINING = toy.TRAINING.replace(max_steps=120, validation_steps=60)
@@ -32,14 +34,17 @@ def corpus_of(task):
 
 
 @pytest.fixture(scope="session")
-def run_of(tmp_path_factory):
+def run_of(made_once):
     """The folder of a trained run, by the name of its task."""
-    runs = {}
 
     def find(task):
-        if task not in runs:
-            runs[task] = tmp_path_factory.mktemp("runs") / task
-            train(corpus_of(task), runs[task], toy.TRANSFORMER.replace(task=task), TRAINING)
-        return runs[task]
+        sizes = toy.TRANSFORMER.replace(task=task)
+        return made_once(f"run-{task}", lambda folder: train(corpus_of(task), folder, sizes, TRAINING))
 
     return find
+
+
+@pytest.fixture(scope="session")
+def tagger_export(made_once, run_of):
+    """The base folder of an export of the tagger."""
+    return made_once("export-tag", lambda folder: export_saved_model(Tagger.from_run(run_of("tag")), folder))

@@ -254,7 +254,10 @@ def slow(*values):
 )
 def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     predictor = request.getfixturevalue(name)
-    path = export_saved_model(predictor, tmp_path, precision=precision)
+    if (name, precision) == ("tagger", "float32"):
+        path = request.getfixturevalue("tagger_export") / "1"
+    else:
+        path = export_saved_model(predictor, tmp_path, precision=precision)
     texts = [*TEXTS, *(text.replace(" ", "\t", 1) for text in TEXTS)]  # neither has learned that a tab means anything
     found = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
     assert [answer.decode() for answer in found[answer_outputs(predictor.task)[0]].numpy()] == predictor(TEXTS) * 2
@@ -263,7 +266,8 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     assert tuple(facts["labels"]) == predictor.labels
 
 
-@pytest.mark.parametrize("precision", ["float32", slow("bfloat16"), slow("int8")])
+@pytest.mark.slow  # test_on_server.py asks another export of this model
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_an_exported_language_model_searches_and_draws(precision, language_model, tmp_path):
     path = export_saved_model(language_model, tmp_path, precision=precision, signatures=["generate_with_options"])
     signatures = tf.saved_model.load(str(path)).signatures
@@ -415,6 +419,7 @@ class TestCommands:
         assert 4 < found["perplexity"] < 7  # six words and the end, almost equally probable
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of, tmp_path):
     origin = run_of("masked-language-model")
     report = train(
@@ -435,6 +440,7 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(run_of,
             np.testing.assert_allclose(own, other, atol=1e-6)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(run_of, tmp_path):
     words = {"even": "two", "odd": "one"}
     parts = ([(text, words[label]) for text, label in part] for part in (corpus_of("classify").train,) * 2)
@@ -445,6 +451,7 @@ def test_a_classifier_that_begins_with_another_has_the_labels_of_its_own_corpus(
     assert sorted(Classifier.from_run(report.run.path).labels) == ["one", "two"]
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_classifier_that_begins_with_another_keeps_its_labels_if_they_suffice(run_of, tmp_path):
     corpus = corpus_of("classify")
     odd = [pair for pair in corpus.train if pair[1] == "odd"]
@@ -469,6 +476,7 @@ def test_first_weights_of_another_kind_of_model_are_refused(earlier, task, run_o
     assert not RunFolder(tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path):
     corpus, training = corpus_of("masked-language-model"), TRAINING.replace(max_steps=6)
     sizes = toy.TRANSFORMER.replace(task="masked-language-model")

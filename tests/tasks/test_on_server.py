@@ -1,5 +1,7 @@
 """Models of every task on `kformer serve`, and the commands that ask it."""
 
+import shutil
+
 import numpy as np
 import pytest
 from servers import running
@@ -27,12 +29,12 @@ def predictors(run_of):
 
 
 @pytest.fixture(scope="module")
-def exported(predictors, tmp_path_factory):
+def exported(predictors, tagger_export, tmp_path_factory):
     """The folder with an export of each predictor."""
     folder = tmp_path_factory.mktemp("served")
-    for name, predictor in predictors.items():
-        signatures = ["generate_with_options"] if name == "generate" else []
-        export_saved_model(predictor, folder / name, signatures=signatures)
+    export_saved_model(predictors["classify"], folder / "classify")
+    shutil.copytree(tagger_export, folder / "tag")
+    export_saved_model(predictors["generate"], folder / "generate", signatures=["generate_with_options"])
     return folder
 
 
