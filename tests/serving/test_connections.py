@@ -4,10 +4,10 @@ import json
 import time
 
 import grpc
-import http2
 import pytest
 from servers import grpc_predict, running, small, wait
 
+from benchmarks.common import http2
 from kformer.serving.config_files import Batching
 from kformer.serving.settings import Limits
 

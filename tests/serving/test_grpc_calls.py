@@ -10,7 +10,6 @@ import time
 import types
 
 import grpc
-import http2
 import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -18,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from servers import wait
 from tensorflow_serving.apis import get_model_status_pb2, model_service_pb2_grpc
 
+from benchmarks.common import http2
 from kformer.serving import grpc_server
 from kformer.serving.grpc_calls import CallLimits
 from kformer.serving.grpc_service import client_address
