@@ -17,9 +17,7 @@ from kformer.process.import_hooks import ImportHook
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ALL_BUT_FATAL = "3"
-_RETRACING = re.compile(
-    r"calls to <(function|bound method) (Predictor|Translator|LanguageModel|Classifier|Tagger)\..*retracing"
-)
+_RETRACING = re.compile(r"calls to <(function|bound method) kformer\..*retracing")  # see `ModelFunction`
 _LETTERS = "IWE"  # first letters of the messages that levels 1, 2 and 3 drop: information, warnings, errors
 
 

@@ -1,7 +1,7 @@
 """What a model can learn to do: one small class for each task.
 
 A task says how texts become batches, which parts its model has, and what a trained model answers. Training and export
-ask the task. `docs/tasks.md` lists what a new task needs: a class here, and its name in a few tables.
+ask the task. `docs/tasks.md` says what a new task needs: its description in `kformer.config.TASKS`, and a class.
 """
 
 from kformer.tasks.base import Task, task_of, task_of_run

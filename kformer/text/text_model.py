@@ -37,6 +37,7 @@ class ModelFunction:
         method: Callable[..., dict[str, tf.Tensor]],
         defaults: Defaults = lambda decoding: (),
     ) -> None:
+        method.__qualname__ = f"kformer.{method.__qualname__}"  # by which `kformer.process.quiet` knows it
         self.inputs = inputs
         self.method = method
         self.defaults = defaults
