@@ -100,7 +100,7 @@ def test_the_run_begins_where_the_old_one_ended(numbers_run, numbers_translator,
     assert "0.00% of the source tokens" in console.file.getvalue()
 
 
-@pytest.mark.parametrize("killed_at", ["save_tokenizers", "describe_environment"])
+@pytest.mark.parametrize("killed_at", ["create.save_tokenizers", "folder.RunFolder.write_environment"])
 def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run, tuned, tmp_path, monkeypatch):
     """The first weights are copied by then, and nothing says yet that the folder is a run."""
 
@@ -109,7 +109,7 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, numbers_run,
 
     run, training = RunFolder(tmp_path / "run"), tuned.training_config()
     with monkeypatch.context() as patch:
-        patch.setattr(f"kformer.training.new_run.{killed_at}", killed)
+        patch.setattr(f"kformer.runs.{killed_at}", killed)
         with pytest.raises(KeyboardInterrupt):
             train(dialect(), run.path, training=training, initialize_from=numbers_run, console=quiet())
     assert run.initial.exists()
