@@ -17,7 +17,8 @@ OLDEST_INSTALL = $(QUIETLY) $(OLDEST_BIN)/pip install --quiet
 # The tests of what computes by Keras's backend, which another backend may compute in another way: the layers, the searches,
 # and a choice of what is made of them. Files that only write, read, count or print are the same on all.
 EVERY_BACKEND = tests/layers tests/decoding tests/presets/test_packed_weights.py \
-  $(patsubst %,tests/models/test_%.py,depths key_value_heads_and_windows searching start_decoding transformer) \
+  $(patsubst %,tests/models/test_%.py,attention_scores depths key_value_heads_and_windows models_of_others searching \
+  special_ids start_decoding transformer what_logits_depend_on) \
   $(patsubst %,tests/training/test_%.py,accumulation callbacks checkpoints compile ema losses metrics optimizers \
   sample_weights schedules serialization)
 # What may depend on the versions of Keras, TensorFlow and protobuf; with the oldest ones they are tested alone. The

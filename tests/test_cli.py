@@ -170,6 +170,18 @@ def test_evaluate_prints_one_line_of_json(exported, pairs_file):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "task"), [(("--task", "language-model"), "language-model"), ((), "masked-language-model")]
+)
+def test_the_task_of_an_option_comes_before_that_of_a_file(options, task, tmp_path):
+    (tmp_path / "task.yaml").write_text("transformer:\n  task: masked-language-model\n")
+    (tmp_path / "pairs.tsv").write_text("one\tuno\n")
+    run, corpus = ("--output", tmp_path / "run"), ("--train", tmp_path / "pairs.tsv", "--columns", "source,target")
+    arguments = map(str, ("train", *run, "--config", tmp_path / "task.yaml", *options, *corpus))
+    with pytest.raises(ValueError, match=f"The task {task} reads plain text"):
+        CliRunner().invoke(app, [*arguments], catch_exceptions=False)
+
+
 def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file):
     train, valid = toy.corpus().train[:300], toy.corpus().valid[:20]
     for name, pairs in (("train", train), ("valid", valid)):

@@ -490,7 +490,7 @@ FIELDS_OF_OTHERS = {
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("int8", 0.05)])
 def test_the_fields_that_models_of_others_need_are_exported(precision, tolerance, tmp_path):
     """With random weights, so that every term of a formula counts."""
-    tokenizer = SymbolTokenizer("abcdefghij")
+    tokenizer = SymbolTokenizer(list("abcdefghij"))
     sizes = {"source_vocab_size": 14, "target_vocab_size": 14, "d_model": 12, "d_ff": 17, "num_heads": 3}
     config = toy.TRANSFORMER.replace(**sizes, **FIELDS_OF_OTHERS)
     model = build_transformer(config)

@@ -48,7 +48,9 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Option(option.default, help=option.help, **bounds),
+        default=typer.Option(
+            option.default, help=option.help, rich_help_panel="Sampling" if option.draws else "Search", **bounds
+        ),
         annotation=float if option.dtype == "float32" else int,
     )
 

@@ -267,16 +267,32 @@ def start_of_resumed_run(path: Path, task: str | None) -> tuple[TransformerConfi
     return transformer if task is None else transformer.replace(task=task), run.training_config()
 
 
+def task_in(file: Path | None) -> str | None:
+    """The task that the file of `--config` names; None if it names none."""
+    return None if file is None else read_parts(file, ("transformer", "training")).get("transformer", {}).get("task")
+
+
 def change(
-    start: tuple[TransformerConfig, TrainingConfig] | None, file: Path | None, options: dict[str, Any]
+    start: tuple[TransformerConfig, TrainingConfig] | None,
+    file: Path | None,
+    options: dict[str, Any],
+    task: str | None = None,
 ) -> tuple[TransformerConfig | None, TrainingConfig | None]:
-    """The configurations that a run begins or goes on with, changed by the file, and then changed by the options."""
+    """The configurations that a run begins or goes on with, changed by the file, and then changed by the options.
+
+    Args:
+        start: Both, as they were; None: nobody knows them.
+        file: The file of `--config`.
+        options: Fields of the training by their names; None stands for an option that is not given.
+        task: The value of `--task`.
+    """
     changes: dict[str, Any] = read_parts(file, ("transformer", "training")) if file is not None else {}
     if start is None:
         return None, None
     transformer, training = start
     with errors_name(file) if file is not None else contextlib.nullcontext():
-        transformer = transformer.replace(**changes.get("transformer", {}))
+        of_option = {} if task is None else {"task": task}
+        transformer = transformer.replace(**{**changes.get("transformer", {}), **of_option})
         training = training.replace(**changes.get("training", {}))
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("monitor", training.monitor) in MONITORS:  # `replace` refuses another one

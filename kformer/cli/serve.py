@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import ssl
 import sys
@@ -239,6 +240,7 @@ def serve(
 
     is_busy = Server(settings).run(tell)
     if is_busy or not _has_written():
+        logging.shutdown()  # writes the lines that still wait
         os._exit(0)
 
 

@@ -15,6 +15,7 @@ from kformer.cli.options import (
     choose_corpus,
     start_of_new_run,
     start_of_resumed_run,
+    task_in,
 )
 from kformer.cli.startup import start_tensorflow
 from kformer.config import (
@@ -216,7 +217,7 @@ def train(
     Ctrl-C and SIGTERM save the run; --resume goes on as if it had not been stopped. Without a budget the run ends when
     the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to correct, 2 wrong usage, 3 the
     loss diverged, 74 a file could not be written, 75 to be resumed: a signal came, a process was lost, or another
-    process trains in RUN.
+    process trains in RUN, 130 stopped at once.
     """
     alone = (num_processes, process_id, coordinator) == (None, None, None)
     main = alone or process_id == 0  # the other processes write and print nothing
@@ -241,14 +242,15 @@ def train(
             "target_embeddings": None if target_embeddings is None else str(target_embeddings),
             "train_embeddings": train_embeddings,
         }
+        learned = task or task_in(config)
         if goes_on and (size, recipe) == (None, None):
-            start = start_of_resumed_run(output, task)
+            start = start_of_resumed_run(output, learned)
         else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
-            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), task)
-        transformer, training = change(start, config, options)
+            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), learned)
+        transformer, training = change(start, config, options, task)
         if training is not None and transformer is not None and not goes_on:
             _check_model(transformer, training, initialize_from)
-        learned = None if transformer is None else transformer.task
+        learned = learned if transformer is None else transformer.task
         if learned is not None:
             _check_task_options(learned, columns, export_to)
         if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:

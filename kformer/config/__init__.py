@@ -11,7 +11,7 @@ from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
 from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, task_kind
 from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions, check_scores
-from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig, check_layers
+from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig, check_layers, check_special_ids
 
 __all__ = [
     "BLEU_TOKENIZERS",
@@ -31,6 +31,7 @@ __all__ = [
     "check_layers",
     "check_positions",
     "check_scores",
+    "check_special_ids",
     "errors_name",
     "read_mapping",
     "read_parts",

@@ -112,6 +112,12 @@ class TransformerConfig(Config):
                 f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
                 "Pass 0 for no cost."
             )
+        if self.first_position and self.positional_encoding not in _SINUSOIDAL_POSITIONS:
+            raise ValueError(
+                "first_position is the number of the first position with sinusoids. "
+                f'Received: first_position={self.first_position}, positional_encoding="{self.positional_encoding}". '
+                "Leave it out. Of a table of learned positions that begins with rows for padding, leave out these rows."
+            )
         if self.first_position < 0:
             raise ValueError(
                 f"first_position must be at least 0. Received: first_position={self.first_position}. "
@@ -211,4 +217,21 @@ def check_layers(transformer: TransformerConfig) -> None:
         raise ValueError(
             f"A model of the task {transformer.task} needs {' and '.join(layers)} of at least 1. "
             f"Received: {missing[0]}=0. Raise it."
+        )
+
+
+def check_special_ids(transformer: TransformerConfig) -> None:
+    """Refuses special ids that an encoder-only model cannot tell apart.
+
+    Raises:
+        ValueError: There is no decoder, and the start id is that of padding or of the end.
+
+    Examples:
+        >>> check_special_ids(TransformerConfig(start_id=0))
+    """
+    if not transformer.num_decoder_layers and transformer.start_id in (transformer.pad_id, transformer.end_id):
+        raise ValueError(
+            "start_id must differ from pad_id and end_id: an encoder-only model tells start, end and padding apart by "
+            f"their ids. Received: pad_id={transformer.pad_id}, start_id={transformer.start_id}, "
+            f"end_id={transformer.end_id}. Choose another start_id."
         )

@@ -1,6 +1,6 @@
 """Chooses buckets: pairs of a source and a target length to which batches are padded.
 
-More buckets leave less padding, but make more batch shapes.
+More buckets leave less padding, but make more batch shapes. How many rows a batch has: see `BatchPlan` in `batching`.
 
 Shapes: N pairs, C candidate lengths.
 """

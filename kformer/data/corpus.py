@@ -24,7 +24,8 @@ class Corpus:
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
         valid_name: what messages call the validation pairs, if they are from a file of their own; None: as the corpus.
         task: the task that the pairs were made for, one of `kformer.config.TASKS`; None: any.
-        labels: what `kformer.data.labels` has found, by task: the labels of the training and of the validation part.
+        labels: what `kformer.data.labels` has found, by task and lengths of the parts: the labels of the training and
+            of the validation part.
 
     Raises:
         ValueError: A part can be read only once.
@@ -42,7 +43,7 @@ class Corpus:
     symbols: bool = False
     valid_name: str | None = None
     task: str | None = None
-    labels: dict[str, tuple[set[str], set[str]]] = dataclasses.field(
+    labels: dict[tuple[str, int, int], tuple[set[str], set[str]]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from kformer.decoding.constraints import Constraint
-from kformer.decoding.ranking import top_k
+from kformer.decoding.top_k import top_k
 from kformer.indexing import take_columns
 
 FORBIDDEN = float("-inf")  # log probability of a token that may not come next

@@ -73,7 +73,7 @@ def check_answers(model: RunFolder | pathlib.Path) -> None:
         model: From `find_model`.
 
     Raises:
-        ValueError: No command uses the model.
+        ValueError: The model has no outputs that answer a text.
     """
     own = task_name(model)
     if task_kind(own).outputs is None:

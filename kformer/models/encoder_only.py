@@ -12,7 +12,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from kformer.config import TransformerConfig
+from kformer.config import TransformerConfig, check_special_ids
 from kformer.layers import Encoder, EncoderLayer, Logits, SegmentEmbedding, TokenEmbedding
 from kformer.layers.arithmetic import Dense
 from kformer.layers.dropout import Dropout
@@ -112,12 +112,7 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
 
 def _encode(config: TransformerConfig, dtype: Policy, reversible: bool = False) -> _Encoded:
     """Embeds a source with its segments and encodes it."""
-    if config.start_id in (config.pad_id, config.end_id):
-        raise ValueError(
-            "start_id must differ from pad_id and end_id: an encoder-only model tells start, end and padding apart by "
-            f"their ids. Received: pad_id={config.pad_id}, start_id={config.start_id}, end_id={config.end_id}. "
-            "Choose another start_id."
-        )
+    check_special_ids(config)
     source = keras.Input((None,), dtype="int32", name="source")
     embedding = make_embedding(config, dtype, SOURCE_EMBEDDING, config.source_vocab_size, reversible=reversible)
     segments = SegmentEmbedding(config.d_model, config.end_id, dtype=dtype, name=SEGMENTS)

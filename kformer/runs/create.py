@@ -62,6 +62,8 @@ def create_run(
     decoding.save(run.decoding_file)
     run.write_corpus(dict(corpus))
     run.write_samples(samples)
+    for file in (run.training_file, run.environment_file, run.best_weights_file):
+        file.unlink(missing_ok=True)  # of a run that was killed at its start
     if training is not None:
         training.save(run.training_file)
     if environment is not None:

@@ -14,6 +14,7 @@ PERIOD = 60.0  # seconds
 _MOST_EVENTS = 1000  # that are counted
 LINES_AHEAD = 10_000  # that wait to be written
 _SECONDS_AT_THE_END = 1.0  # for the lines that still wait
+_STANDARD_ERROR = 2
 
 
 class JsonLines(logging.Formatter):
@@ -134,7 +135,8 @@ def start_logging(level: str) -> None:
     Args:
         level: "debug" (every request), "info" (versions and refused requests), "warning" or "error".
     """
-    handler = WithoutWaiting(sys.stderr.fileno())
+    # Where standard error is closed, its number may be that of another file.
+    handler = logging.NullHandler() if sys.stderr is None else WithoutWaiting(_STANDARD_ERROR)
     handler.setFormatter(JsonLines())
     handler.addFilter(RarelyFromLibraries())
     logging.raiseExceptions = False

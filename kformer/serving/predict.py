@@ -1,4 +1,4 @@
-"""Answers the requests of both REST and gRPC."""
+"""Answers the requests of both REST and gRPC. `Servable.submit` puts each into a batch, see `batching`."""
 
 import asyncio
 import contextlib

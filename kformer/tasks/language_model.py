@@ -202,7 +202,8 @@ class LanguageModel(Predictor):
         most, least, penalty = self.decoding.max_extra_length, None, None
         if options:
             most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
-            least = tf.where(options["min_length"] > 0, lengths + options["min_length"], self.decoding.min_length)
+            asked = tf.minimum(options["min_length"], self.decoding.max_extra_length)  # the sum has 32 bits
+            least = tf.where(asked > 0, lengths + asked, self.decoding.min_length)
             penalty = options["length_penalty"]
         limits = lengths + most
         longest = longest_translation(self.config, self.decoding)

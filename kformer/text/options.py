@@ -53,7 +53,15 @@ class RequestOption:
         return getattr(decoding, self.name) if self.default is None else self.default
 
     def allows(self, value: Any) -> Any:
-        """True where `value`, a number or a tensor, is within the range; NaN is not."""
+        """True where `value`, a number or a tensor, is within the range; NaN is not.
+
+        Of a number that is not 0, what is left in the option's dtype counts: 1e39 and 1e-46 are no float32.
+        """
+        if self.dtype == "float32" and isinstance(value, int | float) and value:
+            with np.errstate(over="ignore"):
+                value = float(np.float32(value))
+            if not value:
+                return False
         from_lowest = value > self.lowest if self.above else value >= self.lowest
         return from_lowest & (value < self.highest if self.highest == math.inf else value <= self.highest)
 
@@ -84,7 +92,7 @@ _ROWS = (
         default=0,
         lowest=0,
         highest=_LARGEST,
-        rule="must be at least 0; 0 means the model's own minimum",
+        rule="must be at least 0; 0 means that of the model",
         help="Least number of new tokens before the end; 0: the model's own minimum.",
     ),
     RequestOption(

@@ -12,6 +12,7 @@ from kformer.config import (
     check_layers,
     check_positions,
     check_scores,
+    check_special_ids,
 )
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
@@ -33,6 +34,7 @@ from kformer.training.pretrained_embeddings import (
     save_embeddings,
 )
 from kformer.training.run_setup import (
+    FROM_TOKENIZERS,
     RunSetup,
     changed_fields,
     complete_training_config,
@@ -60,12 +62,12 @@ def start_run(
     """
     run.check_new()
     _check_parts(corpus)
-    _check_monitor(training, corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     if transformer is None:
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
     check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
+    _check_monitor(training, corpus)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
     task = task_of(transformer.task)
@@ -79,9 +81,12 @@ def start_run(
         earlier = origin.transformer_config().task
         check_first_weights(transformer.task, earlier)
         transformer = _transformer_of_weights(origin, transformer)
-        tokenizers = task.keep_tokenizers(load_tokenizers(origin.tokenizer_folder), earlier, pairs_to_learn)
+        kept = load_tokenizers(origin.tokenizer_folder)
+        _check_ids(origin, *kept)
+        tokenizers = task.keep_tokenizers(kept, earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+    check_special_ids(transformer)
     check_positions(transformer, training)
     pairs = encode(corpus, task, training.max_length, tokenizers)
     search = search_of_data(transformer.task, pairs_to_learn, pairs[0])
@@ -90,6 +95,7 @@ def start_run(
     training = fit_warmup(training, pairs[0], task.arrangement(tokenizers, training))
     found = find_embeddings(transformer, vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
+    _remove_first_weights(run)
     if origin is not None:
         _copy_initial(origin, run)
     if found:
@@ -163,10 +169,27 @@ def _read_by_weights(search: DecodingConfig, earlier: DecodingConfig) -> Decodin
     return search.replace(**{name: longest})
 
 
+def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:
+    """Refuses a model from elsewhere whose ids are not those of its tokenizers: it would learn with other ids."""
+    stored = origin.transformer_config()
+    own = {name: getattr(stored, name) for name in FROM_TOKENIZERS}
+    fitted = {name: getattr(_fit_to_tokenizers(stored, source, target), name) for name in FROM_TOKENIZERS}
+    if differing := [f"{name}={own[name]} ({fitted[name]})" for name in own if own[name] != fitted[name]]:
+        raise ValueError(
+            f"The model in {origin.path} has other ids than its tokenizers, so it cannot be trained further. Received: "
+            f"{', '.join(differing)}, those of the tokenizers in brackets. Make the run folder with ids that agree."
+        )
+
+
+def _remove_first_weights(run: RunFolder) -> None:
+    """Removes what a run left here that was killed at its start."""
+    if run.initial.exists():  # what others keep in a folder of this name stays
+        shutil.rmtree(run.initial.path)
+    run.embeddings_file.unlink(missing_ok=True)
+
+
 def _copy_initial(origin: RunFolder, run: RunFolder) -> None:
     """Copies what the new run needs from `origin`, the run with its initial weights."""
-    if run.initial.exists():  # left by a run that was killed at its start
-        shutil.rmtree(run.initial.path)
     check_file(origin.weights_file(), origin.kept_weights_remedy())
     with derived_run(origin, run.initial.path) as initial:
         shutil.copy(origin.weights_file(), initial.path)

@@ -4,11 +4,12 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from kformer.config import TrainingConfig, TransformerConfig
+from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import Corpus
+from kformer.presets import find_preset
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import owned
 from kformer.training.distributed import ProcessGroup
@@ -27,6 +28,7 @@ class RunRequest:
     training: TrainingConfig | None
     resume: bool | Literal["auto"]
     initialize_from: str | pathlib.Path | None
+    samples: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +79,25 @@ def _begin_or_go_on(request: RunRequest, group: ProcessGroup) -> RunSetup:
     folder, corpus, transformer, training = request.folder, request.corpus, request.transformer, request.training
     if request.resume is True or (request.resume == "auto" and folder.exists()):
         check_resumable(folder)
+        _check_samples(folder.transformer_config().task, request.samples)
         return resume_run(folder, corpus, transformer, training, request.initialize_from)
-    training = training or TrainingConfig.of_size("small")
+    task = _new_task(request)
+    _check_samples(task, request.samples)
+    training = training or TrainingConfig.of_size("small", task)
     # The devices share every batch evenly.
     training = training.replace(batch_size_multiple=math.lcm(training.batch_size_multiple, group.replicas))
     return start_run(folder, corpus, transformer, training, request.initialize_from)
+
+
+def _new_task(request: RunRequest) -> str:
+    """What the model of a new run learns: what its configuration says, or else what its first weights have learned."""
+    if request.transformer is not None:
+        return request.transformer.task
+    if request.initialize_from is not None:
+        return find_preset(request.initialize_from).transformer_config().task
+    return "translate"
+
+
+def _check_samples(task: str, samples: Sequence[str]) -> None:
+    if samples and task_kind(task).targets != "text":
+        raise ValueError(f"samples are texts to translate. Received: samples, and the task {task}. Leave them out.")

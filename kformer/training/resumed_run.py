@@ -1,4 +1,7 @@
-"""The resumption of a run: an existing run folder, whose files fit each other, the corpus and the arguments."""
+"""The resumption of a run: an existing run folder, whose files fit each other, the corpus and the arguments.
+
+Weights, optimizer and progress are read later, by `load_last_checkpoint` in `checkpoints`.
+"""
 
 import pathlib
 from collections.abc import Sequence

@@ -12,12 +12,11 @@ import keras
 import rich.console
 import tensorflow as tf
 
-from kformer.config import TrainingConfig, TransformerConfig, task_kind
+from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, make_dataset
 from kformer.data.labels import unknown_labels
 from kformer.files.writing import WriteError
 from kformer.models import build_model
-from kformer.presets import find_preset
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import FINISHED, RESUME, write_ended
@@ -153,8 +152,6 @@ def train(
     """
     _check_kinds(corpus, transformer, training)
     check_callbacks(callbacks)
-    if (task := _known_task(transformer, initialize_from, resume)) is not None:
-        _check_samples(task, samples)
     if export_to is not None:
         require_tensorflow("The export of the best weights")
         check_export_path(export_to)
@@ -162,7 +159,7 @@ def train(
     if console is None or not group.is_main:
         console = Console(quiet=not group.is_main)
     say = functools.partial(console.print, markup=False)  # a path may hold brackets
-    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from)
+    request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from, samples)
     state = TrainingState()
     together = None if group.world_size == 1 else StopTogether(state, group.all_reduce_max)
     with (
@@ -214,22 +211,6 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
                 f"{name} must be a kformer.{kind.__name__}. Received: {value!r}. "
                 f"Make one by kformer.{kind.__name__}(FIELD=VALUE) or kformer.{kind.__name__}.of_size(SIZE)."
             )
-
-
-def _known_task(
-    transformer: TransformerConfig | None, initialize_from: str | pathlib.Path | None, resume: bool | Literal["auto"]
-) -> str | None:
-    """What the model learns; None where only the folder of a run that may be resumed says it."""
-    if transformer is not None:
-        return transformer.task
-    if resume:
-        return None
-    return "translate" if initialize_from is None else find_preset(initialize_from).transformer_config().task
-
-
-def _check_samples(task: str, samples: Sequence[str]) -> None:
-    if samples and task_kind(task).targets != "text":
-        raise ValueError(f"samples are texts to translate. Received: samples, and the task {task}. Leave them out.")
 
 
 def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:

@@ -145,6 +145,7 @@ def test_a_quantized_matrix_gives_the_same_numbers_up_to_its_levels(mode, levels
     np.testing.assert_allclose(found, logits, atol=np.abs(logits).max() * 3 / levels)
 
 
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize` method")
 @pytest.mark.parametrize("type_check", [True, False])
 def test_a_class_that_extends_the_embedding_stays_as_it_is_where_a_model_is_quantized(type_check):
     """Keras would leave out the factor of 2."""

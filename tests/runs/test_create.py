@@ -1,6 +1,7 @@
 """A run folder of a model that was not trained here: made from its parts, and used like any other."""
 
 import json
+import shutil
 
 import keras
 import pytest
@@ -8,7 +9,8 @@ import toy
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.config import DecodingConfig, TransformerConfig
+from kformer.config import DecodingConfig
+from kformer.data import Corpus
 from kformer.inference.load import load_model
 from kformer.models import build_model
 from kformer.presets import pack_run
@@ -69,12 +71,15 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(translates):
 def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(translates, tmp_path):
     expected = Translator.from_run(translates.path)(TEXTS)
     assert kformer("translate", translates.path, stdin="\n".join(TEXTS)).splitlines() == expected
-    lines = [f"{text}\t{translation}\n" for text, translation in zip(TEXTS, expected, strict=True)]
+    pairs = [(text, found) for text, found in zip(TEXTS, expected, strict=True) if found]
+    assert len(pairs) >= 3
+    lines = [f"{text}\t{translation}\n" for text, translation in pairs]
     (tmp_path / "test.tsv").write_text("".join(lines))
     found = json.loads(kformer("evaluate", translates.path, "--test", tmp_path / "test.tsv"))
     assert found["word_error_rate"] == 0
     kformer("export", translates.path, tmp_path / "out")
-    assert load_model(tmp_path / "out" / "1")(TEXTS) == expected
+    answers = load_model(tmp_path / "out" / "1")([text.encode() for text in TEXTS])
+    assert [found[0].text for found in answers] == expected
 
 
 def test_it_is_packed_and_the_packed_one_is_used_like_it(translates, tmp_path):
@@ -117,5 +122,44 @@ def test_a_run_folder_that_was_written_in_part_is_no_run_and_can_be_written_agai
         with pytest.raises(KeyboardInterrupt):
             made(tmp_path / "run")
     assert not RunFolder(tmp_path / "run").exists()
-    made(tmp_path / "run").check()
-    assert isinstance(RunFolder(tmp_path / "run").transformer_config(), TransformerConfig)
+    toy.TRAINING.save(tmp_path / "run" / "training.json")  # of a training that began here and was killed, too
+    run = made(tmp_path / "run").check()
+    assert run.transformer_config().source_vocab_size == ENGLISH.vocab_size
+    assert not run.training_file.exists()
+
+
+def test_a_model_with_other_ids_than_its_tokenizers_is_not_trained_further(tmp_path):
+    """It would learn, without a word, that targets begin with another token."""
+    run = made(tmp_path / "run", start_id=2)  # as BART
+    with pytest.raises(
+        ValueError, match=r"cannot be trained further. Received: start_id=2 \(1\), those of the tokeniz"
+    ):
+        train(toy.corpus(), tmp_path / "tuned", training=toy.TRAINING, initialize_from=run.path)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_first_weights_of_a_killed_start_are_not_those_of_the_next(translates, tmp_path):
+    training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
+    (tmp_path / "run").mkdir()
+    shutil.copytree(translates.path, tmp_path / "run" / "initial")
+    run = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training).run
+    assert not run.initial.path.exists()
+
+
+def test_without_a_configuration_the_training_suits_the_task(tmp_path):
+    """Language models are trained without label smoothing."""
+    run = made(tmp_path / "run", ENGLISH, task="language-model", num_encoder_layers=0)
+    corpus = Corpus("texts", [(text, "") for text in TEXTS], [(text, "") for text in TEXTS], [])
+    assert training_of(corpus, tmp_path / "tuned", run.path).label_smoothing == 0.0
+
+
+def training_of(corpus, folder, origin):
+    """The configuration of a training that ends before its first step."""
+
+    class Stopped(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(corpus, folder, initialize_from=origin, callbacks=[Stopped()])
+    return RunFolder(folder).training_config()

@@ -167,6 +167,9 @@ class TestLanguageModel:
         prompts = ["one", "two six five four three", ""]
         options = {"temperature": temperature, "seed": 3}
         usual, longer = model.sample(prompts, **options), model.sample(prompts, **options, min_length=7)
+        assert model.sample(prompts, **options, min_length=2**31 - 1) == model.sample(
+            prompts, **options, min_length=999
+        )
         given, *found = (model.source_tokenizer.tokenize(texts).row_lengths() for texts in (prompts, usual, longer))
         assert [min(lengths - given) < 7 for lengths in found] == [True, False]
         if not temperature:
@@ -484,6 +487,11 @@ def test_a_resumed_run_of_a_masked_language_model_hides_the_same_tokens(tmp_path
     train(corpus, tmp_path / "parts", sizes, training.replace(max_steps=3))
     parts = train(corpus, tmp_path / "parts", sizes, training, resume=True)
     assert parts.best == whole.best
+
+
+def test_a_resumed_classifier_takes_no_samples(run_of):
+    with pytest.raises(ValueError, match="samples are texts to translate. Received: samples, and the task classify"):
+        train(corpus_of("classify"), run_of("classify"), resume=True, samples=["one"])
 
 
 def test_samples_are_for_translators(tmp_path):

@@ -1,4 +1,4 @@
-"""Validation with averaged weights."""
+"""Averaged weights in a `model.fit` of your own. In a run, `validation` puts them in, `checkpoint` takes them out."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""How callbacks end a run, and say why."""
+"""How callbacks end a run, and say why. When: see `budget` (limits, patience), `graceful_interrupt`, `stop_on_nan`."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 

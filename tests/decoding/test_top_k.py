@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kformer.decoding.ranking import top_k
+from kformer.decoding.top_k import top_k
 
 
 @pytest.mark.parametrize("vocab_size", [11, 997, 800, 4000])  # one block, a prime, and two that divide into blocks
