@@ -45,12 +45,12 @@ test: $(VENV)/.kformer-test
 
 # The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
 test-slow: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/test_notebooks.py
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/project/test_notebooks.py
 
 # The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them. The
 # notebooks come first, and `-m ""` takes them, though they are slow: short tests then fill the time of the other process.
 test-oldest: oldest-environment
-	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "" tests/test_notebooks.py $(VERSION_DEPENDENT)
+	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "" tests/project/test_notebooks.py $(VERSION_DEPENDENT)
 	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
 
 oldest-environment: $(OLDEST_VENV)/.kformer-test
@@ -70,7 +70,7 @@ address:
 	$(MAKE) notebooks
 
 # build/docs/site/index.html. The notebooks run as a person would run them, which takes an hour; KFORMER_NOTEBOOK_MINUTES and
-# its like make it minutes, see tests/test_notebooks.py.
+# its like make it minutes, see tests/project/test_notebooks.py.
 docs: $(VENV)/.kformer-test
 	$(BIN)/python docs/build.py $(DOCS_OPTIONS)
 

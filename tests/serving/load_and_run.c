@@ -3,7 +3,7 @@
    load_and_run EXPORT CASES THREADS REQUESTS LIBRARY...
 
    There is no Python here, and nothing of kformer: what works in this program works in a server. LIBRARY are those of
-   tensorflow-text's operations, which TensorFlow Serving links. CASES is a text of words (tests/test_load_and_run.py
+   tensorflow-text's operations, which TensorFlow Serving links. CASES is a text of words (tests/runtime/test_load_and_run.py
    writes it):
 
      signature NAME INPUTS OUTPUTS        then, for every input and output, the name and index of its tensor

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+README = pathlib.Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.slow

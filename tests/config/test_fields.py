@@ -8,7 +8,7 @@ import pytest
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "docs"))
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "docs"))
 from fields import Field, fields_of, page
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once

@@ -17,7 +17,7 @@ from kformer.models import build_transformer
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer, WordTokenizer
 
-SOURCE = pathlib.Path(__file__).parent / "serving" / "load_and_run.c"
+SOURCE = pathlib.Path(__file__).parents[1] / "serving" / "load_and_run.c"
 TENSORFLOW = pathlib.Path(tf.__file__).parent
 OPERATIONS = sorted(map(str, (pathlib.Path(tensorflow_text.__file__).parent / "python").glob("*/*.so")))
 THREADS, REQUESTS = 4, 1000

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from kformer.tasks.translator import Translator
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs" / "layers.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "layers.md"
 
 
 @pytest.mark.tensorflow_only

@@ -35,7 +35,7 @@ from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
-TESTS = pathlib.Path(__file__).parent
+TESTS = pathlib.Path(__file__).parents[1]
 CONFIGURATION = {"batching.config", "models.config", "monitoring.config"}
 
 FRESH_PROCESS = """

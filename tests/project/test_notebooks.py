@@ -17,7 +17,7 @@ import pytest
 from nbclient import NotebookClient
 
 pytestmark = pytest.mark.tensorflow_only
-NOTEBOOKS = pathlib.Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = pathlib.Path(__file__).parents[2] / "notebooks"
 SCRIPTS = sorted(NOTEBOOKS.glob("*.py"))
 BUDGETS = {"KFORMER_NOTEBOOK_MINUTES": "0.2", "KFORMER_NOTEBOOK_SENTENCES": "4", "KFORMER_NOTEBOOK_LENGTHS": "32,64"}
 # How many pictures and pages each notebook shows.

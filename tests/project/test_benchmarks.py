@@ -25,7 +25,7 @@ from kformer.models import build_transformer
 from kformer.recipes import load_recipe
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 JAX = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
 

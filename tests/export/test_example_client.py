@@ -7,7 +7,7 @@ import sys
 import pytest
 from scripted_rest import ScriptedRest
 
-CLIENT = pathlib.Path(__file__).parents[1] / "export" / "client_rest.py"
+CLIENT = pathlib.Path(__file__).parents[2] / "export" / "client_rest.py"
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
 

@@ -8,7 +8,7 @@ import sys
 import jupytext
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / "docs"))
 from address import write_address  # noqa: E402 (the folder is no package)
 
