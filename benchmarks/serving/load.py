@@ -77,7 +77,7 @@ def served(model: pathlib.Path, *options: str, python: str = sys.executable) -> 
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        found = re.search(r"REST (\S+), gRPC ([^\s,]+)", process.stdout.readline())
+        found = re.search(r"REST (\S+), gRPC grpc://(\S+)", process.stdout.readline())
         if found is None:
             raise RuntimeError(f"The server did not start: {process.stderr.read()}")
         for line in process.stderr:
@@ -124,7 +124,8 @@ def be_clients(way: str, where: str, right: dict[str, str], clients: int, second
         init_gevent()
     lines = list(right)
     wrong: list[str] = []
-    host, path = (re.fullmatch(r"(https?://[^/]+)(.*)", where) or ["", "http://none", ""])[1:3]
+    address = re.fullmatch(r"(https?://[^/]+)(.*)", where)
+    host, path = address.groups() if address else ("http://unused", "")
 
     class Client(FastHttpUser):
         wait_time = constant(0)
