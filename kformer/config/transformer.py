@@ -112,17 +112,6 @@ class TransformerConfig(Config):
                 f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "
                 "Pass 0 for no cost."
             )
-        if self.first_position and self.positional_encoding not in _SINUSOIDAL_POSITIONS:
-            raise ValueError(
-                "first_position is the number of the first position with sinusoids. "
-                f'Received: first_position={self.first_position}, positional_encoding="{self.positional_encoding}". '
-                "Leave it out. Of a table of learned positions that begins with rows for padding, leave out these rows."
-            )
-        if self.first_position < 0:
-            raise ValueError(
-                f"first_position must be at least 0. Received: first_position={self.first_position}. "
-                "Pass 0 to count positions from 0, as the paper does."
-            )
         if self.depth != "stacked" and self.d_model % 2:
             raise ValueError(
                 "The sinusoids of the steps of shared layers need an even d_model: each sine needs a cosine. "
@@ -142,6 +131,31 @@ class TransformerConfig(Config):
                 f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}. "
                 f"Choose a divisor of {self.num_heads}."
             )
+        self._check_positions()
+        if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                'embedding_tying="all" needs one shared vocabulary. '
+                f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
+                'Share the vocabulary, or choose embedding_tying="target".'
+            )
+        if self.pad_id == self.end_id or min(self.pad_id, self.start_id, self.end_id) < 0:
+            raise ValueError(
+                "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
+                f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
+            )
+
+    def _check_positions(self) -> None:
+        if self.first_position and self.positional_encoding not in _SINUSOIDAL_POSITIONS:
+            raise ValueError(
+                "first_position is the number of the first position with sinusoids. "
+                f'Received: first_position={self.first_position}, positional_encoding="{self.positional_encoding}". '
+                "Leave it out. Of a table of learned positions that begins with rows for padding, leave out these rows."
+            )
+        if self.first_position < 0:
+            raise ValueError(
+                f"first_position must be at least 0. Received: first_position={self.first_position}. "
+                "Pass 0 to count positions from 0, as the paper does."
+            )
         if self.positional_encoding in _SINUSOIDAL_POSITIONS and self.d_model % 2:
             raise ValueError(
                 "Sinusoidal positions need an even d_model: each sine needs a cosine. "
@@ -158,17 +172,6 @@ class TransformerConfig(Config):
                 "Rotary positions turn pairs of features of a head, so d_model / num_heads must be even. "
                 f"Received: d_model={self.d_model}, num_heads={self.num_heads}. "
                 f"Choose d_model={self.d_model + self.num_heads}, or another value of num_heads."
-            )
-        if self.embedding_tying == "all" and self.source_vocab_size != self.target_vocab_size:
-            raise ValueError(
-                'embedding_tying="all" needs one shared vocabulary. '
-                f"Received: source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}. "
-                'Share the vocabulary, or choose embedding_tying="target".'
-            )
-        if self.pad_id == self.end_id or min(self.pad_id, self.start_id, self.end_id) < 0:
-            raise ValueError(
-                "pad_id, start_id and end_id must be at least 0, and pad_id must differ from end_id. "
-                f"Received: pad_id={self.pad_id}, start_id={self.start_id}, end_id={self.end_id}."
             )
 
     def _check_depths(self) -> None:
