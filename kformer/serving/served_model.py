@@ -71,7 +71,8 @@ class ServedModel:
         found = self._read(self._found)
         wanted = self._wanted(found)
         for number in sorted(wanted):
-            self._load_if_new(number, found[number])
+            self._note_if_new(number, found[number])
+        self._load_in_order(sorted(wanted))
         if not self.settings.specific:
             self._load_an_older_one(sorted({*found} - wanted, reverse=True), found)
         # Old versions are let go only when a wanted version answers.
@@ -109,21 +110,30 @@ class ServedModel:
             raise FileNotFoundError(f"{self.settings.base_path} is no folder.")
         return versions(self.settings.base_path)
 
-    def _load_if_new(self, number: int, path: pathlib.Path) -> None:
-        """Begins to load a version, unless it is loaded, or could not be loaded from the same files."""
+    def _note_if_new(self, number: int, path: pathlib.Path) -> None:
+        """Notes that a version has to be loaded, unless it is loaded, or could not be loaded from the same files."""
         known = self.versions.get(number)
         if known is not None and known.state == State.END and known.error:
-            chosen = self._read(functools.partial(next_try, known))
+            new = self._read(functools.partial(next_try, known))
         elif known is None or known.state == State.END:
-            chosen = Version(number, path, files=self._read(functools.partial(fingerprint, path)))
+            new = Version(number, path, files=self._read(functools.partial(fingerprint, path)))
         else:
-            chosen = known if known.state == State.START else None
-        if chosen is None:
-            return
-        with self._loader.changed:
-            self.versions[number] = chosen
-        if self._loader.may_start():  # or else at the next look, which follows when the other load ends
-            self._loader.start(self._name, chosen)
+            new = None
+        if new is not None:
+            with self._loader.changed:
+                self.versions[number] = new
+
+    def _load_in_order(self, numbers: Iterable[int]) -> None:
+        """Begins to load the versions that are noted, up to the first one that has to wait for another load.
+
+        Those after it wait too, so that a load that ends just now does not change their order. The next look, which
+        follows when a load ends, begins with them.
+        """
+        for version in (self.versions[number] for number in numbers):
+            if version.state == State.START:
+                if not self._loader.may_start():
+                    return
+                self._loader.start(self._name, version)
 
     def _load_an_older_one(self, numbers: Iterable[int], found: dict[int, pathlib.Path]) -> None:
         """Begins to load the newest other version that may work, where nothing else works or may soon."""
@@ -131,7 +141,8 @@ class ServedModel:
             with self._loader.changed:
                 if any(version.is_loading or version.state == State.AVAILABLE for version in self.versions.values()):
                     return
-            self._load_if_new(number, found[number])
+            self._note_if_new(number, found[number])
+            self._load_in_order([number])
 
     def _wanted(self, found: dict[int, pathlib.Path]) -> set[int]:
         """The numbers of the versions that should be served."""

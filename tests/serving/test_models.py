@@ -19,6 +19,7 @@ from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import ServingError
 from kformer.serving.models import ModelManager
 from kformer.serving.served_model import ServedModel
+from kformer.serving.version import State
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -493,6 +494,34 @@ def test_versions_are_loaded_one_after_the_other(tmp_path):
         world.add(number)
     world.manager.update()
     assert world.seen() == [(number, state) for number in (1, 2, 3) for state in ("LOADING", "AVAILABLE")]
+
+
+def test_a_load_that_ends_during_a_look_does_not_change_the_order(tmp_path):
+    world, begun = World(tmp_path, latest=3), []
+    for number in (1, 2, 3):
+        world.add(number)
+
+    class Loader:
+        """The load of version 1 ends after version 2 was told to wait for it."""
+
+        changed = threading.Condition()
+        answers = iter([True, False, True, True])
+
+        def may_start(self):
+            return next(self.answers)
+
+        def start(self, name, version):
+            begun.append(version.number)
+            version.state = State.AVAILABLE
+
+        def tell_overdue(self, name, version):
+            pass
+
+    model = ServedModel(world.settings, Loader())
+    model.look()
+    assert begun == [1]
+    model.look()
+    assert begun == [1, 2, 3]
 
 
 def test_versions_that_are_long_gone_leave_the_status(world, clock):
