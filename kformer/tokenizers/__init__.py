@@ -2,6 +2,7 @@
 
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
+from kformer.tokenizers.piece_vocabulary import PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizer, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
@@ -10,6 +11,7 @@ from kformer.tokenizers.words import WordTokenizer
 
 __all__ = [
     "KerasNLPTokenizer",
+    "PieceVocabularyTokenizer",
     "SentencePieceTokenizer",
     "SymbolTokenizer",
     "Tokenizer",

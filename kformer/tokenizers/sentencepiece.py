@@ -38,7 +38,8 @@ _SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece f
 # by the noncharacter U+FDD0 and a digit, the second ones restore it. They consist of code points: source TAB target.
 _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
-_BLANK, _MARK = "\u2581", 0xFDD0
+MARK_OFMARK_OF_BLANK = "\u2581"
+_MARK = 0xFDD0
 _UNKNOWN = " ⁇ "  # how SentencePiece writes the unknown piece
 
 
@@ -69,13 +70,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, model_bytes: bytes) -> None:
         super().__init__(name="sentencepiece_tokenizer")
-        try:
-            processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
-        except RuntimeError as error:
-            raise ValueError(
-                f"model_bytes must be a serialized SentencePiece model. Received {len(model_bytes)} bytes that are not "
-                f"one: {error}. Pass the content of a .model file."
-            ) from error
+        processor = read_model(model_bytes)
         special = {"pad": processor.pad_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
         missing = [name for name, piece_id in special.items() if piece_id < 0]
         if missing:
@@ -142,14 +137,14 @@ class SentencePieceTokenizer(Tokenizer):
             elif processor.is_unknown(piece_id):
                 written.append(_UNKNOWN.encode())
             else:
-                written.append(b"" if processor.is_control(piece_id) else piece.replace(_BLANK, " ").encode())
+                written.append(b"" if processor.is_control(piece_id) else piece.replace(MARK_OF_BLANK, " ").encode())
         return written
 
     @property
     def _escapes(self) -> bool:
         """Whether the model writes U+2581 as a noncharacter and a digit, as those of `train` do."""
         processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
-        return _BLANK in processor.decode(processor.encode(_BLANK))
+        return MARK_OF_BLANK in processor.decode(processor.encode(MARK_OF_BLANK))
 
     @classmethod
     def train(
@@ -204,12 +199,12 @@ class SentencePieceTokenizer(Tokenizer):
         processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
         none = {*self.fallback_ids(), self.pad_id, self.start_id, self.end_id}
         pieces = ["" if piece_id in none else processor.id_to_piece(piece_id) for piece_id in range(self.vocab_size)]
-        return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(_BLANK))))) for piece in pieces]
+        return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(MARK_OF_BLANK))))) for piece in pieces]
 
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
         pieces = [spelling[0] if spelling else "" for spelling in self.spellings()]
-        return np.array([begins_word(piece.replace(_BLANK, " ")) for piece in pieces])
+        return np.array([begins_word(piece.replace(MARK_OF_BLANK, " ")) for piece in pieces])
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)
@@ -218,6 +213,21 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
         return cls((directory / MODEL_FILE).read_bytes())
+
+
+def read_model(model_bytes: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Reads a serialized SentencePiece model.
+
+    Raises:
+        ValueError: The bytes are no such model.
+    """
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model_bytes must be a serialized SentencePiece model. Received {len(model_bytes)} bytes that are not "
+            f"one: {error}. Pass the content of a .model file."
+        ) from error
 
 
 def _unescaped(text: tf.Tensor, origin: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -234,7 +244,7 @@ def _unescaped(text: tf.Tensor, origin: tf.RaggedTensor) -> tuple[tf.Tensor, tf.
     is_escape = is_mark & ((digit == ord("0")) | (digit == ord("1")))
     dropped = points.with_values(tf.cast(is_escape, tf.int32))
     stays = previous_of(dropped, nothing).values == 0
-    restored = points.with_values(tf.where(is_escape & (digit == ord("1")), ord(_BLANK), points.values))
+    restored = points.with_values(tf.where(is_escape & (digit == ord("1")), ord(MARK_OF_BLANK), points.values))
     restored, origin = kept(restored, stays), kept(origin, stays)
     text = tf.strings.unicode_encode(restored, "UTF-8")
     return text, decode(text)[1], origin

@@ -1,0 +1,134 @@
+"""The tensors in a folder of another toolkit, read one at a time."""
+
+import abc
+import json
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+_SAFETENSORS, _PYTORCH = "model.safetensors", "pytorch_model.bin"
+_INDEX = ".index.json"  # behind the name of a file that is divided
+_FLOATS = ("F16", "BF16", "F32", "F64")
+
+
+class CheckpointError(ValueError):
+    """A file of weights is missing, damaged, or holds something else than numbers."""
+
+
+class Checkpoint(abc.ABC):
+    """Tensors by their names. They stay on disk until they are read."""
+
+    @abc.abstractmethod
+    def names(self) -> Iterable[str]:
+        """The names of all tensors."""
+
+    @abc.abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor.
+
+        Raises:
+            KeyError: There is no such tensor.
+        """
+
+    @abc.abstractmethod
+    def read(self, name: str) -> np.ndarray:
+        """A tensor as a float32 array.
+
+        Raises:
+            KeyError: There is no such tensor.
+            CheckpointError: Its numbers cannot be read, or are no floats.
+        """
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+
+def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
+    """The weights in a folder of Hugging Face: `model.safetensors` or else `pytorch_model.bin`, each perhaps divided.
+
+    Raises:
+        FileNotFoundError: There are none.
+        CheckpointError: A file is damaged, or names code.
+    """
+    from kformer.importing.pytorch_file import PyTorchFile
+
+    kinds: dict[str, type[Any]] = {_SAFETENSORS: SafetensorsFile, _PYTORCH: PyTorchFile}
+    for name, kind in kinds.items():
+        if (folder / name).is_file():
+            return kind(folder / name)
+        if (folder / (name + _INDEX)).is_file():
+            return DividedCheckpoint(folder / (name + _INDEX), kind)
+    raise FileNotFoundError(f"{folder} has no weights. Expected: {_SAFETENSORS} or {_PYTORCH}.")
+
+
+class SafetensorsFile(Checkpoint):
+    """A file in the format of the package safetensors.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CheckpointError: It is no such file, or it is damaged.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        import safetensors
+
+        self._path = path
+        try:
+            self._file: Any = safetensors.safe_open(path, framework="numpy")
+        except (safetensors.SafetensorError, OSError) as error:
+            raise CheckpointError(f"{path} is no safetensors file, or it is damaged: {error}. Copy it again.") from error
+        self._names = frozenset(self._file.keys())
+
+    def names(self) -> Iterable[str]:
+        return self._names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._slice(name).get_shape())
+
+    def read(self, name: str) -> np.ndarray:
+        dtype = self._slice(name).get_dtype()
+        if dtype not in _FLOATS:
+            raise CheckpointError(f"{name} in {self._path} is of the type {dtype}. Expected: {', '.join(_FLOATS)}.")
+        return np.asarray(self._file.get_tensor(name), "float32")
+
+    def _slice(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._file.get_slice(name)
+
+
+class DividedCheckpoint(Checkpoint):
+    """Several files, and an index that says in which of them each tensor is.
+
+    Args:
+        index: The file of the index.
+        kind: The class that reads the other files.
+
+    Raises:
+        CheckpointError: The index or a file is damaged, or a file is missing.
+    """
+
+    def __init__(self, index: pathlib.Path, kind: type[Any]) -> None:
+        try:
+            self._files: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{index} is damaged: {error!r}. Copy it again.") from error
+        # A name alone, so that an index cannot lead out of its folder.
+        paths = {name: index.parent / pathlib.PurePath(name).name for name in {*self._files.values()}}
+        missing = sorted(str(path) for path in paths.values() if not path.is_file())
+        if missing:
+            raise CheckpointError(f"{', '.join(missing)} is missing, which {index} names. Copy the whole folder.")
+        self._parts: dict[str, Checkpoint] = {name: kind(path) for name, path in paths.items()}
+
+    def names(self) -> Iterable[str]:
+        return self._files.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._parts[self._files[name]].shape(name)
+
+    def read(self, name: str) -> np.ndarray:
+        return self._parts[self._files[name]].read(name)

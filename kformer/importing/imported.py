@@ -1,0 +1,112 @@
+"""What is read from a folder of another toolkit: all that a run folder needs."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.importing.checkpoint import Checkpoint, CheckpointError
+from kformer.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a weight comes from.
+
+    Attributes:
+        names: Of tensors in the checkpoint.
+        make: Makes the weight of these tensors.
+    """
+
+    names: tuple[str, ...]
+    make: Callable[..., np.ndarray] = lambda tensor: tensor
+
+    def shape(self, checkpoint: Checkpoint) -> tuple[int, ...]:
+        """The shape of the weight. No tensor is read."""
+        zeros = (np.broadcast_to(np.float32(0), checkpoint.shape(name)) for name in self.names)
+        return self.make(*zeros).shape
+
+    def read(self, checkpoint: Checkpoint) -> np.ndarray:
+        """The weight, float32.
+
+        Raises:
+            CheckpointError: A tensor cannot be read, or holds numbers that are not finite.
+        """
+        array = self.make(*(checkpoint.read(name) for name in self.names))
+        if not np.all(np.isfinite(array)):
+            raise CheckpointError(
+                f"The tensor {' or '.join(self.names)} holds numbers that are not finite: its file is damaged, or its "
+                "training failed. Import another copy."
+            )
+        return array
+
+
+def same(name: str) -> Source:
+    """A weight that is a tensor as it is."""
+    return Source((name,))
+
+
+def transposed(name: str) -> Source:
+    """A matrix (in, out) from one that is kept as (out, in), as PyTorch does."""
+    return Source((name,), np.transpose)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedModel:
+    """A model of another toolkit in kformer's terms. Its weights stay on disk until they are assigned.
+
+    Attributes:
+        transformer: Sizes, options and task.
+        tokenizers: Of source and target; the same object twice if they share a vocabulary.
+        decoding: The search that the model comes with.
+        checkpoint: The tensors.
+        weights: Where each weight comes from, by the weight's path in kformer's model.
+        unused: Names of tensors that kformer's model does not need, such as positions that it computes.
+    """
+
+    transformer: TransformerConfig
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    decoding: DecodingConfig
+    checkpoint: Checkpoint
+    weights: Mapping[str, Source]
+    unused: frozenset[str] = frozenset()
+
+    def check(self, model: keras.Model) -> None:
+        """Refuses a checkpoint that does not fill the model, or that holds more than the model has room for.
+
+        Args:
+            model: From `build_model(transformer)`.
+
+        Raises:
+            CheckpointError: A tensor is missing, has another size, or has no place in the model.
+        """
+        expected = {weight.path: tuple(weight.shape) for weight in model.weights}
+        used = {name for source in self.weights.values() for name in source.names}
+        held = {*self.checkpoint.names()}
+        if missing := sorted(used - held):
+            raise CheckpointError(f"The weights lack the tensor {missing[0]}. Copy the whole folder again.")
+        if more := sorted(held - used - self.unused):
+            raise CheckpointError(
+                f"The weights hold the tensor {more[0]}, for which the model that the configuration describes has no "
+                "place. It is of another kind, which kformer cannot import."
+            )
+        for path in sorted(expected.keys() | self.weights.keys()):
+            source = self.weights.get(path)
+            found = source.shape(self.checkpoint) if source is not None else None
+            if source is None or found != expected.get(path):
+                tensor = "no tensor" if source is None else f"the tensor {' and '.join(source.names)}"
+                raise CheckpointError(
+                    f"{path} gets {tensor} of the size {found}. Expected: {expected.get(path)}, by the configuration. "
+                    "Configuration and weights are of different models."
+                )
+
+    def assign(self, model: keras.Model) -> None:
+        """Gives a model its weights, one at a time.
+
+        Raises:
+            CheckpointError: A tensor cannot be read, or holds numbers that are not finite.
+        """
+        for weight in model.weights:
+            weight.assign(self.weights[weight.path].read(self.checkpoint))

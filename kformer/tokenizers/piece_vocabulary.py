@@ -1,0 +1,155 @@
+"""SentencePiece models whose pieces get the ids of another toolkit's vocabulary: Marian, OpenNMT-tf, M2M100.
+
+Shapes: B batch, T tokens.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+
+from kformer.tokenizers.base import Tokenizer, begins_word
+from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.ragged import join
+from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
+from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text
+
+PIECES_FILE = "pieces.json"
+_LANGUAGE_CODE = r"^>>(?s:.*?)<<"
+
+
+class PieceVocabularyTokenizer(Tokenizer):
+    """Subwords by a SentencePiece model, with ids from a vocabulary of its own.
+
+    A piece that the vocabulary lacks gets the unknown id. Text that looks like a special piece, such as "</s>", is
+    treated as text. Nothing but the model's own normalizer changes a text: it is neither brought into the form NFC nor
+    are its blanks collapsed.
+
+    Args:
+        model_bytes: a serialized SentencePiece model, with or without special pieces.
+        pieces: the vocabulary, in the order of the ids; "" for an id without a piece.
+        pad_id, start_id, end_id, unknown_id: the special ids. The start id may be that of padding or of the end.
+        first_ids: ids that `tokenize` puts before each text, such as that of its language.
+        hidden_ids: ids that `detokenize` leaves out, beside the special ones: those of languages, for example.
+        reads_language_codes: whether a code such as ">>fr<<" at the beginning of a text is one token, as in Marian.
+
+    Raises:
+        ValueError: The bytes are no SentencePiece model, or a special id is outside the vocabulary.
+    """
+
+    kind: ClassVar[str] = "piece_vocabulary"
+
+    def __init__(
+        self,
+        model_bytes: bytes,
+        pieces: Sequence[str],
+        pad_id: int,
+        start_id: int,
+        end_id: int,
+        unknown_id: int,
+        first_ids: Sequence[int] = (),
+        hidden_ids: Sequence[int] = (),
+        reads_language_codes: bool = False,
+    ) -> None:
+        super().__init__(name="piece_vocabulary_tokenizer")
+        read_model(model_bytes)
+        self.model_bytes = model_bytes
+        self.pieces = tuple(pieces)
+        self.vocab_size = len(self.pieces)
+        self.pad_id, self.start_id, self.end_id, self.unknown_id = pad_id, start_id, end_id, unknown_id
+        self.first_ids, self.hidden_ids = tuple(first_ids), tuple(hidden_ids)
+        self.reads_language_codes = reads_language_codes
+        given = (pad_id, start_id, end_id, unknown_id, *self.first_ids, *self.hidden_ids)
+        if min(given) < 0 or max(given) >= self.vocab_size:
+            raise ValueError(
+                f"Special ids must be from 0 to {self.vocab_size - 1}, the last id of the vocabulary. "
+                f"Received: {', '.join(map(str, given))}. Pass the ids that the pieces have in the vocabulary."
+            )
+        known = {piece: number for number, piece in enumerate(self.pieces) if piece}
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(tf.constant([*known]), tf.constant([*known.values()], tf.int32)),
+            default_value=unknown_id,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.model_bytes, self.pieces, *self._options().values())
+
+    def _options(self) -> dict[str, Any]:
+        names = ("pad_id", "start_id", "end_id", "unknown_id", "first_ids", "hidden_ids", "reads_language_codes")
+        return {name: getattr(self, name) for name in names}
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        code, rest = self._divided(replace_invalid(as_texts(text)))
+        pieces = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.string).tokenize(rest)
+        return self._ids(tf.concat([code, pieces], axis=1))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.detokenize`. Special and hidden ids, and ids outside the vocabulary, are left out."""
+        ids = self._content(ids)
+        known = (ids.flat_values >= 0) & (ids.flat_values < self.vocab_size)
+        written = tf.gather(tf.constant(self._written()), tf.where(known, ids.flat_values, self.pad_id))
+        return tf.strings.regex_replace(replace_invalid(join(ids.with_flat_values(written))), r"^\s+|\s+$", "")
+
+    def _divided(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The language codes at the beginning of texts, one or none in each row, and the rest of the texts."""
+        if not self.reads_language_codes:
+            return tf.RaggedTensor.from_row_lengths(tf.constant([], tf.string), tf.zeros_like(text, tf.int64)), text
+        rest = tf.strings.regex_replace(text, _LANGUAGE_CODE, "", replace_global=False)
+        length = byte_lengths(text) - byte_lengths(rest)
+        codes = tf.strings.substr(text, tf.zeros_like(length), length)
+        return tf.RaggedTensor.from_tensor(tf.expand_dims(codes, 1), lengths=tf.cast(length > 0, tf.int64)), rest
+
+    def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+        """(B, None) pieces to ids, with `first_ids` before them."""
+        ids = pieces.with_flat_values(self._table.lookup(pieces.flat_values))
+        if not self.first_ids:
+            return ids
+        return tf.concat([tf.tile([self.first_ids], [ids.nrows(out_type=tf.int32), 1]), ids], axis=1)
+
+    def _written(self) -> list[bytes]:
+        """The text that each id is written as; for special and hidden ids it is empty."""
+        processor = read_model(self.model_bytes)
+        return [_text_of(processor, piece) for piece in self._shown_pieces()]
+
+    def _shown_pieces(self) -> list[str]:
+        """The piece of each id; for special and hidden ids it is empty."""
+        hidden = {self.pad_id, self.start_id, self.end_id, self.unknown_id, *self.first_ids, *self.hidden_ids}
+        return ["" if number in hidden else piece for number, piece in enumerate(self.pieces)]
+
+    def fallback_ids(self) -> list[int]:
+        return [self.unknown_id]
+
+    def spellings(self) -> list[tuple[str, ...]]:
+        """See `Tokenizer.spellings`. A piece that begins a word is written with SentencePiece's mark, or without it."""
+        return [
+            tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(MARK_OF_BLANK)))))
+            for piece in self._shown_pieces()
+        ]
+
+    def word_starts(self) -> np.ndarray:
+        """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
+        return np.array([begins_word(piece.replace(MARK_OF_BLANK, " ")) for piece in self._shown_pieces()])
+
+    def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
+        (directory / MODEL_FILE).write_bytes(self.model_bytes)
+        text = json.dumps(self.pieces, ensure_ascii=False, indent=0) + "\n"
+        (directory / PIECES_FILE).write_text(text, encoding="utf-8")
+        return self._options()
+
+    @classmethod
+    def read_files(cls, directory: pathlib.Path, description: dict[str, Any]) -> Self:
+        options = {name: value for name, value in description.items() if name != "kind"}
+        pieces = json.loads((directory / PIECES_FILE).read_text(encoding="utf-8"))
+        return cls((directory / MODEL_FILE).read_bytes(), pieces, **options)
+
+
+def _text_of(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bytes:
+    """What SentencePiece writes for a piece: a piece that the model does not know is written as it is."""
+    number = processor.piece_to_id(piece)
+    if processor.is_byte(number):
+        return bytes([int(piece[1:-1], 16)])
+    return b"" if processor.is_control(number) else piece.replace(MARK_OF_BLANK, " ").encode()
