@@ -10,6 +10,7 @@ from kformer.config.fields import setting
 # Of a model that is used without a run folder, so that nobody knows how long the texts were that it learned from.
 _LINE_LENGTH = 64
 _SOURCE_LENGTH = 256
+BEAM_RULES = ("paper", "transformers")
 FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio")  # a run measures them in its training data
 
 
@@ -37,6 +38,19 @@ class DecodingConfig(Config):
     max_extra_length: int = setting(50, "A translation has at most so many tokens more than its source.")
     max_length: int | None = setting(
         None, "A translation has at most so many tokens; by default there is no such limit."
+    )
+    beam_rules: str = setting(
+        "paper",
+        "Scores and end of a beam search: those of the paper, or those of Hugging Face's transformers, which divide a "
+        "score by length ** length_penalty.",
+        choices=BEAM_RULES,
+    )
+    first_id: int | None = setting(
+        None, "The token with which every translation begins, such as the language in M2M100, NLLB and mBART."
+    )
+    forced_end: bool = setting(False, "A translation that reaches its largest length ends there with the end token.")
+    renormalize: bool = setting(
+        False, "The probabilities of the tokens that may come next are divided by their sum."
     )
     min_length: int = setting(0, "Number of tokens before a translation may end.")
     no_repeat_ngram_size: int = setting(

@@ -5,7 +5,7 @@ state)` with the newest token of every row. This function returns the logits of 
 """
 
 from kformer.decoding.beam_search import beam_search
-from kformer.decoding.constraints import Constraint, MinLength, NoRepeatedNGrams, Prefix
+from kformer.decoding.constraints import Constraint, ForcedEnd, MinLength, NoRepeatedNGrams, Prefix
 from kformer.decoding.greedy import greedy_search
 from kformer.decoding.result import SearchResult
 from kformer.decoding.sampling import sample
@@ -13,6 +13,7 @@ from kformer.decoding.space import SearchSpace
 
 __all__ = [
     "Constraint",
+    "ForcedEnd",
     "MinLength",
     "NoRepeatedNGrams",
     "Prefix",

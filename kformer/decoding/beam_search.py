@@ -180,16 +180,29 @@ class BeamSearch(Search):
     def step(self, now: BeamState, next_logits: NextLogits, model_state: Any) -> tuple[BeamState, Any]:
         logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
         candidates = self._best_candidates(now, logits)
-        ends = ops.equal(candidates.next_tokens, self.space.end_id)  # (B, 2K)
+        ends = self._ends(now, candidates)  # (B, 2K)
         new, parents = self._extend_live(now, candidates, ends)
         new = self._with_finished(now, new, candidates, ends)
-        # Log probabilities are at most 0 and lp grows with the length: no live hypothesis can get a better score.
-        best_attainable = new.live_log_probs[:, 0] / length_norm(now.limits, self.length_penalty)  # (B,)
-        no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], best_attainable)
+        no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], self._best_attainable(new))
         done = now.done | no_better_to_come | ops.greater_equal(new.step, now.limits)
         rows = ops.reshape(_flat_rows(parents, self.beam_size), (-1,))
         constraints = self.space.advance(gather_rows(now.constraints, rows), new.last_tokens)
         return new._replace(done=done, constraints=constraints), self.reorder(model_state, rows)
+
+    def _ends(self, now: BeamState, candidates: Candidates) -> Any:
+        """(B, 2K) bool, True for extensions that end a hypothesis."""
+        return ops.equal(candidates.next_tokens, self.space.end_id)
+
+    def _norm(self, lengths: Any) -> Any:
+        """What the log probability of a hypothesis of these lengths is divided by."""
+        return length_norm(lengths, self.length_penalty)
+
+    def _best_attainable(self, new: BeamState) -> Any:
+        """(B,) float32, a score that no live hypothesis can exceed.
+
+        Log probabilities are at most 0, and lp grows with the length.
+        """
+        return new.live_log_probs[:, 0] / self._norm(new.limits)
 
     def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         beams = self.beam_size
@@ -225,7 +238,7 @@ class BeamSearch(Search):
     def _with_finished(self, now: BeamState, new: BeamState, candidates: Candidates, ends: Any) -> BeamState:
         """`new` with the n best of the finished hypotheses so far and the candidates that end."""
         done = ops.expand_dims(now.done, 1)  # (B, 1)
-        scores = candidates.log_probs / length_norm(new.step, self.length_penalty)  # (B, 2K)
+        scores = candidates.log_probs / self._norm(new.step)  # (B, 2K)
         scores = ops.where(ends & ~done, scores, NO_HYPOTHESIS)
         # The earlier hypotheses stand first, so that they stay first where scores are equal.
         best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.n_best)  # (B, n)
@@ -237,10 +250,17 @@ class BeamSearch(Search):
         lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
         ended = ops.greater_equal(origins, self.n_best) & (best > NO_HYPOTHESIS)  # (B, n)
         return new._replace(
-            finished_tokens=self._extended(tokens, self.space.end_id, now.step, ended),
+            finished_tokens=self._extended(tokens, self._last_tokens(candidates, kept), now.step, ended),
             finished_scores=best,
             finished_lengths=take_columns(lengths, kept),
         )
+
+    def _last_tokens(self, candidates: Candidates, kept: Any) -> Any:
+        """The last token of the hypotheses `kept` (B, n) of n finished ones and 2K candidates; one for all, or (B, n).
+
+        Those of the finished ones do not matter.
+        """
+        return self.space.end_id
 
     @staticmethod
     def _extended(hypotheses: Any, tokens: Any, position: Any, chosen: Any) -> Any:
@@ -260,7 +280,7 @@ class BeamSearch(Search):
     def result(self, now: BeamState) -> SearchResult:
         """The finished hypotheses, best first, then live ones that were cut off at the limit."""
         limits = ops.expand_dims(now.limits, -1)  # (B, 1)
-        cut_scores = now.live_log_probs / length_norm(limits, self.length_penalty)  # (B, K)
+        cut_scores = now.live_log_probs / self._norm(limits)  # (B, K)
         cut_lengths = ops.zeros_like(now.last_tokens) + limits  # (B, K)
         scores = ops.concatenate([now.finished_scores, cut_scores], axis=1)  # (B, n + K)
         lengths = ops.concatenate([now.finished_lengths, cut_lengths], axis=1)

@@ -168,6 +168,39 @@ class MinLength(Constraint):
         return ops.greater_equal(length, least)
 
 
+class ForcedEnd(Constraint):
+    """A sequence that reaches its largest length has the end token there.
+
+    Args:
+        limits: (B,) int32, the largest lengths, the end token included.
+        end_id: int.
+        pad_id: int.
+
+    Examples:
+        >>> rule = ForcedEnd(np.array([2]), end_id=2, pad_id=0)
+        >>> state = rule.start(np.zeros((1, 0)), beams=1, buffer_length=10)
+        >>> np.asarray(rule.forced(state)).tolist(), np.asarray(rule.forced(rule.advance(state, [5]))).tolist()
+        ([0], [2])
+    """
+
+    def __init__(self, limits: Any, end_id: int, pad_id: int) -> None:
+        self.limits = ops.cast(limits, "int32")
+        self.end_id = end_id
+        self.pad_id = pad_id
+
+    def start(self, tokens: Any, beams: int, buffer_length: Any) -> Any:
+        limits = ops.minimum(self.limits, ops.cast(buffer_length, "int32"))
+        return _number_of(tokens), ops.repeat(limits, beams)
+
+    def advance(self, state: Any, tokens: Any) -> Any:
+        length, limits = state
+        return length + 1, limits
+
+    def forced(self, state: Any) -> Any:
+        length, limits = state
+        return ops.where(ops.equal(length + 1, limits), self.end_id, self.pad_id)
+
+
 class NoRepeatedNGrams(Constraint):
     """No n-gram (n tokens in a row) comes twice in a hypothesis; Paulus et al. 2018, section 2.5, with n = 3.
 

@@ -32,6 +32,8 @@ class SearchSpace:
             end token.
         buffer_length: int or () int tensor, T of the result.
         constraints: what every sequence keeps beside. If two of them force a token, the first one does.
+        renormalize: whether the probabilities of the tokens that may come next are divided by their sum. Otherwise a
+            token keeps the probability that the model gives it.
 
     Attributes:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
@@ -57,6 +59,7 @@ class SearchSpace:
     max_lengths: Any
     buffer_length: Any
     constraints: Sequence[Constraint] = ()
+    renormalize: bool = False
     limits: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +114,8 @@ class SearchSpace:
             ValueError: see `log_probabilities`.
         """
         self._check_logits(logits)
-        if (allowed := self._allowed(states, logits.shape[-1])) is not None:
+        allowed = self._allowed(states, logits.shape[-1])
+        if allowed is not None or self.renormalize:
             return top_k(self._masked(states, logits, allowed), count)
         logits = ops.cast(logits, "float32")
         spare = 3  # pad, start and end id may be forbidden
@@ -166,12 +170,13 @@ class SearchSpace:
 
     def _masked(self, states: States, logits: Any, allowed: Any) -> Any:
         """(N, V) float32, see `log_probabilities`; `allowed` is the mask of all constraints, or None."""
-        log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)  # (N, V)
+        logits = ops.cast(logits, "float32")
         ids = ops.arange(logits.shape[-1], dtype="int32")  # (V,)
         forbidden = self._is_forbidden(states, ids)
         if allowed is not None:
             forbidden = forbidden | ops.logical_not(allowed)
-        return ops.where(forbidden, FORBIDDEN, log_probs)
+        among = ops.where(forbidden, FORBIDDEN, logits) if self.renormalize else logits
+        return ops.where(forbidden, FORBIDDEN, ops.log_softmax(among, axis=-1))
 
     def _is_forbidden(self, states: States, ids: Any) -> Any:
         """True for those of `ids`, (N, C) or (C,), that are special ids and may not come next."""

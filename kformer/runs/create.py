@@ -25,6 +25,7 @@ def create_run(
     training: TrainingConfig | None = None,
     samples: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    origin: Mapping[str, Any] | None = None,
     model: keras.Model | None = None,
 ) -> None:
     """Writes a run folder of a model, which may have been trained here or elsewhere, or may begin its training.
@@ -42,6 +43,7 @@ def create_run(
         training: How the model is trained. None: it was not trained here, and the training cannot be resumed.
         samples: Some source texts on which an export is tried.
         environment: What the model is trained with, see `describe_environment`; None: nobody knows.
+        origin: Where the model comes from, if it was trained elsewhere: `name`, `licence`, `format` and `files`.
         model: Gives the best weights. None: there are no weights yet.
 
     Raises:
@@ -62,12 +64,14 @@ def create_run(
     decoding.save(run.decoding_file)
     run.write_corpus(dict(corpus))
     run.write_samples(samples)
-    for file in (run.training_file, run.environment_file, run.best_weights_file):
+    for file in (run.training_file, run.environment_file, run.origin_file, run.best_weights_file):
         file.unlink(missing_ok=True)  # of a run that was killed at its start
     if training is not None:
         training.save(run.training_file)
     if environment is not None:
         run.write_environment(dict(environment))
+    if origin is not None:
+        run.write_origin(dict(origin))
     if model is not None:
         save_weights(run.best_weights_file, model)
     run.note_files()
@@ -87,7 +91,7 @@ def derived_run(source: RunFolder, output: str | pathlib.Path) -> Iterator[RunFo
     with new_folder(output) as folder:
         fresh = RunFolder(folder)
         descriptions = (source.transformer_file, source.training_file, source.corpus_file, source.environment_file)
-        for file in (*descriptions, source.decoding_file):
+        for file in (*descriptions, source.decoding_file, source.origin_file):
             if file.is_file():
                 shutil.copy(file, fresh.path)
         shutil.copytree(source.tokenizer_folder, fresh.tokenizer_folder)

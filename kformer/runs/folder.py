@@ -5,6 +5,7 @@ RUN/
   corpus.json                       facts about the corpus that it is trained on
   samples.json                      some validation sources: an export is tried on them
   decoding.json                     the model's search, and how long its training texts are
+  origin.json                       where a model comes from that was trained elsewhere, and its licence
   environment.json                  versions of the packages that it is trained with
   tokenizer/                        both tokenizers
   initial/                          a small run folder with the initial weights, if they are those of another run
@@ -49,6 +50,7 @@ class RunFolder:
     corpus_file = property(lambda self: self.path / "corpus.json")
     samples_file = property(lambda self: self.path / "samples.json")
     environment_file = property(lambda self: self.path / "environment.json")
+    origin_file = property(lambda self: self.path / "origin.json")
     preset_file = property(lambda self: self.path / "preset.json")
     tokenizer_folder = property(lambda self: self.path / "tokenizer")
     initial = property(lambda self: RunFolder(self.path / "initial"))
@@ -162,7 +164,7 @@ class RunFolder:
     def note_files(self) -> None:
         """Notes the checksums of configurations, descriptions, tokenizers and best weights."""
         files = [self.transformer_file, self.training_file, self.decoding_file, self.corpus_file, self.samples_file]
-        files += [self.environment_file, self.preset_file, self.best_weights_file, self.packed_weights_file]
+        files += [self.environment_file, self.origin_file, self.preset_file, self.best_weights_file, self.packed_weights_file]
         files += self.tokenizer_folder.rglob("*")
         note_checksums(self.path, [file for file in files if file.is_file()])
 
@@ -260,14 +262,22 @@ class RunFolder:
         return _read_json(self.preset_file)
 
     def origin(self) -> dict[str, Any]:
-        """Where the weights come from, as far as the folder knows: `corpus`, `environment`, and of a packed model also
-        `description`, `licence`, `provenance` and `scores`."""
+        """Where the weights come from, as far as the folder knows: `corpus`, `environment`, of a model that was trained
+        elsewhere `licence` and `provenance`, and of a packed one also `description` and `scores`."""
         facts: dict[str, Any] = {"environment": self.environment()}
         if self.corpus_file.is_file():
             facts["corpus"] = self.corpus()
+        if self.origin_file.is_file():
+            imported = _read_json(self.origin_file)
+            provenance = f"{imported['name']}, imported from the format {imported['format']}"
+            facts |= {"licence": imported["licence"], "provenance": provenance}
         packed = self.preset() if self.preset_file.is_file() else {}
         names = ("description", "licence", "provenance", "scores")
         return facts | {name: packed[name] for name in names if name in packed}
+
+    def write_origin(self, description: dict[str, Any]) -> None:
+        """Notes where the model comes from: see `kformer.importing.run.describe_origin`."""
+        write_json(self.origin_file, description)
 
     def write_preset(self, description: dict[str, Any]) -> None:
         """Writes the facts about a packed model, see `kformer.presets.pack_run`."""

@@ -13,6 +13,7 @@ from keras import ops
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import (
     Constraint,
+    ForcedEnd,
     MinLength,
     NoRepeatedNGrams,
     Prefix,
@@ -25,6 +26,7 @@ from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.sampling import check_sampling_options
 from kformer.decoding.search import Search, run
 from kformer.decoding.stretches import run_in_stretches
+from kformer.decoding.transformers_beam_search import TransformersBeamSearch
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor
 from kformer.models import StepwiseTransformer, reorder_rows
@@ -121,9 +123,13 @@ class Searcher:
         return Context(*stepwise.encode(source), room), history, tokens, log_probs
 
     def _search(self, space: SearchSpace, length_penalty: float | Tensor, n_best: int) -> Search:
-        if self.decoding.beam_size == 1:
+        decoding = self.decoding
+        if decoding.beam_size == 1:
             return GreedySearch(space)
-        return BeamSearch(space, self.decoding.beam_size, length_penalty, n_best, reorder_rows)
+        options = (space, decoding.beam_size, length_penalty, n_best, reorder_rows)
+        if decoding.beam_rules == "transformers":
+            return TransformersBeamSearch(*options, decoding.forced_end)
+        return BeamSearch(*options)
 
     def sample(
         self,
@@ -175,12 +181,20 @@ class Searcher:
             pad_id=config.pad_id,
             max_lengths=limits,
             buffer_length=self._buffer_length(source),
-            constraints=self.constraints(prefix, min_length),
+            constraints=self.constraints(limits, prefix, min_length),
+            renormalize=self.decoding.renormalize,
         )
 
-    def constraints(self, prefix: Tensor | None = None, min_length: Tensor | None = None) -> list[Constraint]:
+    def constraints(
+        self, limits: Tensor, prefix: Tensor | None = None, min_length: Tensor | None = None
+    ) -> list[Constraint]:
         """What every hypothesis must keep; the arguments are those of `find`. What is not here costs nothing."""
         found: list[Constraint] = []
+        if self.decoding.forced_end:
+            found.append(ForcedEnd(limits, self.config.end_id, self.config.pad_id))
+        if self.decoding.first_id is not None:
+            firsts = ops.full((ops.shape(limits)[0], 1), self.decoding.first_id, dtype="int32")
+            prefix = firsts if prefix is None else ops.concatenate([firsts, prefix], axis=1)
         if prefix is not None:
             found.append(Prefix(prefix, self.config.pad_id))
         if min_length is not None or self.decoding.min_length:

@@ -38,7 +38,7 @@ _SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece f
 # by the noncharacter U+FDD0 and a digit, the second ones restore it. They consist of code points: source TAB target.
 _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
-MARK_OFMARK_OF_BLANK = "\u2581"
+MARK_OF_BLANK = "\u2581"
 _MARK = 0xFDD0
 _UNKNOWN = " ⁇ "  # how SentencePiece writes the unknown piece
 

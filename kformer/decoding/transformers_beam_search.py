@@ -1,0 +1,84 @@
+"""Beam search as Hugging Face's transformers does it, for models that come from there.
+
+Letters: B sentences, K beams, n hypotheses returned, T buffer length, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates
+from kformer.decoding.result import SearchResult
+from kformer.decoding.space import SearchSpace
+from kformer.indexing import take_columns
+
+
+class TransformersBeamSearch(BeamSearch):
+    """Beam search by the rules of `GenerationMixin.generate` in transformers 5, with `early_stopping=False`.
+
+    It differs from `beam_search` in these rules:
+
+    - The score of a hypothesis Y is log P(Y) / |Y| ** length_penalty, where |Y| counts the end token.
+    - Of the 2K best extensions only the first K may end.
+    - K finished hypotheses are kept, whatever n is. A sentence is done when there are K and the best live hypothesis,
+      if it ended now, would be no better than the worst of them. A longer one might be: this is no bound.
+    - What is live at the limit counts as finished, and competes by its score.
+    - With `forced_end`, a hypothesis ends at the limit at no cost: the end token has the probability 1 there.
+
+    Args:
+        space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
+        forced_end: Whether a sequence that reaches its limit gets the end token there.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        beam_size: int,
+        length_penalty: float,
+        n_best: int,
+        reorder: Callable[[Any, Any], Any],
+        forced_end: bool,
+    ) -> None:
+        super().__init__(space, beam_size, length_penalty, beam_size, reorder)
+        self.returned = n_best
+        self.forced_end = forced_end
+
+    def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
+        found = super()._best_candidates(now, logits)
+        if not self.forced_end:
+            return found
+        nothing = ops.full_like(now.live_log_probs, NO_HYPOTHESIS)
+        forced = ops.concatenate([now.live_log_probs, nothing], axis=1)  # (B, 2K), each beam goes on once
+        beams = ops.arange(2 * self.beam_size, dtype="int32") % self.beam_size
+        at_limit = self._at_limit(now)
+        return Candidates(
+            ops.where(at_limit, forced, found.log_probs),
+            ops.where(at_limit, beams, found.parents),
+            ops.where(at_limit, self.space.end_id, found.next_tokens),
+        )
+
+    def _at_limit(self, now: BeamState) -> Any:
+        """(B, 1) bool, True where the next token is the last one."""
+        return ops.greater_equal(now.step + 1, ops.expand_dims(now.limits, 1))
+
+    def _ends(self, now: BeamState, candidates: Candidates) -> Any:
+        return ops.logical_or(super()._ends(now, candidates), self._at_limit(now))
+
+    def _with_finished(self, now: BeamState, new: BeamState, candidates: Candidates, ends: Any) -> BeamState:
+        is_first = ops.less(ops.arange(2 * self.beam_size), self.beam_size)  # (2K,)
+        return super()._with_finished(now, new, candidates, ops.logical_and(ends, is_first))
+
+    def _last_tokens(self, candidates: Candidates, kept: Any) -> Any:
+        earlier = ops.full_like(candidates.next_tokens[:, : self.beam_size], self.space.end_id)
+        return take_columns(ops.concatenate([earlier, candidates.next_tokens], axis=1), kept)
+
+    def _norm(self, lengths: Any) -> Any:
+        return ops.power(ops.cast(lengths, "float32"), self.length_penalty)
+
+    def _best_attainable(self, new: BeamState) -> Any:
+        return new.live_log_probs[:, 0] / self._norm(new.step)
+
+    def result(self, now: BeamState) -> SearchResult:
+        found = super().result(now)
+        return SearchResult(*(values[:, : self.returned] for values in found))

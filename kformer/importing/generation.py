@@ -1,0 +1,66 @@
+"""The search of a model of Hugging Face: the fields of its generation_config.json, or of the older config.json."""
+
+import pathlib
+
+from kformer.config import DecodingConfig
+from kformer.importing.fields import Fields
+
+# Fields that change what a search finds, with the values that change nothing. None of them has a counterpart here.
+_WITHOUT_EFFECT = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "early_stopping": False,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "force_words_ids": None,
+    "constraints": None,
+    "sequence_bias": None,
+    "guidance_scale": None,
+}
+_LONGEST = 512  # where the files do not say; transformers stops after 20 tokens then, which cuts translations off
+
+
+def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | None = None) -> DecodingConfig:
+    """The search that a folder asks for.
+
+    Args:
+        folder: Of the model. Its generation_config.json counts, if there is one.
+        config: Its config.json.
+        max_positions: The largest number of positions of a text; None: there is no limit.
+
+    Raises:
+        ValueError: A field asks for something that kformer's searches do not do.
+    """
+    path = folder / "generation_config.json"
+    fields = Fields(path) if path.is_file() else config
+    for name, value in _WITHOUT_EFFECT.items():
+        fields.expect(name, value, default=value)
+    _check_forbidden(fields, config)
+    longest = fields.get("max_length", _LONGEST) - 1  # transformers counts the start token
+    if max_positions is not None:
+        longest = min(longest, max_positions)
+    end_id = config.id("eos_token_id")
+    return DecodingConfig(
+        beam_size=fields.get("num_beams", 1),
+        length_penalty=float(fields.get("length_penalty", 1.0)),
+        max_extra_length=longest,
+        max_length=longest,
+        beam_rules="transformers",
+        first_id=fields.get("forced_bos_token_id"),
+        forced_end=fields.get("forced_eos_token_id") == end_id,
+        renormalize=bool(fields.get("renormalize_logits", False)),
+        min_length=max(0, fields.get("min_length", 0) - 2),  # which counts the start and the end token
+        no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
+    )
+
+
+def _check_forbidden(fields: Fields, config: Fields) -> None:
+    """Refuses forbidden tokens other than padding, which a search never gives."""
+    forbidden = fields.get("bad_words_ids", [])
+    if any(ids != [config.get("pad_token_id")] for ids in forbidden):
+        raise ValueError(
+            f"bad_words_ids in {fields.path} forbids {forbidden!r:.100}. kformer's searches forbid the padding alone."
+        )

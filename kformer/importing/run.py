@@ -1,0 +1,83 @@
+"""Makes a run folder of a model of another toolkit."""
+
+import json
+import pathlib
+import re
+from typing import Any
+
+from kformer.files.checksums import checksum
+from kformer.files.writing import check_new_folder, new_folder
+from kformer.importing.formats import find_format, read_folder
+from kformer.models.building import build_model
+from kformer.runs.create import create_run
+from kformer.runs.folder import RunFolder
+
+_LICENCE = re.compile(r"^license:\s*(\S.*?)\s*$", re.MULTILINE)
+
+
+def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format: str | None = None) -> RunFolder:
+    """Makes a run folder of a model that another toolkit has trained.
+
+    It can be used like one that was trained here: it translates, is fine-tuned, evaluated and exported. Only local
+    folders are read, and no code of a folder is run. The model is checked before anything is written.
+
+    Args:
+        folder: Of the other toolkit, with configuration, vocabulary and weights.
+        output: The run folder to make.
+        format: One of `kformer.importing.FORMATS`; None: the one that fits.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        FileExistsError: `output` exists.
+        FileNotFoundError: The folder, or one of its files, is missing.
+        ValueError: The model cannot be represented, or a file is damaged.
+    """
+    folder = pathlib.Path(folder)
+    check_new_folder(pathlib.Path(output))
+    format = format or find_format(folder)
+    imported = read_folder(folder, format)
+    model = build_model(imported.transformer)
+    imported.check(model)
+    imported.assign(model)
+    origin = describe_origin(folder, format)
+    corpus = {"name": f"that of {origin['name']}", "symbols": False}
+    with new_folder(output) as fresh:
+        parts = (imported.transformer, imported.tokenizers, imported.decoding, corpus)
+        create_run(RunFolder(fresh), *parts, model=model, origin=origin)
+    return RunFolder(output)
+
+
+def describe_origin(folder: pathlib.Path, format: str) -> dict[str, Any]:
+    """Where a model comes from: the name of its folder or model, its licence if a file says it, and its files.
+
+    Args:
+        folder: Of the other toolkit.
+        format: Its name.
+
+    Returns:
+        `name`, `licence` (None: no file says it), `format`, and `files`: the SHA-256 of each file.
+    """
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return {
+        "name": _name(folder),
+        "licence": _licence(folder),
+        "format": format,
+        "files": {file.name: checksum(file) for file in files},
+    }
+
+
+def _name(folder: pathlib.Path) -> str:
+    try:
+        name = json.loads((folder / "config.json").read_text(encoding="utf-8-sig")).get("_name_or_path")
+    except (OSError, ValueError, AttributeError):
+        name = None
+    return name or folder.resolve().name
+
+
+def _licence(folder: pathlib.Path) -> str | None:
+    """The licence in the heading of a model card (README.md)."""
+    card = folder / "README.md"
+    found = _LICENCE.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    return found[1].strip("'\"") if found else None
