@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         data,
         decoding,
         evaluation,
+        importing,
         layers,
         losses,
         metrics,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export.saved_model import export_saved_model
+    from kformer.importing.run import import_model
     from kformer.tasks import Classifier, LanguageModel, Tagger
     from kformer.tasks.translator import Translator
     from kformer.training.train import train
@@ -39,7 +41,7 @@ quiet_retracing()
 register_classes()
 
 _MODULES = (
-    *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
+    *("config", "data", "decoding", "evaluation", "importing", "layers", "losses", "metrics", "models"),
     *("presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
 )
 # Name of an object: its module.
@@ -52,6 +54,7 @@ _OBJECTS = {
     "Tagger": "kformer.tasks.tag",
     "LanguageModel": "kformer.tasks.language_model",
     "export_saved_model": "kformer.export.saved_model",
+    "import_model": "kformer.importing.run",
     "train": "kformer.training.train",
 }
 
@@ -69,6 +72,7 @@ __all__ = [
     "decoding",
     "evaluation",
     "export_saved_model",
+    "import_model",
     "layers",
     "losses",
     "metrics",

@@ -22,9 +22,9 @@ class App(typer.Typer):
         super().__init__(name=name, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def add_commands(self, *functions: Callable[..., Any]) -> None:
-        """Makes a command of each function, with the function's name."""
+        """Makes a command of each function, with the function's name, or that without a last "_"."""
         for function in functions:
-            self.command(cls=Command)(function)
+            self.command(function.__name__.rstrip("_"), cls=Command)(function)
 
 
 class Command(typer.core.TyperCommand):

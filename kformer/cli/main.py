@@ -18,6 +18,7 @@ from kformer.cli.demo import demo
 from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
 from kformer.cli.generate import generate
+from kformer.cli.import_ import import_
 from kformer.cli.lint import lint
 from kformer.cli.pack import pack
 from kformer.cli.plot import plot
@@ -48,7 +49,7 @@ def kformer(
     """The Transformer of "Attention Is All You Need": train a model, use it, export it."""
 
 
-app.add_commands(train, translate, classify, tag, generate, evaluate, export, lint, serve, average, pack, demo)
+app.add_commands(train, translate, classify, tag, generate, evaluate, import_, export, lint, serve, average, pack, demo)
 app.add_typer(plot, name="plot")
 
 

@@ -1,6 +1,13 @@
 """Brings models that other toolkits have trained."""
 
-from kformer.importing.formats import FORMATS
-from kformer.importing.run import import_model
+from kformer.importing.formats import FORMATS, Format
 
-__all__ = ["FORMATS", "import_model"]
+__all__ = ["FORMATS", "Format", "import_model"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "import_model":  # the only name that needs TensorFlow
+        raise AttributeError(f"module 'kformer.importing' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    from kformer.importing.run import import_model
+
+    return import_model

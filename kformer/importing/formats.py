@@ -1,42 +1,57 @@
-"""The formats of other toolkits that can be imported, each with the module that reads it."""
+"""The formats of other toolkits that can be imported, and how a folder is recognized. TensorFlow is not needed here."""
 
 import pathlib
-import pkgutil
+from typing import NamedTuple
 
-from kformer.importing.imported import ImportedModel
+from kformer.importing.fields import Fields
 from kformer.wording import did_you_mean
 
-# In the order in which folders are tried. A module has the functions `recognizes(folder)` and `read(folder)`.
-FORMATS = {"marian": "kformer.importing.marian"}
+_CONFIG = "config.json"  # of Hugging Face
 
 
-def find_format(folder: pathlib.Path) -> str:
-    """The format of a folder's model.
+class Format(NamedTuple):
+    """A format of models.
+
+    Attributes:
+        name: By which it is chosen.
+        reader: Module and name of the function that reads a folder; `pkgutil.resolve_name` reads it when it is used.
+            It takes the folder, and returns a `kformer.importing.imported.ImportedModel`.
+        model_types: Values of `model_type` in a config.json of Hugging Face.
+        files: Names of files that only folders of this format have.
+    """
+
+    name: str
+    reader: str
+    model_types: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+_FORMATS = (Format("marian", "kformer.importing.marian:read", model_types=("marian",)),)
+# By name, in the order in which messages and pages list them.
+FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
+
+
+def choose_format(folder: pathlib.Path, name: str | None = None) -> Format:
+    """The format with this name, or the one of a folder's model.
 
     Raises:
         FileNotFoundError: There is no such folder.
-        ValueError: No format fits.
+        ValueError: There is no such format, or none fits.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no folder. Name the folder that holds config.json and the weights.")
-    for name, module in FORMATS.items():
-        if pkgutil.resolve_name(f"{module}:recognizes")(folder):
-            return name
-    raise ValueError(
-        f"{folder} holds no model that kformer can import. It knows: {', '.join(FORMATS)}. Name one by --format if "
-        "the folder does not say what it is."
-    )
-
-
-def read_folder(folder: pathlib.Path, format: str | None = None) -> ImportedModel:
-    """Reads a folder, in the format of this name or in the one that fits.
-
-    Raises:
-        FileNotFoundError: The folder, or one of its files, is missing.
-        ValueError: There is no such format, or the model cannot be represented.
-    """
-    if format is not None and format not in FORMATS:
+        raise FileNotFoundError(f"{folder} is no folder. Name the folder that holds the model's files.")
+    if name is not None and name not in FORMATS:
         raise ValueError(
-            f"There is no format {format!r}. Choose one of {', '.join(FORMATS)}.{did_you_mean([format], FORMATS)}"
+            f"There is no format {name!r}. Choose one of {', '.join(FORMATS)}.{did_you_mean([name], FORMATS)}"
         )
-    return pkgutil.resolve_name(f"{FORMATS[format or find_format(folder)]}:read")(folder)
+    if name is not None:
+        return FORMATS[name]
+    model_type = Fields(folder / _CONFIG).get("model_type") if (folder / _CONFIG).is_file() else None
+    for format in FORMATS.values():
+        if model_type in format.model_types or any((folder / file).is_file() for file in format.files):
+            return format
+    found = f"config.json has model_type={model_type!r}" if model_type is not None else "it has no config.json"
+    raise ValueError(
+        f"{folder} holds no model that kformer can import: {found}. It can import: {', '.join(FORMATS)}. If the folder "
+        "is one of these, say which by --format."
+    )

@@ -31,12 +31,6 @@ _SOFTMAX, _BIAS = "lm_head.weight", "final_logits_bias"
 _POSITIONS = frozenset({"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"})
 
 
-def recognizes(folder: pathlib.Path) -> bool:
-    """Whether the folder holds a Marian model."""
-    path = folder / "config.json"
-    return path.is_file() and Fields(path).get("model_type") == "marian"
-
-
 def read(folder: pathlib.Path) -> ImportedModel:
     """Reads a folder with config.json, vocab.json, source.spm, target.spm and weights.
 

@@ -2,12 +2,13 @@
 
 import json
 import pathlib
+import pkgutil
 import re
 from typing import Any
 
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
-from kformer.importing.formats import find_format, read_folder
+from kformer.importing.formats import choose_format
 from kformer.models.building import build_model
 from kformer.runs.create import create_run
 from kformer.runs.folder import RunFolder
@@ -36,12 +37,12 @@ def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format:
     """
     folder = pathlib.Path(folder)
     check_new_folder(pathlib.Path(output))
-    format = format or find_format(folder)
-    imported = read_folder(folder, format)
+    chosen = choose_format(folder, format)
+    imported = pkgutil.resolve_name(chosen.reader)(folder)
     model = build_model(imported.transformer)
     imported.check(model)
     imported.assign(model)
-    origin = describe_origin(folder, format)
+    origin = describe_origin(folder, chosen.name)
     corpus = {"name": f"that of {origin['name']}", "symbols": False}
     with new_folder(output) as fresh:
         parts = (imported.transformer, imported.tokenizers, imported.decoding, corpus)

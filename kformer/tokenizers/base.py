@@ -122,6 +122,10 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             "signature translate_detailed, or train with a tokenizer of kformer's own."
         )
 
+    def has_ids_of(self, other: "Tokenizer") -> bool:
+        """Whether both give the same ids to the same tokens, so that two texts may share a matrix of embeddings."""
+        return self is other
+
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
         """(B,) string to (B,) string: the texts after conversion to ids and back."""
         return self.detokenize(self.tokenize(text))

@@ -120,6 +120,9 @@ class PieceVocabularyTokenizer(Tokenizer):
         hidden = {self.pad_id, self.start_id, self.end_id, self.unknown_id, *self.first_ids, *self.hidden_ids}
         return ["" if number in hidden else piece for number, piece in enumerate(self.pieces)]
 
+    def has_ids_of(self, other: Tokenizer) -> bool:
+        return isinstance(other, PieceVocabularyTokenizer) and self.pieces == other.pieces
+
     def fallback_ids(self) -> list[int]:
         return [self.unknown_id]
 

@@ -14,6 +14,7 @@ from kformer.config import (
     check_scores,
     check_special_ids,
 )
+from kformer.config.decoding import FROM_DATA
 from kformer.data import Corpus
 from kformer.data.corpus import sample_sources
 from kformer.data.labels import check_corpus
@@ -141,7 +142,7 @@ def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target
     return transformer.replace(
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
-        embedding_tying="target" if tying == "all" and source is not target else tying,
+        embedding_tying="target" if tying == "all" and not source.has_ids_of(target) else tying,
         pad_id=target.pad_id,
         start_id=target.start_id,
         end_id=target.end_id,
@@ -160,13 +161,14 @@ def _transformer_of_weights(origin: RunFolder, given: TransformerConfig) -> Tran
 
 
 def _read_by_weights(search: DecodingConfig, earlier: DecodingConfig) -> DecodingConfig:
-    """A search that lets the model read as much at once as the earlier run's model has learned to read.
+    """The earlier run's search, which lets the model read as much at once as that run's model has learned to read.
 
     Lines are divided into sentences as the new run's texts say, because its model learns to translate such lines.
     """
     longest = max(search.longest_source, earlier.max_source_length or 0, earlier.max_sentence_length or 0)
     name = "max_source_length" if search.max_sentence_length is None else "max_sentence_length"
-    return search.replace(**{name: longest})
+    lengths = {field: getattr(search, field) for field in FROM_DATA}
+    return earlier.replace(**{**lengths, name: longest})
 
 
 def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:

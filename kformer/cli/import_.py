@@ -1,0 +1,38 @@
+"""`kformer import`."""
+
+from typing import Annotated
+
+import typer
+
+from kformer.cli.options import Path
+from kformer.cli.progress import status
+from kformer.cli.startup import start_tensorflow
+from kformer.files.writing import check_new_folder
+from kformer.importing.formats import FORMATS, choose_format
+
+
+def import_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model's folder of another toolkit.")],
+    output: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder to make.")],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What FOLDER holds, if it does not say so itself: {', '.join(FORMATS)}.",
+            autocompletion=lambda: list(FORMATS),
+        ),
+    ] = None,
+) -> None:
+    """Make a run folder of a model that another toolkit has trained: see docs/importing.md.
+
+    FOLDER is only read, and no code in it is run. It must be here: nothing is downloaded.
+    """
+    chosen = choose_format(folder, format)
+    check_new_folder(output)
+
+    start_tensorflow()
+    from kformer.importing.run import import_model
+
+    with status(f"importing {folder}"):
+        run = import_model(folder, output, chosen.name)
+    config = run.transformer_config()
+    print(f"{run.path}: {chosen.name}, a model of the task {config.task}")
