@@ -19,7 +19,7 @@ from kformer.runtime.versions import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
 
 # How far scores may be apart, as a share of their mean.
-SCORE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.1}
+SCORE_TOLERANCE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.05, "int16": 0.05, "int8": 0.1}
 
 
 def check_operations(saved_model: str | pathlib.Path) -> set[str]:
@@ -58,14 +58,29 @@ def check_agreement(
     expected, found = predictor.function(tf.constant(list(texts))), answer(text=tf.constant(list(texts)))
     output, score = answer_outputs(predictor.task)
     same = expected[output].numpy() == found[output].numpy()
-    share = _distance(expected[score].numpy(), found[score].numpy())
+    agreement = check_scores(expected[score].numpy(), found[score].numpy(), precision)
+    return {"samples": len(texts), "identical_answers": float(same.mean()), **agreement}
+
+
+def check_scores(expected: np.ndarray, found: np.ndarray, precision: str) -> dict[str, float]:
+    """How far the scores of an export are from those of the predictor, as a share of their mean.
+
+    Args:
+        expected: (B,), of the predictor.
+        found: (B,), of the export.
+        precision: Of the export.
+
+    Raises:
+        ValueError: They differ by more than rounding to `precision` explains.
+    """
+    share = _distance(expected, found)
     if not share <= SCORE_TOLERANCE[precision]:  # also refuses NaN
         raise ValueError(
-            f"The export does not compute what the predictor does. Its scores on {len(texts)} texts differ by "
+            f"The export does not compute what the predictor does. Its scores on {len(expected)} texts differ by "
             f"{share:.2%} of their mean; rounding to {precision} explains at most {SCORE_TOLERANCE[precision]:.2%}. "
             "Export in float32."
         )
-    return {"samples": len(texts), "identical_answers": float(same.mean()), "score_difference": share}
+    return {"score_difference": share}
 
 
 def check_without_python(

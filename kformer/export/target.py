@@ -13,7 +13,7 @@ import tensorflow as tf
 from kformer.config import answer_outputs
 from kformer.export.card import write_card
 from kformer.files.checksums import note_checksums
-from kformer.files.writing import WriteError, staging_folder, sync_tree
+from kformer.files.writing import WriteError, new_folder, staging_folder, sync_tree
 from kformer.runtime.paths import check_export_path
 from kformer.runtime.versions import DESCRIPTION_FILE, check_version, next_version
 from kformer.tasks.predictor import Predictor
@@ -38,9 +38,12 @@ class ExportTarget(abc.ABC):
 
     Attributes:
         name: Of the format.
+        versioned: Whether each export is a new version in the given folder, as servers of SavedModels want it. If not,
+            the given folder is the export.
     """
 
     name: ClassVar[str]
+    versioned: ClassVar[bool] = True
 
     @abc.abstractmethod
     def check_options(self, predictor: Predictor) -> None:
@@ -78,9 +81,8 @@ class ExportTarget(abc.ABC):
             ValueError: The export does not run, or computes something else than the predictor.
         """
 
-    @abc.abstractmethod
     def write_beside(self, base: pathlib.Path, trial: Trial) -> None:
-        """Writes what belongs beside the versions, and is not there yet."""
+        """Writes what belongs beside the versions, and is not there yet. By default there is nothing."""
 
 
 def export(
@@ -107,21 +109,38 @@ def export(
     """
     directory = pathlib.Path(directory)
     target.check_options(predictor)
+    if not target.versioned:
+        with new_folder(directory) as fresh:
+            _fill(fresh, predictor, target, samples, directory)
+        return directory
     check_export_path(directory)
     if version is not None:
         check_version(directory, version)
-    texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
     with staging_folder(directory, "export") as fresh:
-        target.write(predictor, fresh, texts, directory)
-        trial = target.check(predictor, fresh, texts, directory)
+        trial = _fill(fresh, predictor, target, samples, directory)
         with write_errors_explained(directory):
-            describe(fresh, predictor, trial.facts)
-            write_card(fresh, predictor, trial.facts)
-            files = [file for file in fresh.rglob("*") if file.is_file()]
-            note_checksums((fresh / DESCRIPTION_FILE).parent, files)
-            sync_tree(fresh)
             target.write_beside(directory, trial)
         return _named(fresh, directory, version)
+
+
+def _fill(
+    fresh: pathlib.Path,
+    predictor: Predictor,
+    target: ExportTarget,
+    samples: Sequence[str],
+    directory: pathlib.Path,
+) -> Trial:
+    """Writes everything of an export into the folder `fresh`, and tries it out."""
+    texts = samples or predictor.samples or random_texts(predictor.source_tokenizer)
+    target.write(predictor, fresh, texts, directory)
+    trial = target.check(predictor, fresh, texts, directory)
+    with write_errors_explained(directory):
+        describe(fresh, predictor, {"format": target.name, **trial.facts})
+        write_card(fresh, predictor, trial.facts)
+        files = [file for file in fresh.rglob("*") if file.is_file()]
+        note_checksums((fresh / DESCRIPTION_FILE).parent, files)
+        sync_tree(fresh)
+    return trial
 
 
 @contextlib.contextmanager

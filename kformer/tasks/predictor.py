@@ -170,6 +170,11 @@ class Predictor(tf.Module, abc.ABC):
         """A new model of the same configuration, with random weights, under another dtype policy."""
         return build_model(self.config.replace(task=self.task), dtype)
 
+    def with_decoding(self, decoding: DecodingConfig) -> Self:
+        """A predictor with the same model that searches in another way."""
+        model, config, tokenizers, _, *rest = self._parts()
+        return self._of(model, config, tokenizers, decoding, *rest)
+
     def twin(self, model: keras.Model, cache: type[Cache]) -> Self:
         """A predictor like this one, with another model from `build`, whose search uses this class of caches."""
         other = self._of(model, *self._parts()[1:])

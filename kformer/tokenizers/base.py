@@ -17,6 +17,7 @@ from kformer.tokenizers.ragged import sums
 from kformer.tokenizers.text_ops import as_ids
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their names, as in SentencePiece
 NUM_SPECIAL_IDS = 4
 
 # A piece of SentencePiece has at most 16 characters, and normalization makes one character of at most four. A word, or
@@ -157,6 +158,16 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         raise ValueError(
             f"A tokenizer of the kind {self.kind} cannot tell which words its ids stand for. "
             "Train with a tokenizer of kformer's own."
+        )
+
+    def tokens(self) -> list[str]:
+        """The name of each id, for engines that take tokens by their names. No two are the same.
+
+        Raises:
+            ValueError: This kind of tokenizer has no names for its ids.
+        """
+        raise ValueError(
+            f"A tokenizer of the kind {self.kind} has no names for its ids. Train with a tokenizer of kformer's own."
         )
 
     def word_starts(self) -> np.ndarray:

@@ -133,6 +133,10 @@ class PieceVocabularyTokenizer(Tokenizer):
             for piece in self._shown_pieces()
         ]
 
+    def tokens(self) -> list[str]:
+        """See `Tokenizer.tokens`. An id without a piece is named by its number."""
+        return [piece or f"<{number}>" for number, piece in enumerate(self.pieces)]
+
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
         return np.array([begins_word(piece.replace(MARK_OF_BLANK, " ")) for piece in self._shown_pieces()])

@@ -201,6 +201,11 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = ["" if piece_id in none else processor.id_to_piece(piece_id) for piece_id in range(self.vocab_size)]
         return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(MARK_OF_BLANK))))) for piece in pieces]
 
+    def tokens(self) -> list[str]:
+        """See `Tokenizer.tokens`. They are SentencePiece's pieces."""
+        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
+        return [processor.id_to_piece(number) for number in range(self.vocab_size)]
+
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
         pieces = [spelling[0] if spelling else "" for spelling in self.spellings()]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
-from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer
+from kformer.tokenizers.base import NUM_SPECIAL_IDS, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 from kformer.tokenizers.offsets import Spans, byte_lengths, decode, is_space
 from kformer.tokenizers.ragged import join, kept, next_of, previous_of, sums_before
 from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, collapse_whitespace, replace_invalid
@@ -100,6 +100,18 @@ class SymbolTokenizer(Tokenizer):
 
     def spellings(self) -> list[tuple[str, ...]]:
         return [()] * NUM_SPECIAL_IDS + [(symbol,) for symbol in self.symbols]
+
+    def tokens(self) -> list[str]:
+        """See `Tokenizer.tokens`.
+
+        Raises:
+            ValueError: A symbol is written as the name of a special id.
+        """
+        if taken := {*SPECIAL_TOKENS} & {*self.symbols}:
+            raise ValueError(
+                f"The symbol {', '.join(taken)} is also the name of a special id. Train with other names for symbols."
+            )
+        return [*SPECIAL_TOKENS, *self.symbols]
 
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. Every symbol is a word."""

@@ -1,0 +1,152 @@
+"""A translator or language model as a folder for CTranslate2, an engine without TensorFlow."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.export.check import check_scores
+from kformer.export.ctranslate2_engine import (
+    DECODING_FILE,
+    TOKENIZER_FOLDER,
+    TRANSFORMER_FILE,
+    CTranslate2Engine,
+    check_package,
+)
+from kformer.export.ctranslate2_spec import check_variant, language_model_spec, translator_spec
+from kformer.export.target import ExportTarget, Trial, export, write_errors_explained
+from kformer.export.variables import copy_weights
+from kformer.tasks.predictor import Predictor
+from kformer.tokenizers import SentencePieceTokenizer, save_tokenizers
+
+# What CTranslate2 calls the number formats. Its conversion to bfloat16 needs PyTorch.
+PRECISIONS = ("float32", "float16", "int16", "int8")
+_SPECS = {"translate": translator_spec, "language-model": language_model_spec}
+SOURCE_MODEL, TARGET_MODEL, README_FILE = "source.model", "target.model", "README.md"
+_README = """# A translator for CTranslate2
+
+Made by kformer. Texts are cut into pieces by SentencePiece:
+
+```python
+import unicodedata, ctranslate2, sentencepiece
+source, target = (sentencepiece.SentencePieceProcessor(model_file=f"{name}.model") for name in ("source", "target"))
+engine = ctranslate2.Translator(".")
+pieces = source.encode(unicodedata.normalize("NFC", " ".join("Your text.".split())), out_type=str)
+print(target.decode(engine.translate_batch([pieces], beam_size=BEAM_SIZE)[0].hypotheses[0]))
+```
+
+`kformer translate` and `kformer evaluate` take this folder, too. They also divide long lines into sentences.
+"""
+
+
+def export_ctranslate2(
+    predictor: Predictor, directory: str | pathlib.Path, precision: str = "float32", samples: Sequence[str] = ()
+) -> pathlib.Path:
+    """Writes a folder for CTranslate2, and tries it out. It needs the package ctranslate2.
+
+    Args:
+        predictor: A `Translator` or a `LanguageModel`.
+        directory: The folder to make.
+        precision: "float32", "float16", "int16" or "int8".
+        samples: Texts that the engine answers when it is tried; by default as in `export_saved_model`.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: The folder exists.
+        ModuleNotFoundError: The package ctranslate2 is missing.
+        ValueError: The engine lacks a part of the model, `precision` is unknown, or the engine computes something else
+            than the predictor.
+
+    Examples:
+        >>> export_ctranslate2(translator, "exported/cmudict-ct2", "int8")  # doctest: +SKIP
+        PosixPath('exported/cmudict-ct2')
+    """
+    return export(predictor, directory, CTranslate2Target(precision), samples=samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class CTranslate2Target(ExportTarget):
+    """A folder for CTranslate2; the fields are those of `export_ctranslate2`.
+
+    Examples:
+        >>> CTranslate2Target("int8").name
+        'ctranslate2'
+    """
+
+    name = "ctranslate2"
+    versioned = False
+    precision: str = "float32"
+
+    def check_options(self, predictor: Predictor) -> None:
+        """See `ExportTarget.check_options`."""
+        check_package()
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {self.precision!r}.")
+        if predictor.task not in _SPECS:
+            raise ValueError(
+                f"CTranslate2 runs translators and language models. Received: a model of the task {predictor.task}. "
+                "Export it as a SavedModel."
+            )
+        check_variant(predictor.config)
+        for tokenizer in (predictor.source_tokenizer, predictor.target_tokenizer):
+            tokenizer.tokens()
+
+    def write(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> None:
+        """See `ExportTarget.write`."""
+        model = predictor.build("float32")
+        copy_weights(predictor.model, model)
+        spec = _SPECS[predictor.task](model, predictor.config)
+        _name_tokens(spec, predictor)
+        spec.validate()
+        spec.optimize(quantization=None if self.precision == "float32" else self.precision)
+        with write_errors_explained(base):
+            spec.save(str(folder))
+            _add_tokenizers(predictor, folder)
+
+    def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
+        """See `ExportTarget.check`. Greedy searches are compared: those of beams have other length penalties."""
+        facts: dict[str, Any] = {"precision": self.precision}
+        if predictor.task != "translate":
+            return Trial(facts, 0.0)
+        greedy = predictor.decoding.replace(beam_size=1)
+        expected = predictor.with_decoding(greedy).answer(tf.constant(list(texts)))
+        found = CTranslate2Engine(folder, greedy)([text.encode() for text in texts])
+        scores = np.array([hypothesis.score for (hypothesis,) in found])
+        facts |= check_scores(expected["score"].numpy(), scores, self.precision)
+        same = [one.decode() == other[0].text for one, other in zip(expected["translation"].numpy(), found, strict=True)]
+        return Trial({**facts, "samples": len(texts), "identical_answers": float(np.mean(same))}, 0.0)
+
+
+def _name_tokens(spec: Any, predictor: Predictor) -> None:
+    """Tells the engine the names of ids, and what the special ones are."""
+    source, target = predictor.source_tokenizer.tokens(), predictor.target_tokenizer.tokens()
+    config = predictor.config
+    if predictor.task == "translate":
+        spec.register_source_vocabulary(source)
+        spec.register_target_vocabulary(target)
+        spec.config.add_source_eos = True
+        spec.config.decoder_start_token = target[config.start_id]
+    else:
+        spec.register_vocabulary(target)
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+    spec.config.bos_token, spec.config.eos_token = target[config.start_id], target[config.end_id]
+    spec.config.unk_token = target[predictor.target_tokenizer.fallback_ids()[0]]
+
+
+def _add_tokenizers(predictor: Predictor, folder: pathlib.Path) -> None:
+    """kformer's tokenizers and configurations, and the SentencePiece models for those who do not use kformer."""
+    tokenizers = (predictor.source_tokenizer, predictor.target_tokenizer)
+    (folder / TOKENIZER_FOLDER).parent.mkdir()
+    save_tokenizers(folder / TOKENIZER_FOLDER, *tokenizers)
+    predictor.config.save(folder / TRANSFORMER_FILE)
+    predictor.decoding.save(folder / DECODING_FILE)
+    if all(isinstance(tokenizer, SentencePieceTokenizer) for tokenizer in tokenizers) and predictor.task == "translate":
+        for name, tokenizer in zip((SOURCE_MODEL, TARGET_MODEL), tokenizers, strict=True):
+            (folder / name).write_bytes(tokenizer.model_bytes)
+        readme = _README.replace("BEAM_SIZE", str(predictor.decoding.beam_size))
+        (folder / README_FILE).write_text(readme, encoding="utf-8")

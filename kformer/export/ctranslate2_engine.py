@@ -1,0 +1,101 @@
+"""Runs a translator that was exported to CTranslate2, with kformer's own tokenizers and division of long texts."""
+
+import importlib.util
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.decoding import SearchResult
+from kformer.text.batches import Hypothesis, hypotheses
+from kformer.text.codec import TextCodec
+from kformer.text.texts import translate_texts
+from kformer.tokenizers import load_tokenizers
+
+# What kformer adds to a folder of CTranslate2.
+TOKENIZER_FOLDER = "kformer/tokenizer"
+TRANSFORMER_FILE, DECODING_FILE = "kformer/transformer.json", "kformer/decoding.json"
+
+
+def check_package() -> None:
+    """Tells how to install ctranslate2 if it is missing.
+
+    Raises:
+        ModuleNotFoundError: It is.
+    """
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise ModuleNotFoundError("This needs the package ctranslate2: pip install 'kformer[ctranslate2]'.")
+
+
+class CTranslate2Engine:
+    """A folder of `export_ctranslate2` as a function that translates batches.
+
+    Its greedy search finds what kformer's finds. In beam search, CTranslate2 divides a log probability by length **
+    length_penalty, which is another penalty than the paper's.
+
+    Args:
+        folder: The folder.
+        decoding: How to search; None: as the folder says.
+        n_best: Hypotheses per text, at most the beam size.
+        threads: That share one batch; None: CTranslate2 decides.
+
+    Raises:
+        ModuleNotFoundError: The package ctranslate2 is missing.
+        ValueError: CTranslate2 cannot load the folder.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        decoding: DecodingConfig | None = None,
+        n_best: int = 1,
+        threads: int | None = None,
+    ) -> None:
+        check_package()
+        import ctranslate2
+
+        own = DecodingConfig.load(folder / DECODING_FILE)
+        self._decoding = own if decoding is None else decoding.completed(own)
+        self._n_best = n_best
+        self._config = TransformerConfig.load(folder / TRANSFORMER_FILE)
+        source, target = load_tokenizers(folder / TOKENIZER_FOLDER)
+        self._codec = TextCodec(source, target, self._config, self._decoding)
+        self._source_tokens, self._target_ids = source.tokens(), {name: i for i, name in enumerate(target.tokens())}
+        try:
+            self._engine: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads or 0)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"CTranslate2 cannot load {folder}: {error}. Export the model again.") from error
+
+    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        """The best translations of each text, best first."""
+        found = translate_texts(self._codec, self._find, tf.constant(list(texts), tf.string), self._n_best)
+        return hypotheses(found["translation"].numpy(), found["score"].numpy())
+
+    def _find(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+        """As `Searcher.find`. CTranslate2 adds the end id to a source itself, and has one limit for a batch."""
+        special = (self._config.pad_id, self._config.end_id)
+        tokens = [[self._source_tokens[i] for i in row if i not in special] for row in source.numpy().tolist()]
+        longest = int(limits.numpy().max(initial=1))
+        results = self._engine.translate_batch(
+            tokens,
+            beam_size=self._decoding.beam_size,
+            num_hypotheses=self._n_best,
+            length_penalty=self._decoding.length_penalty if self._decoding.beam_size > 1 else 0,
+            max_decoding_length=longest,
+            max_input_length=0,
+            min_decoding_length=self._decoding.min_length,
+            no_repeat_ngram_size=self._decoding.no_repeat_ngram_size,
+            return_scores=True,
+            return_end_token=True,
+        )
+        shape = (len(results), self._n_best)
+        ids = np.full((*shape, longest), self._config.pad_id, "int32")
+        scores, lengths = np.full(shape, -np.inf, "float32"), np.zeros(shape, "int32")
+        for row, result in enumerate(results):
+            for rank, (names, score) in enumerate(zip(result.hypotheses, result.scores, strict=True)):
+                ids[row, rank, : len(names)] = [self._target_ids[name] for name in names]
+                scores[row, rank], lengths[row, rank] = score, len(names)
+        return SearchResult(tf.constant(ids), tf.constant(scores), tf.constant(lengths))
