@@ -109,11 +109,14 @@ class CTranslate2Target(ExportTarget):
             _add_tokenizers(predictor, folder)
 
     def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
-        """See `ExportTarget.check`. Greedy searches are compared: those of beams have other length penalties."""
+        """See `ExportTarget.check`. Greedy searches are compared: those of beams have other length penalties.
+
+        CTranslate2 gives the probability of forbidden tokens to the others.
+        """
         facts: dict[str, Any] = {"precision": self.precision}
         if predictor.task != "translate":
             return Trial(facts, 0.0)
-        greedy = predictor.decoding.replace(beam_size=1)
+        greedy = predictor.decoding.replace(beam_size=1, renormalize=True)
         expected = predictor.with_decoding(greedy).answer(tf.constant(list(texts)))
         found = CTranslate2Engine(folder, greedy)([text.encode() for text in texts])
         scores = np.array([hypothesis.score for (hypothesis,) in found])

@@ -63,7 +63,8 @@ class CTranslate2Engine:
         self._config = TransformerConfig.load(folder / TRANSFORMER_FILE)
         source, target = load_tokenizers(folder / TOKENIZER_FOLDER)
         self._codec = TextCodec(source, target, self._config, self._decoding)
-        self._source_tokens, self._target_ids = source.tokens(), {name: i for i, name in enumerate(target.tokens())}
+        self._source_tokens, self._target_tokens = source.tokens(), target.tokens()
+        self._target_ids = {name: number for number, name in enumerate(self._target_tokens)}
         try:
             self._engine: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads or 0)
         except (RuntimeError, ValueError) as error:
@@ -75,22 +76,36 @@ class CTranslate2Engine:
         return hypotheses(found["translation"].numpy(), found["score"].numpy())
 
     def _find(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        """As `Searcher.find`. CTranslate2 adds the end id to a source itself, and has one limit for a batch."""
+        """As `Searcher.find`. CTranslate2 adds the end id to a source itself."""
         special = (self._config.pad_id, self._config.end_id)
         tokens = [[self._source_tokens[i] for i in row if i not in special] for row in source.numpy().tolist()]
-        longest = int(limits.numpy().max(initial=1))
-        results = self._engine.translate_batch(
+        most = limits.numpy().tolist()
+        results = self._search(tokens, max(most, default=0))
+        for row, (result, limit) in enumerate(zip(results, most, strict=True)):
+            if any(len(names) > limit for names in result.hypotheses):  # seldom: CTranslate2 has one limit for a batch
+                (results[row],) = self._search([tokens[row]], limit)
+        return self._result(results, max(most, default=0))
+
+    def _search(self, tokens: list[list[str]], longest: int) -> list[Any]:
+        """The hypotheses of CTranslate2 for some sources."""
+        config, decoding = self._config, self._decoding
+        never = {config.pad_id, config.start_id} - {config.end_id}
+        return self._engine.translate_batch(
             tokens,
-            beam_size=self._decoding.beam_size,
+            beam_size=decoding.beam_size,
             num_hypotheses=self._n_best,
-            length_penalty=self._decoding.length_penalty if self._decoding.beam_size > 1 else 0,
+            length_penalty=decoding.length_penalty if decoding.beam_size > 1 else 0,
             max_decoding_length=longest,
             max_input_length=0,
-            min_decoding_length=self._decoding.min_length,
-            no_repeat_ngram_size=self._decoding.no_repeat_ngram_size,
+            min_decoding_length=decoding.min_length,
+            no_repeat_ngram_size=decoding.no_repeat_ngram_size,
+            suppress_sequences=[[self._target_tokens[number]] for number in sorted(never)],
             return_scores=True,
             return_end_token=True,
         )
+
+    def _result(self, results: list[Any], longest: int) -> SearchResult:
+        """Their ids, scores and lengths."""
         shape = (len(results), self._n_best)
         ids = np.full((*shape, longest), self._config.pad_id, "int32")
         scores, lengths = np.full(shape, -np.inf, "float32"), np.zeros(shape, "int32")

@@ -1,0 +1,105 @@
+"""Exports to CTranslate2: its engine finds what kformer's greedy search finds, for every part that it knows."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kformer
+from kformer.export.ctranslate2 import export_ctranslate2
+from kformer.export.ctranslate2_engine import CTranslate2Engine
+from kformer.models.building import build_model
+from kformer.tokenizers import SymbolTokenizer
+
+pytestmark = pytest.mark.tensorflow_only
+
+LETTERS = SymbolTokenizer(list("abcdefghijk"))
+SIZES = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+TEXTS = ["a b c", "k j i h g f e d", "b", "c c c a", "e f g h i j k a b c d e"]
+
+
+def random_translator(seed=3, **fields):
+    """A translator with weights that are large enough to give many answers."""
+    size = LETTERS.vocab_size
+    config = kformer.TransformerConfig(source_vocab_size=size, target_vocab_size=size, **{**SIZES, **fields})
+    model = build_model(config)
+    generator = np.random.default_rng(seed)
+    for weight in model.weights:
+        near = 1.0 if weight.path.endswith(("gamma", "scale")) else 0.0
+        weight.assign(near + 0.3 * generator.standard_normal(weight.shape))
+    decoding = kformer.DecodingConfig(beam_size=1, max_extra_length=9, renormalize=True)  # as CTranslate2
+    return kformer.Translator(model, config, LETTERS, LETTERS, decoding, samples=TEXTS)
+
+
+VARIANTS = {
+    "the paper's": {},
+    "norm first": {"norm_first": True},
+    "learned": {"positional_encoding": "learned", "max_length": 32},
+    "halves": {"positional_encoding": "sinusoidal_halves"},
+    "rotary": {"positional_encoding": "rotary", "max_wavelength": 100.0},
+    "relative": {"positional_encoding": "relative"},
+    "relative buckets": {"positional_encoding": "relative_buckets"},
+    "rms norm": {"normalization": "rms_norm", "norm_first": True},
+    "gelu": {"activation": "gelu"},
+    "gelu tanh": {"activation": "gelu_tanh"},
+    "silu": {"activation": "silu", "use_bias": False},
+    "swiglu": {"activation": "swiglu"},
+    "geglu": {"activation": "geglu"},
+    "geglu tanh": {"activation": "geglu_tanh"},
+    "grouped heads": {"num_key_value_heads": 2},
+    "one shared head": {"num_key_value_heads": 1, "norm_first": True},
+    "head dim": {"head_dim": 8},
+    "embedding dim": {"embedding_dim": 10},
+    "embedding dim, two matrices": {"embedding_dim": 10, "embedding_tying": "none"},
+    "no scale": {"scale_embeddings": False},
+    "embedding norm": {"normalize_embeddings": True},
+    "softmax bias": {"softmax_bias": True},
+    "target tied": {"embedding_tying": "target"},
+    "not tied": {"embedding_tying": "none"},
+    "start is padding": {"start_id": 0},
+    "epsilon": {"layer_norm_epsilon": 0.1},
+}
+
+
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
+def test_greedy_search_finds_the_same(fields, tmp_path):
+    translator = random_translator(**fields)
+    folder = export_ctranslate2(translator, tmp_path / "exported")  # which compares the scores
+    expected = translator.translate(tf.constant(TEXTS))
+    found = CTranslate2Engine(folder)([text.encode() for text in TEXTS])
+    assert [one.text for (one,) in found] == [text.decode() for text in expected["translation"].numpy()]
+    np.testing.assert_allclose([one.score for (one,) in found], expected["score"].numpy(), rtol=1e-4, atol=1e-4)
+    assert len({one.text for (one,) in found}) > 1
+
+
+REFUSED = {
+    "attention_window": {"attention_window": 3},
+    "depth": {"depth": "shared"},
+    "positional_encoding": {"positional_encoding": "alibi"},
+}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_a_part_that_the_engine_lacks_is_refused_by_its_field(field, tmp_path):
+    with pytest.raises(ValueError, match=f"CTranslate2 has no {field}="):
+        export_ctranslate2(random_translator(**REFUSED[field]), tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_eight_bits_are_nearly_the_same(tmp_path):
+    folder = export_ctranslate2(random_translator(), tmp_path / "exported", "int8")
+    facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())
+    assert (facts["format"], facts["precision"], facts["samples"]) == ("ctranslate2", "int8", len(TEXTS))
+    assert 0 < facts["score_difference"] < 0.1
+
+
+def test_an_existing_folder_is_not_touched(tmp_path):
+    with pytest.raises(FileExistsError):
+        export_ctranslate2(random_translator(), tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_other_tasks_and_precisions_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="precision must be one of float32, float16, int16, int8"):
+        export_ctranslate2(random_translator(), tmp_path / "exported", "int4")
