@@ -1,6 +1,7 @@
 """`kformer export`."""
 
-from typing import Annotated
+import pkgutil
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +17,14 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
+from kformer.export.formats import FORMATS, check_format
 from kformer.export.servers import check_server
+from kformer.files.writing import check_new_folder
 from kformer.inference.find import check_answers
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import check_export_path
-from kformer.runtime.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
+from kformer.runtime.versions import MORE_SIGNATURES, VARIANTS, check_kind, check_signatures
 
 
 def export(
@@ -40,9 +43,9 @@ def export(
     precision: Annotated[
         str,
         typer.Option(
-            help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI.",
-            autocompletion=lambda: list(PRECISIONS),
-            rich_help_panel="SavedModel",
+            help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI. "
+            "CTranslate2 has float32, float16, int16 and int8.",
+            autocompletion=lambda: list(dict.fromkeys(name for one in FORMATS.values() for name in one.precisions)),
         ),
     ] = "float32",
     variant: Annotated[
@@ -62,6 +65,13 @@ def export(
             rich_help_panel="SavedModel",
         ),
     ] = None,
+    format: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(FORMATS)}. Other formats than saved_model make DIR itself, without versions.",
+            autocompletion=lambda: list(FORMATS),
+        ),
+    ] = "saved_model",
     server_version: Annotated[
         str | None,
         typer.Option(
@@ -71,37 +81,49 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out.
+    """Write DIR/<version>/, a SavedModel for TensorFlow Serving: strings in, strings out. Or DIR in another format.
 
     The export has a fixed search: from the options, from the recipe, or else from the run folder or preset.
     """
     run, directory = _choose_folders(folders, preset)
     run.check()
     check_answers(run)
-    check_export_path(directory)
-    check_kind(precision, variant)
-    check_signatures(signature or [], variant)
-    if server_version is not None:
-        check_server(server_version, precision)
+    chosen_format = check_format(format, precision)
+    options: dict[str, Any] = {}
+    if chosen_format.is_served:
+        check_export_path(directory)
+        check_kind(precision, variant)
+        check_signatures(signature or [], variant)
+        if server_version is not None:
+            check_server(server_version, precision)
+        options = {"variant": variant, "server_version": server_version, "signatures": tuple(signature or ())}
+    else:
+        _check_plain(format, directory, variant, signature, server_version)
     chosen = load_recipe(recipe) if recipe is not None else None
     decoding = choose_decoding(run, chosen, beam_size, length_penalty, max_source_length)
 
     start_tensorflow()
-    from kformer.export.saved_model import export_saved_model
+    from kformer.export.target import export as export_in
     from kformer.tasks import task_of_run
 
     with status(f"loading {run.path}"):
         predictor = task_of_run(run).load(run.path, decoding)
     with status(f"exporting to {directory}"):
-        version = export_saved_model(
-            predictor,
-            directory,
-            precision=precision,
-            variant=variant,
-            server_version=server_version,
-            signatures=signature or [],
+        target = pkgutil.resolve_name(chosen_format.target)(precision=precision, **options)
+        path = export_in(predictor, directory, target)
+    print(path)
+
+
+def _check_plain(
+    format: str, directory: Path, variant: str, signature: list[str] | None, server_version: str | None
+) -> None:
+    """Refuses options of a SavedModel in another format, and a folder that exists."""
+    if variant != VARIANTS[0] or signature or server_version is not None:
+        raise ValueError(
+            f"--variant, --signature and --server-version are for the format saved_model. Received: --format {format}. "
+            "Leave them out."
         )
-    print(version)
+    check_new_folder(directory)
 
 
 def _choose_folders(folders: list[Path], preset: str | None) -> tuple[RunFolder, Path]:

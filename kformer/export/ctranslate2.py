@@ -17,13 +17,12 @@ from kformer.export.ctranslate2_engine import (
     check_package,
 )
 from kformer.export.ctranslate2_spec import check_variant, language_model_spec, translator_spec
+from kformer.export.formats import check_format
 from kformer.export.target import ExportTarget, Trial, export, write_errors_explained
 from kformer.export.variables import copy_weights
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SentencePieceTokenizer, save_tokenizers
 
-# What CTranslate2 calls the number formats. Its conversion to bfloat16 needs PyTorch.
-PRECISIONS = ("float32", "float16", "int16", "int8")
 _SPECS = {"translate": translator_spec, "language-model": language_model_spec}
 SOURCE_MODEL, TARGET_MODEL, README_FILE = "source.model", "target.model", "README.md"
 _README = """# A translator for CTranslate2
@@ -85,8 +84,7 @@ class CTranslate2Target(ExportTarget):
     def check_options(self, predictor: Predictor) -> None:
         """See `ExportTarget.check_options`."""
         check_package()
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {self.precision!r}.")
+        check_format(self.name, self.precision)
         if predictor.task not in _SPECS:
             raise ValueError(
                 f"CTranslate2 runs translators and language models. Received: a model of the task {predictor.task}. "
