@@ -10,7 +10,7 @@ from kformer.config.fields import setting
 # Of a model that is used without a run folder, so that nobody knows how long the texts were that it learned from.
 _LINE_LENGTH = 64
 _SOURCE_LENGTH = 256
-BEAM_RULES = ("paper", "transformers")
+BEAM_RULES = ("paper", "transformers", "opennmt")
 FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio")  # a run measures them in its training data
 
 
@@ -41,17 +41,15 @@ class DecodingConfig(Config):
     )
     beam_rules: str = setting(
         "paper",
-        "Scores and end of a beam search: those of the paper, or those of Hugging Face's transformers, which divide a "
-        "score by length ** length_penalty.",
+        "Scores and end of a beam search: those of the paper; those of Hugging Face's transformers, which divide a "
+        "score by length ** length_penalty; or those of OpenNMT-tf, whose finished hypotheses stay in the beam.",
         choices=BEAM_RULES,
     )
     first_id: int | None = setting(
         None, "The token with which every translation begins, such as the language in M2M100, NLLB and mBART."
     )
     forced_end: bool = setting(False, "A translation that reaches its largest length ends there with the end token.")
-    renormalize: bool = setting(
-        False, "The probabilities of the tokens that may come next are divided by their sum."
-    )
+    renormalize: bool = setting(False, "The probabilities of the tokens that may come next are divided by their sum.")
     min_length: int = setting(0, "Number of tokens before a translation may end.")
     no_repeat_ngram_size: int = setting(
         0, "No n-gram of so many tokens comes twice in a translation. 0: any n-gram may."

@@ -87,7 +87,7 @@ def encode_pairs(
 
     def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        return ended(sources, source_tokenizer), ended(targets, target_tokenizer)
+        return ended(sources, source_tokenizer, source_tokenizer.closing_ids), ended(targets, target_tokenizer)
 
     return encode_with(encode, pairs, source_tokenizer, target_tokenizer, max_length)
 
@@ -158,13 +158,16 @@ def string_tensor(texts: Sequence[str]) -> tf.Tensor:
     return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)
 
 
-def ended(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
-    """The ids of each text, with the end id."""
+def ended(texts: Sequence[str], tokenizer: Tokenizer, ends: Sequence[int] | None = None) -> Sequences:
+    """The ids of each text, with the end id, or with other ids at its end."""
+    ends = (tokenizer.end_id,) if ends is None else ends
     ids, counts = rows_of(tokenizer.tokenize(string_tensor(texts)))
-    with_ends = np.full(len(ids) + len(counts), tokenizer.end_id, np.int32)
-    ends_before = np.repeat(np.arange(len(counts)), counts)  # the number of end ids before each token
-    with_ends[np.arange(len(ids)) + ends_before] = ids
-    return Sequences(with_ends, counts + 1)
+    texts_before = np.repeat(np.arange(len(counts)), counts)  # the number of texts before each token
+    is_end = np.ones(len(ids) + len(counts) * len(ends), bool)
+    is_end[np.arange(len(ids)) + texts_before * len(ends)] = False
+    with_ends = np.empty(len(is_end), np.int32)
+    with_ends[~is_end], with_ends[is_end] = ids, np.tile(ends, len(counts))
+    return Sequences(with_ends, counts + len(ends))
 
 
 def _readable(pairs: Iterable[Pair], max_length: int, counts: Counter[str]) -> Iterator[Pair]:

@@ -185,7 +185,7 @@ class BeamSearch(Search):
         new = self._with_finished(now, new, candidates, ends)
         no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], self._best_attainable(new))
         done = now.done | no_better_to_come | ops.greater_equal(new.step, now.limits)
-        rows = ops.reshape(_flat_rows(parents, self.beam_size), (-1,))
+        rows = ops.reshape(flat_rows(parents, self.beam_size), (-1,))
         constraints = self.space.advance(gather_rows(now.constraints, rows), new.last_tokens)
         return new._replace(done=done, constraints=constraints), self.reorder(model_state, rows)
 
@@ -230,7 +230,7 @@ class BeamSearch(Search):
         new = now._replace(
             step=now.step + 1,
             last_tokens=tokens,
-            live_tokens=self._extended(_take_hypotheses(now.live_tokens, parents), tokens, now.step, ~done),
+            live_tokens=extended(take_hypotheses(now.live_tokens, parents), tokens, now.step, ~done),
             live_log_probs=ops.where(done, now.live_log_probs, best),
         )
         return new, parents
@@ -246,11 +246,11 @@ class BeamSearch(Search):
         earlier = ops.broadcast_to(ops.arange(self.n_best, dtype="int32"), ops.shape(now.finished_lengths))
         origins = take_columns(ops.concatenate([earlier, candidates.parents + self.n_best], axis=1), kept)  # (B, n)
         hypotheses = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
-        tokens = _take_hypotheses(hypotheses, origins)
+        tokens = take_hypotheses(hypotheses, origins)
         lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
         ended = ops.greater_equal(origins, self.n_best) & (best > NO_HYPOTHESIS)  # (B, n)
         return new._replace(
-            finished_tokens=self._extended(tokens, self._last_tokens(candidates, kept), now.step, ended),
+            finished_tokens=extended(tokens, self._last_tokens(candidates, kept), now.step, ended),
             finished_scores=best,
             finished_lengths=take_columns(lengths, kept),
         )
@@ -261,13 +261,6 @@ class BeamSearch(Search):
         Those of the finished ones do not matter.
         """
         return self.space.end_id
-
-    @staticmethod
-    def _extended(hypotheses: Any, tokens: Any, position: Any, chosen: Any) -> Any:
-        """`hypotheses` (B, M, T) with `tokens` at `position`, where `chosen`, (B, 1) or (B, M), is True."""
-        at_position = ops.equal(ops.arange(ops.shape(hypotheses)[2], dtype="int32"), position)  # (T,)
-        here = at_position & ops.expand_dims(chosen, -1)  # (B, 1 or M, T)
-        return ops.where(here, tokens if isinstance(tokens, int) else ops.expand_dims(tokens, -1), hypotheses)
 
     def keep(self, now: BeamState, sentences: Any) -> BeamState:
         rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
@@ -291,18 +284,25 @@ class BeamSearch(Search):
         chosen = ops.where(rank < finished, rank, rank - finished + self.n_best)  # (B, n)
         scores = take_columns(scores, chosen)
         exists = scores > NO_HYPOTHESIS
-        tokens = ops.where(ops.expand_dims(exists, -1), _take_hypotheses(tokens, chosen), self.space.pad_id)
+        tokens = ops.where(ops.expand_dims(exists, -1), take_hypotheses(tokens, chosen), self.space.pad_id)
         return SearchResult(tokens, scores, ops.where(exists, take_columns(lengths, chosen), 0))
 
 
-def _take_hypotheses(tokens: Any, indices: Any) -> Any:
+def extended(hypotheses: Any, tokens: Any, position: Any, chosen: Any) -> Any:
+    """`hypotheses` (B, M, T) with `tokens` at `position`, where `chosen`, (B, 1) or (B, M), is True."""
+    at_position = ops.equal(ops.arange(ops.shape(hypotheses)[2], dtype="int32"), position)  # (T,)
+    here = at_position & ops.expand_dims(chosen, -1)  # (B, 1 or M, T)
+    return ops.where(here, tokens if isinstance(tokens, int) else ops.expand_dims(tokens, -1), hypotheses)
+
+
+def take_hypotheses(tokens: Any, indices: Any) -> Any:
     """Gathers `tokens` (B, M, T) along its second axis by `indices` (B, R): (B, R, T)."""
     sentences, per_sentence, length = ops.shape(tokens)
     flat = ops.reshape(tokens, (sentences * per_sentence, length))  # (B * M, T)
-    return take_rows(flat, _flat_rows(indices, per_sentence))  # one gather of whole rows
+    return take_rows(flat, flat_rows(indices, per_sentence))  # one gather of whole rows
 
 
-def _flat_rows(indices: Any, per_sentence: int) -> Any:
+def flat_rows(indices: Any, per_sentence: int) -> Any:
     """Converts indices (B, R) of rows within a sentence to indices (B, R) of rows within the whole batch."""
     first = ops.arange(ops.shape(indices)[0], dtype="int32") * per_sentence  # (B,)
     return ops.expand_dims(first, -1) + ops.cast(indices, "int32")

@@ -119,7 +119,9 @@ class CTranslate2Target(ExportTarget):
         found = CTranslate2Engine(folder, greedy)([text.encode() for text in texts])
         scores = np.array([hypothesis.score for (hypothesis,) in found])
         facts |= check_scores(expected["score"].numpy(), scores, self.precision)
-        same = [one.decode() == other[0].text for one, other in zip(expected["translation"].numpy(), found, strict=True)]
+        same = [
+            one.decode() == other[0].text for one, other in zip(expected["translation"].numpy(), found, strict=True)
+        ]
         return Trial({**facts, "samples": len(texts), "identical_answers": float(np.mean(same))}, 0.0)
 
 

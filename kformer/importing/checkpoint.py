@@ -80,7 +80,9 @@ class SafetensorsFile(Checkpoint):
         try:
             self._file: Any = safetensors.safe_open(path, framework="numpy")
         except (safetensors.SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is no safetensors file, or it is damaged: {error}. Copy it again.") from error
+            raise CheckpointError(
+                f"{path} is no safetensors file, or it is damaged: {error}. Copy it again."
+            ) from error
         self._names = frozenset(self._file.keys())
 
     def names(self) -> Iterable[str]:

@@ -15,43 +15,56 @@ class Format(NamedTuple):
     Attributes:
         name: By which it is chosen.
         reader: Module and name of the function that reads a folder; `pkgutil.resolve_name` reads it when it is used.
-            It takes the folder, and returns a `kformer.importing.imported.ImportedModel`.
+            It takes the folder (or file), and returns a `kformer.importing.imported.ImportedModel`.
         model_types: Values of `model_type` in a config.json of Hugging Face.
-        files: Names of files that only folders of this format have.
+        suffixes: Of a file that is named in place of a folder, because it says where the model's files are.
     """
 
     name: str
     reader: str
     model_types: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
 
 
-_FORMATS = (Format("marian", "kformer.importing.marian:read", model_types=("marian",)),)
+_FORMATS = (
+    Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
+    Format("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
+)
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
 
 
-def choose_format(folder: pathlib.Path, name: str | None = None) -> Format:
-    """The format with this name, or the one of a folder's model.
+def choose_format(path: pathlib.Path, name: str | None = None) -> Format:
+    """The format with this name, or the one of a model.
+
+    Args:
+        path: The model's folder, or a file that says where its files are.
+        name: Of the format; None: the one that fits.
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: There is no such folder or file.
         ValueError: There is no such format, or none fits.
     """
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no folder. Name the folder that holds the model's files.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist. Name the folder that holds the model's files.")
     if name is not None and name not in FORMATS:
         raise ValueError(
             f"There is no format {name!r}. Choose one of {', '.join(FORMATS)}.{did_you_mean([name], FORMATS)}"
         )
     if name is not None:
         return FORMATS[name]
-    model_type = Fields(folder / _CONFIG).get("model_type") if (folder / _CONFIG).is_file() else None
+    config = path / _CONFIG
+    model_type = Fields(config).get("model_type") if config.is_file() else None
     for format in FORMATS.values():
-        if model_type in format.model_types or any((folder / file).is_file() for file in format.files):
+        if model_type in format.model_types or (path.is_file() and path.suffix in format.suffixes):
             return format
-    found = f"config.json has model_type={model_type!r}" if model_type is not None else "it has no config.json"
+    if (path / "model_description.py").is_file():
+        raise ValueError(
+            f"{path} is a run of OpenNMT-tf. Name the YAML file that it was trained by, which says where its "
+            "vocabularies are."
+        )
+    found = f"its config.json has model_type={model_type!r}" if model_type is not None else "it has no config.json"
     raise ValueError(
-        f"{folder} holds no model that kformer can import: {found}. It can import: {', '.join(FORMATS)}. If the folder "
-        "is one of these, say which by --format."
+        f"{path} holds no model that kformer can import: {found}. It can import: {', '.join(FORMATS)}. If it is one of "
+        "these, say which by --format."
     )

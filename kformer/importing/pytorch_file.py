@@ -101,7 +101,9 @@ class PyTorchFile(Checkpoint):
     def _open_archive(self) -> Any:
         """The content of a ZIP archive: a pickle, and a file for each storage."""
         with zipfile.ZipFile(self._path) as archive:
-            root = next(name for name in [*archive.namelist(), "data.pkl"] if name.endswith("data.pkl"))[: -len("data.pkl")]
+            root = next(name for name in [*archive.namelist(), "data.pkl"] if name.endswith("data.pkl"))[
+                : -len("data.pkl")
+            ]
             content = _Reader(io.BytesIO(archive.read(root + "data.pkl")), self._path).load()
 
         def bytes_of(storage: _Storage) -> bytes:

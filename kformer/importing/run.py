@@ -60,6 +60,7 @@ def describe_origin(folder: pathlib.Path, format: str) -> dict[str, Any]:
     Returns:
         `name`, `licence` (None: no file says it), `format`, and `files`: the SHA-256 of each file.
     """
+    folder = folder if folder.is_dir() else folder.parent
     files = sorted(file for file in folder.iterdir() if file.is_file())
     return {
         "name": _name(folder),

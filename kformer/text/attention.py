@@ -25,11 +25,12 @@ def read_attention(codec: TextCodec, model: keras.Model, text: str, translation:
     check_length("text", len(source_ids), codec.longest_part)
     if config.longest_sequence is not None:
         check_length("translation", len(target_ids), config.longest_sequence - 1)
-    source = np.array([[*source_ids, config.end_id]], "int32")
+    source = np.array([[*source_ids, *codec.source_tokenizer.closing_ids]], "int32")
     target_in = np.array([[config.start_id, *target_ids]], "int32")
     scores = attention_scores(model, source, target_in, config.pad_id)
     encoder, decoder, cross = (np.stack([_array(of_layer) for of_layer in kind]) for kind in scores)
-    sources, read, written = (*source_tokens, END), (START, *target_tokens), (*target_tokens, END)
+    ends = [END] * len(codec.source_tokenizer.closing_ids)
+    sources, read, written = (*source_tokens, *ends), (START, *target_tokens), (*target_tokens, END)
     return Attention(
         AttentionMap(encoder, sources, sources, "Encoder self-attention"),
         AttentionMap(decoder, written, read, "Decoder self-attention"),

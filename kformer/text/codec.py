@@ -37,8 +37,9 @@ class TextCodec:
             text: (B,) string.
 
         Returns:
-            (B, S) int32 source ids, each row closed by the end id and filled up with the pad id; and (B,) int32, the
-            largest number of tokens of each translation, its end id included. An empty source gets the limit 0.
+            (B, S) int32 source ids, each row closed by the end id (`Tokenizer.closing_ids`) and filled up with the pad
+            id; and (B,) int32, the largest number of tokens of each translation, its end id included. An empty source
+            gets the limit 0.
         """
         return self.pad(self.source_tokenizer.tokenize(text)[:, : self.longest_part])
 
@@ -60,8 +61,10 @@ class TextCodec:
     def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        ends = tf.fill([ids.nrows(), 1], tf.constant(self.config.end_id, tf.int32))
+        ends = tf.tile([tf.constant(self.source_tokenizer.closing_ids, tf.int32)], [ids.nrows(out_type=tf.int32), 1])
         source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
+        if not self.source_tokenizer.closing_ids:  # blank texts alone would have no position
+            source = tf.pad(source, [[0, 0], [0, 1]], constant_values=self.config.pad_id)
         limits = lengths + self.decoding.max_extra_length
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:

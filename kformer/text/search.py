@@ -22,6 +22,7 @@ from kformer.decoding import (
     sample,
 )
 from kformer.decoding.beam_search import BeamSearch, check_beam_options
+from kformer.decoding.opennmt_beam_search import OpenNMTBeamSearch
 from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.sampling import check_sampling_options
 from kformer.decoding.search import Search, run
@@ -129,7 +130,8 @@ class Searcher:
         options = (space, decoding.beam_size, length_penalty, n_best, reorder_rows)
         if decoding.beam_rules == "transformers":
             return TransformersBeamSearch(*options, decoding.forced_end)
-        return BeamSearch(*options)
+        kind = OpenNMTBeamSearch if decoding.beam_rules == "opennmt" else BeamSearch
+        return kind(*options)
 
     def sample(
         self,

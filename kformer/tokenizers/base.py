@@ -67,6 +67,11 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
     start_id: int = START_ID
     end_id: int = END_ID
 
+    @property
+    def closing_ids(self) -> tuple[int, ...]:
+        """What follows the tokens of each source: the end id alone, except in some models of other toolkits."""
+        return (self.end_id,)
+
     @abc.abstractmethod
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Converts a batch of texts to token ids, without start and end ids.

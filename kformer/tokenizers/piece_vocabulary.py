@@ -34,6 +34,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         pieces: the vocabulary, in the order of the ids; "" for an id without a piece.
         pad_id, start_id, end_id, unknown_id: the special ids. The start id may be that of padding or of the end.
         first_ids: ids that `tokenize` puts before each text, such as that of its language.
+        last_ids: ids that follow each source, in place of the end id alone; None: the end id.
         hidden_ids: ids that `detokenize` leaves out, beside the special ones: those of languages, for example.
         reads_language_codes: whether a code such as ">>fr<<" at the beginning of a text is one token, as in Marian.
 
@@ -52,6 +53,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         end_id: int,
         unknown_id: int,
         first_ids: Sequence[int] = (),
+        last_ids: Sequence[int] | None = None,
         hidden_ids: Sequence[int] = (),
         reads_language_codes: bool = False,
     ) -> None:
@@ -62,8 +64,9 @@ class PieceVocabularyTokenizer(Tokenizer):
         self.vocab_size = len(self.pieces)
         self.pad_id, self.start_id, self.end_id, self.unknown_id = pad_id, start_id, end_id, unknown_id
         self.first_ids, self.hidden_ids = tuple(first_ids), tuple(hidden_ids)
+        self.last_ids = (end_id,) if last_ids is None else tuple(last_ids)
         self.reads_language_codes = reads_language_codes
-        given = (pad_id, start_id, end_id, unknown_id, *self.first_ids, *self.hidden_ids)
+        given = (pad_id, start_id, end_id, unknown_id, *self.first_ids, *self.last_ids, *self.hidden_ids)
         if min(given) < 0 or max(given) >= self.vocab_size:
             raise ValueError(
                 f"Special ids must be from 0 to {self.vocab_size - 1}, the last id of the vocabulary. "
@@ -79,8 +82,12 @@ class PieceVocabularyTokenizer(Tokenizer):
         return type(self), (self.model_bytes, self.pieces, *self._options().values())
 
     def _options(self) -> dict[str, Any]:
-        names = ("pad_id", "start_id", "end_id", "unknown_id", "first_ids", "hidden_ids", "reads_language_codes")
-        return {name: getattr(self, name) for name in names}
+        names = ("pad_id", "start_id", "end_id", "unknown_id", "first_ids", "last_ids", "hidden_ids")
+        return {name: getattr(self, name) for name in (*names, "reads_language_codes")}
+
+    @property
+    def closing_ids(self) -> tuple[int, ...]:
+        return self.last_ids
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         code, rest = self._divided(replace_invalid(as_texts(text)))

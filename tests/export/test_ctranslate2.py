@@ -101,5 +101,7 @@ def test_an_existing_folder_is_not_touched(tmp_path):
 
 
 def test_other_tasks_and_precisions_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="precision must be one of float32, float16, int16, int8 in the format ctranslate2"):
+    with pytest.raises(
+        ValueError, match="precision must be one of float32, float16, int16, int8 in the format ctranslate2"
+    ):
         export_ctranslate2(random_translator(), tmp_path / "exported", "int4")

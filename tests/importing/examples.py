@@ -53,4 +53,3 @@ class Example:
         predictor = predictor_class.from_run(self.run.path, self.run.decoding_config().replace(**changes))
         found = predictor.answer(tf.constant(self.expected["lines"]))
         return [text.decode() for text in found["translation"].numpy()], found["score"].numpy()
-

@@ -75,11 +75,15 @@ def answers(model: transformers.PreTrainedModel, tokenizer: transformers.PreTrai
         ).logits.numpy()
         found = {}
         for name, beams in (("greedy", 1), ("beam", 4)):
-            result = model.generate(
-                **encoded, num_beams=beams, return_dict_in_generate=True, output_scores=True
-            )
+            result = model.generate(**encoded, num_beams=beams, return_dict_in_generate=True, output_scores=True)
             found[name] = tokenizer.batch_decode(result.sequences, skip_special_tokens=True)
             if beams > 1:
                 found[f"{name}_scores"] = np.round(result.sequences_scores.numpy(), 5).tolist()
     ids = [row[kept].tolist() for row, kept in zip(encoded.input_ids, mask, strict=True)]
-    return {"lines": lines, "ids": ids, "target_in": target_in.tolist(), "logits": make_example.sample_logits(logits), **found}
+    return {
+        "lines": lines,
+        "ids": ids,
+        "target_in": target_in.tolist(),
+        "logits": make_example.sample_logits(logits),
+        **found,
+    }

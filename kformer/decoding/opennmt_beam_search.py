@@ -1,0 +1,123 @@
+"""Beam search as OpenNMT-tf does it, for models that come from there.
+
+Letters: B sentences, K beams, n hypotheses returned, T buffer length, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from kformer.decoding.beam_search import NO_HYPOTHESIS, extended, flat_rows, length_norm, take_hypotheses
+from kformer.decoding.result import SearchResult
+from kformer.decoding.search import NextLogits, Search, gather_rows
+from kformer.decoding.space import SearchSpace, States
+from kformer.indexing import take_columns
+
+
+class _State(NamedTuple):
+    """The state of an `OpenNMTBeamSearch`. Finished hypotheses stay in the beam."""
+
+    step: Any  # () int32
+    last_tokens: Any  # (B, K) int32
+    tokens: Any  # (B, K, T) int32
+    log_probs: Any  # (B, K) float32; -inf where there is no hypothesis
+    scores: Any  # (B, K) float32, in falling order
+    lengths: Any  # (B, K) int32, the end token included
+    ended: Any  # (B, K) bool, True for hypotheses with an end token
+    limits: Any  # (B,) int32; the largest lengths
+    constraints: States  # with B * K rows
+
+
+class OpenNMTBeamSearch(Search):
+    """Beam search by the rules of `opennmt.utils.BeamSearch` in OpenNMT-tf 2.
+
+    A finished hypothesis keeps its place in the beam, where it competes by its score with those that go on. A sentence
+    is done when all K hypotheses are finished, or at its limit. Scores have the paper's length penalty, but as in
+    OpenNMT-tf the length counts one token more once a hypothesis is finished.
+
+    Args:
+        space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        beam_size: int,
+        length_penalty: float,
+        n_best: int,
+        reorder: Callable[[Any, Any], Any],
+    ) -> None:
+        super().__init__(space)
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.n_best = n_best
+        self.reorder = reorder
+
+    def first_state(self) -> _State:
+        space = self.space
+        sentences = ops.shape(space.limits)[0]
+        beam = (sentences, self.beam_size)
+        only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # all begin alike
+        log_probs = ops.broadcast_to(ops.cast(only_first, "float32"), beam)
+        return _State(
+            step=ops.convert_to_tensor(0, "int32"),
+            last_tokens=ops.full(beam, space.start_id, dtype="int32"),
+            tokens=ops.full((*beam, space.buffer_length), space.pad_id, dtype="int32"),
+            log_probs=log_probs,
+            scores=log_probs,
+            lengths=ops.zeros(beam, dtype="int32"),
+            ended=ops.zeros(beam, dtype="bool"),
+            limits=space.limits,
+            constraints=space.start(ops.zeros((sentences, 0), dtype="int32"), self.beam_size),
+        )
+
+    def after(self, tokens: Any, log_probs: Any) -> _State:
+        raise NotImplementedError("OpenNMT-tf has no language models whose prompts are read at once.")
+
+    def step(self, now: _State, next_logits: NextLogits, model_state: Any) -> tuple[_State, Any]:
+        logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
+        beams = self.beam_size
+        each = min(beams, logits.shape[-1])
+        gains, ids = self.space.best_tokens(now.constraints, logits, each)  # (B * K, each)
+        gains, ids = self.space.with_forced(now.constraints, logits, gains, ids)
+        has_ended = ops.reshape(now.ended, (-1, 1))
+        stays = ops.where(ops.arange(each) == 0, 0.0, NO_HYPOTHESIS)  # what has ended goes on in one way, at no cost
+        totals = ops.reshape(now.log_probs, (-1, 1)) + ops.where(has_ended, stays, gains)
+        ids = ops.where(has_ended, self.space.end_id, ids)
+        scores = totals / length_norm(ops.reshape(now.lengths, (-1, 1)) + 1, self.length_penalty)
+        best, chosen = ops.top_k(ops.reshape(scores, (-1, beams * each)), beams)  # (B, K)
+        chosen = ops.cast(chosen, "int32")
+        done = ops.expand_dims(self.finished(now), 1)  # (B, 1)
+        parents = ops.where(done, ops.arange(beams, dtype="int32"), ops.floor_divide(chosen, each))
+        tokens = ops.where(done, self.space.pad_id, take_columns(ops.reshape(ids, (-1, beams * each)), chosen))
+        had_ended = take_columns(now.ended, parents)
+        grows = ops.logical_not(ops.logical_or(had_ended, done))  # (B, K)
+        rows = ops.reshape(flat_rows(parents, beams), (-1,))
+        log_probs = take_columns(ops.reshape(totals, (-1, beams * each)), chosen)
+        new = _State(
+            step=now.step + 1,
+            last_tokens=tokens,
+            tokens=extended(take_hypotheses(now.tokens, parents), tokens, now.step, grows),
+            log_probs=ops.where(done, now.log_probs, log_probs),
+            scores=ops.where(done, now.scores, best),
+            lengths=take_columns(now.lengths, parents) + ops.cast(grows, "int32"),
+            ended=ops.logical_or(had_ended, ops.logical_and(grows, ops.equal(tokens, self.space.end_id))),
+            limits=now.limits,
+            constraints=self.space.advance(gather_rows(now.constraints, rows), tokens),
+        )
+        return new, self.reorder(model_state, rows)
+
+    def keep(self, now: _State, sentences: Any) -> _State:
+        rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
+        staying = gather_rows(now._replace(constraints=()), sentences)
+        return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
+
+    def finished(self, now: _State) -> Any:
+        return ops.logical_or(ops.all(now.ended, axis=1), ops.greater_equal(now.step, now.limits))
+
+    def result(self, now: _State) -> SearchResult:
+        best = slice(None, self.n_best)
+        exists = now.scores[:, best] > NO_HYPOTHESIS
+        lengths = ops.where(exists, now.lengths[:, best], 0)
+        return SearchResult(now.tokens[:, best], now.scores[:, best], lengths)
