@@ -81,7 +81,7 @@ class ExportTarget(abc.ABC):
             ValueError: The export does not run, or computes something else than the predictor.
         """
 
-    def write_beside(self, base: pathlib.Path, trial: Trial) -> None:
+    def write_beside(self, base: pathlib.Path, trial: Trial) -> None:  # noqa: B027 (most formats have nothing there)
         """Writes what belongs beside the versions, and is not there yet. By default there is nothing."""
 
 

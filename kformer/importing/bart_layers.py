@@ -1,4 +1,4 @@
-"""The names of the layers of BART, which Marian, mBART and M2M100 have in common, and their places in kformer's model."""
+"""The names of the layers of BART, which Marian, mBART and M2M100 share, and their places in kformer's model."""
 
 from collections.abc import Iterator
 

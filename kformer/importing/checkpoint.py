@@ -3,7 +3,7 @@
 import abc
 import json
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ class Checkpoint(abc.ABC):
     """Tensors by their names. They stay on disk until they are read."""
 
     @abc.abstractmethod
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         """The names of all tensors."""
 
     @abc.abstractmethod
@@ -85,7 +85,7 @@ class SafetensorsFile(Checkpoint):
             ) from error
         self._names = frozenset(self._file.keys())
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._names
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class DividedCheckpoint(Checkpoint):
             raise CheckpointError(f"{', '.join(missing)} is missing, which {index} names. Copy the whole folder.")
         self._parts: dict[str, Checkpoint] = {name: kind(path) for name, path in paths.items()}
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._files.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import ast
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class TensorFlowCheckpoint(Checkpoint):
             if name.startswith(prefix) and name.endswith(_VALUE) and ".OPTIMIZER_SLOT" not in name
         }
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._shapes.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -206,6 +206,7 @@ class _Settings:
             end,
             len(lines),
             first_ids=[start] if controls["start"] else [],
+            unknown_text=" ⁇ ",
             last_ids=[end] if side == "target" or controls["end"] else [],
         )
 
@@ -273,8 +274,8 @@ def _arguments(file: pathlib.Path) -> dict[str, Any]:
         if function in _CATALOGUE:
             return _checked(file, _DEFAULTS | _CATALOGUE[function] | _given(file, call))
     raise ValueError(
-        f"{file} makes a model that kformer does not know. It can import: {', '.join(_CATALOGUE)}; and Transformer with "
-        f"the arguments {', '.join(_DEFAULTS)}."
+        f"{file} makes a model that kformer does not know. It can import: {', '.join(_CATALOGUE)}; and Transformer "
+        f"with the arguments {', '.join(_DEFAULTS)}."
     )
 
 

@@ -9,7 +9,7 @@ import io
 import pathlib
 import pickle
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import IO, Any, NamedTuple
 
 import ml_dtypes
@@ -74,7 +74,7 @@ class PyTorchFile(Checkpoint):
             raise CheckpointError(f"{path} holds no tensors by their names. Name a file of a model's `state_dict`.")
         self._tensors = {str(name): value for name, value in content.items() if isinstance(value, _Tensor)}
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._tensors.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:

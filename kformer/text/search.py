@@ -22,8 +22,8 @@ from kformer.decoding import (
     sample,
 )
 from kformer.decoding.beam_search import BeamSearch, check_beam_options
-from kformer.decoding.opennmt_beam_search import OpenNMTBeamSearch
 from kformer.decoding.greedy import GreedySearch
+from kformer.decoding.opennmt_beam_search import OpenNMTBeamSearch
 from kformer.decoding.sampling import check_sampling_options
 from kformer.decoding.search import Search, run
 from kformer.decoding.stretches import run_in_stretches

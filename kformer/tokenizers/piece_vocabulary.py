@@ -36,6 +36,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         first_ids: ids that `tokenize` puts before each text, such as that of its language.
         last_ids: ids that follow each source, in place of the end id alone; None: the end id.
         hidden_ids: ids that `detokenize` leaves out, beside the special ones: those of languages, for example.
+        unknown_text: what `detokenize` writes for the unknown id. transformers leaves it out, SentencePiece writes " ⁇ ".
         reads_language_codes: whether a code such as ">>fr<<" at the beginning of a text is one token, as in Marian.
 
     Raises:
@@ -55,6 +56,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         first_ids: Sequence[int] = (),
         last_ids: Sequence[int] | None = None,
         hidden_ids: Sequence[int] = (),
+        unknown_text: str = "",
         reads_language_codes: bool = False,
     ) -> None:
         super().__init__(name="piece_vocabulary_tokenizer")
@@ -65,6 +67,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         self.pad_id, self.start_id, self.end_id, self.unknown_id = pad_id, start_id, end_id, unknown_id
         self.first_ids, self.hidden_ids = tuple(first_ids), tuple(hidden_ids)
         self.last_ids = (end_id,) if last_ids is None else tuple(last_ids)
+        self.unknown_text = unknown_text
         self.reads_language_codes = reads_language_codes
         given = (pad_id, start_id, end_id, unknown_id, *self.first_ids, *self.last_ids, *self.hidden_ids)
         if min(given) < 0 or max(given) >= self.vocab_size:
@@ -83,7 +86,7 @@ class PieceVocabularyTokenizer(Tokenizer):
 
     def _options(self) -> dict[str, Any]:
         names = ("pad_id", "start_id", "end_id", "unknown_id", "first_ids", "last_ids", "hidden_ids")
-        return {name: getattr(self, name) for name in (*names, "reads_language_codes")}
+        return {name: getattr(self, name) for name in (*names, "unknown_text", "reads_language_codes")}
 
     @property
     def closing_ids(self) -> tuple[int, ...]:
@@ -120,7 +123,9 @@ class PieceVocabularyTokenizer(Tokenizer):
     def _written(self) -> list[bytes]:
         """The text that each id is written as; for special and hidden ids it is empty."""
         processor = read_model(self.model_bytes)
-        return [_text_of(processor, piece) for piece in self._shown_pieces()]
+        written = [_text_of(processor, piece) for piece in self._shown_pieces()]
+        written[self.unknown_id] = self.unknown_text.encode()
+        return written
 
     def _shown_pieces(self) -> list[str]:
         """The piece of each id; for special and hidden ids it is empty."""
