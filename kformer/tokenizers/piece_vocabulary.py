@@ -36,7 +36,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         first_ids: ids that `tokenize` puts before each text, such as that of its language.
         last_ids: ids that follow each source, in place of the end id alone; None: the end id.
         hidden_ids: ids that `detokenize` leaves out, beside the special ones: those of languages, for example.
-        unknown_text: what `detokenize` writes for the unknown id. transformers leaves it out, SentencePiece writes " ⁇ ".
+        unknown_text: what `detokenize` writes for the unknown id: nothing in transformers, " ⁇ " in SentencePiece.
         reads_language_codes: whether a code such as ">>fr<<" at the beginning of a text is one token, as in Marian.
 
     Raises:
