@@ -286,6 +286,8 @@ class _Base(NamedTuple):
 def _served(directory: Path | None, name: str | None, model_config_file: Path | None) -> _Base | Path:
     """What to serve: one model, or those of a model config file."""
     if directory is None and model_config_file is not None:
+        if name is not None:
+            raise ValueError(f"--name is for one model, and {model_config_file} names its models. Leave out --name.")
         return model_config_file
     if directory is None or model_config_file is not None:
         raise ValueError("Name what to serve: the base folder of an export, or --model-config-file FILE.")

@@ -87,10 +87,12 @@ class CallLimits(grpc.aio.ServerInterceptor):
                     return await anext(requests)
                 finally:
                     self._arriving.pop(limit, None)
-        except (TimeoutError, StopAsyncIteration):
+        except TimeoutError:
             if limit.when() != end:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _BUSY)
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The request did not arrive in time.")
+        except StopAsyncIteration:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The call ended without a request. Send one.")
         except DecodeError:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,

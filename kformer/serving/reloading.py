@@ -55,7 +55,7 @@ class ConfigWatch:
     """Reads the file of `--model-config-file` again from time to time, and serves what it names once it has changed.
 
     A file that is wrong, or names a model that cannot be loaded, changes nothing; the log says why, once. It is tried
-    again when somebody writes the file again, or touches it.
+    again when somebody writes the file again, or touches it; where a folder does not answer, at each look until it does.
 
     Args:
         manager: The server's models.
@@ -67,6 +67,7 @@ class ConfigWatch:
         self._manager = manager
         self._file = file
         self._seconds = seconds
+        self._waited_for = ""  # what did not answer at the last look
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="config", daemon=True)
 
@@ -79,13 +80,17 @@ class ConfigWatch:
         self._stop.set()
 
     def look(self) -> None:
-        """Serves what the file names, if it has changed."""
-        if not self._file.has_changed():
+        """Serves what the file names, if it has changed, or a folder did not answer the last time."""
+        if not (self._waited_for or self._file.has_changed()):
             return
+        before, self._waited_for = self._waited_for, ""
         try:
             self._manager.reload(self._file.models())
         except Exception as error:  # nothing may end the thread
-            log.error("config", extra={"fields": {"file": str(self._file.path), "error": str(error)}})
+            if isinstance(error.__cause__, OSError):
+                self._waited_for = str(error)
+            if str(error) != before:
+                log.error("config", extra={"fields": {"file": str(self._file.path), "error": str(error)}})
 
     def _watch(self) -> None:
         while not self._stop.wait(self._seconds):

@@ -132,6 +132,25 @@ def test_no_error_ends_the_watching_of_the_file(manager, tmp_path, caplog):
     assert manager.asked == [[("b", "/b")]]
 
 
+def test_a_folder_that_does_not_answer_is_waited_for(manager, tmp_path, caplog):
+    file = tmp_path / "models.config"
+    watch = ConfigWatch(manager, ModelConfigFile(file), 1.0)
+    reload, manager.reload = manager.reload, _hang
+    file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    watch.look()
+    watch.look()
+    (record,) = caplog.records  # it is told once
+    assert record.fields["error"] == "/a does not answer."
+    manager.reload = reload
+    watch.look()
+    watch.look()
+    assert manager.asked == [[("a", "/a")]]
+
+
+def _hang(models):
+    raise ServingError(Code.FAILED_PRECONDITION, "/a does not answer.") from TimeoutError()
+
+
 def _fail(models):
     raise RuntimeError("Symlink loop from '/a'")
 

@@ -207,6 +207,7 @@ def test_a_token_that_nobody_can_send_is_refused(numbers_export, monkeypatch, to
 def test_what_cannot_be_served_is_refused_before_anything_starts(numbers_export, tmp_path):
     assert "Name what to serve" in refused()
     assert "is no folder" in refused(tmp_path / "nothing")
+    assert "Leave out --name" in refused("--model-config-file", tmp_path / "models.config", "--name", "m")
     assert f"is a version. Name the folder above it, {numbers_export}" in refused(numbers_export / "1")
     assert "holds no version of an export. Make one: kformer export" in refused(tmp_path)
     assert "--log-level must be one of debug" in refused(numbers_export, "--log-level", "loud")
