@@ -221,6 +221,13 @@ def test_a_version_without_its_variables_is_not_served(plain_export_folder, tmp_
         wait(lambda: state().get("state") == "AVAILABLE")
 
 
+def test_a_version_that_takes_longer_to_load_than_it_may_is_told(plain_export_folder, caplog):
+    settings = small(plain_export_folder, load_seconds=0.0001, poll_seconds=0.001)
+    with running(settings):  # it is served all the same, once it is loaded
+        told = [record.fields["error"] for record in caplog.records if "error" in getattr(record, "fields", {})]
+    assert told == ["loading takes longer than 0.0001 seconds; it goes on"]
+
+
 def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
     sources, expected = zip(*pairs, strict=True)
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
