@@ -3,8 +3,10 @@
 import concurrent.futures
 import copy
 import multiprocessing
+import os
 import pathlib
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -199,6 +201,22 @@ def test_a_forked_process_loads_anew_or_says_that_it_cannot(numbers_export):
 def run(program, *arguments):
     command = [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_code_on_the_page_runs(numbers_run, tmp_path):
+    """The section of docs/decoding.md, as a program."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "decoding.md").read_text("utf-8")
+    section = page.split("## A model in worker processes")[1]
+    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], flags=re.DOTALL)
+    for shown, known in {"A sentence.": "one two", "Another one.": "six", "The next batch.": "two"}.items():
+        code = code.replace(shown, known)
+    (tmp_path / "program.py").write_text(code)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(numbers_run)
+    command = [sys.executable, "program.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "['dos uno', 'seis']\n['dos']\n"
 
 
 REFUSED = {
