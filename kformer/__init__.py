@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         data,
         decoding,
         evaluation,
+        inference,
         layers,
         losses,
         metrics,
@@ -39,8 +40,8 @@ quiet_retracing()
 register_classes()
 
 _MODULES = (
-    *("config", "data", "decoding", "evaluation", "layers", "losses", "metrics", "models"),
-    *("presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
+    *("config", "data", "decoding", "evaluation", "inference", "layers", "losses", "metrics"),
+    *("models", "presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
 )
 # Name of an object: its module.
 _OBJECTS = {
@@ -69,6 +70,7 @@ __all__ = [
     "decoding",
     "evaluation",
     "export_saved_model",
+    "inference",
     "layers",
     "losses",
     "metrics",

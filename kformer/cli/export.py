@@ -10,6 +10,7 @@ from kformer.cli.options import (
     MaxSourceLength,
     Path,
     PresetName,
+    SearchOptions,
     SearchRecipe,
     choose_decoding,
     choose_model,
@@ -18,7 +19,6 @@ from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.export.servers import check_server
 from kformer.inference.find import check_answers
-from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import check_export_path
 from kformer.runtime.versions import MORE_SIGNATURES, PRECISIONS, VARIANTS, check_kind, check_signatures
@@ -83,8 +83,7 @@ def export(
     check_signatures(signature or [], variant)
     if server_version is not None:
         check_server(server_version, precision)
-    chosen = load_recipe(recipe) if recipe is not None else None
-    decoding = choose_decoding(run, chosen, beam_size, length_penalty, max_source_length)
+    decoding = choose_decoding(run, SearchOptions(recipe, beam_size, length_penalty, max_source_length))
 
     start_tensorflow()
     from kformer.export.saved_model import export_saved_model

@@ -4,6 +4,7 @@ Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, wh
 """
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import warnings
@@ -38,7 +39,7 @@ from kformer.data import (
 )
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.presets import find_preset, preset_names
-from kformer.recipes import Recipe, load_recipe, recipe_names
+from kformer.recipes import load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
 from kformer.wording import did_you_mean
 
@@ -158,29 +159,36 @@ def choose_model(model: Path | None, preset: str | None) -> Path:
     raise ValueError("Name one model: a folder, or a model that comes with kformer by --preset NAME.")
 
 
-def choose_decoding(
-    model: RunFolder | Path,
-    recipe: Recipe | None,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
-    max_source_length: int | None = None,
-) -> DecodingConfig | None:
+@dataclasses.dataclass(frozen=True)
+class SearchOptions:
+    """The options by which a run folder searches; None for one that is not given, or that a command does not have."""
+
+    recipe: str | None = None
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    max_source_length: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The values that are given, by their fields."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def choose_decoding(model: RunFolder | Path, search: SearchOptions) -> DecodingConfig | None:
     """The search of the recipe or the options; None if neither is given, so that the model uses its own search.
 
     The options change the search of the recipe, or without a recipe that of the model.
     """
-    options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_source_length": max_source_length}
-    changes = {name: value for name, value in options.items() if value is not None}
-    if recipe is None and not changes:
+    if not search.given():
         return None
-    if recipe is not None:
-        start = recipe.decoding
+    changes = {name: value for name, value in search.given().items() if name != "recipe"}
+    if search.recipe is not None:
+        start = load_recipe(search.recipe).decoding
     else:  # a SavedModel refuses any search but its own: see `check_search`
         start = model.decoding_config() if isinstance(model, RunFolder) else DecodingConfig()
-    if (beam_size, length_penalty) != (None, None) and isinstance(model, RunFolder):
+    if {"beam_size", "length_penalty"} & {*changes} and isinstance(model, RunFolder):
         _check_searches(model)
     decoding = start.replace(**changes)
-    if decoding.beam_size == 1 and length_penalty is not None:
+    if decoding.beam_size == 1 and search.length_penalty is not None:
         raise ValueError(
             "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam "
             "by --beam-size."

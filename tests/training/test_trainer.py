@@ -22,7 +22,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, corpus_from_pairs, encode_pairs
 from kformer.evaluation.evaluate import score
 from kformer.files.writing import WriteError
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.models import build_transformer
 from kformer.process import hardware
 from kformer.runs.folder import RunFolder
@@ -125,7 +125,7 @@ def test_bleu_of_translations_can_tell_the_best_weights(numbers_run):
     best = max(float(row["val_bleu"]) for row in rows_of(RunFolder(numbers_run)))
     assert best > 90
     # The best weights' own greedy translations of the first 40 sources have it.
-    translate = load_model(numbers_run, DecodingConfig(beam_size=1))
+    translate = Model(numbers_run, DecodingConfig(beam_size=1))
     assert score(translate, toy.corpus().valid[:40])["bleu"] == pytest.approx(best, abs=0.5)
 
 
