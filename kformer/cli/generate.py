@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kformer.cli.app import with_options
 from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
 from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
 from kformer.cli.options import (
@@ -29,15 +30,6 @@ from kformer.text.batches import TranslateBatch
 from kformer.text.options import OPTIONS, RequestOption
 
 
-def _with_request_options(command: Any) -> Any:
-    """The command, which takes any number of `options`, with an option for each row of the table that it lacks."""
-    own = inspect.signature(command).parameters
-    named = [parameter for parameter in own.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    missing = [option for option in OPTIONS.values() if option.name not in own]
-    command.__signature__ = inspect.Signature([*named, *map(_parameter, missing)])  # which Typer reads
-    return command
-
-
 def _parameter(option: RequestOption) -> inspect.Parameter:
     """The command's option. `_check_options` refuses what its bounds cannot say."""
     lowest = option.lowest + 1e-6 if option.above else option.lowest  # Typer's bounds belong to the range
@@ -55,7 +47,7 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
     )
 
 
-@_with_request_options
+@with_options(_parameter(option) for option in OPTIONS.values() if option.name != "length_penalty")
 def generate(
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,
