@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.answering import answer_lines
+from kformer.cli.app import with_options
 from kformer.cli.lines import InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
@@ -19,15 +20,6 @@ from kformer.cli.options import (
     Trust,
 )
 from kformer.text.options import OPTIONS, RequestOption
-
-
-def _with_request_options(command: Any) -> Any:
-    """The command, which takes any number of `options`, with an option for each row of the table that it lacks."""
-    own = inspect.signature(command).parameters
-    named = [parameter for parameter in own.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    missing = [option for option in OPTIONS.values() if option.name not in own]
-    command.__signature__ = inspect.Signature([*named, *map(_parameter, missing)])  # which Typer reads
-    return command
 
 
 def _parameter(option: RequestOption) -> inspect.Parameter:
@@ -47,7 +39,7 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
     )
 
 
-@_with_request_options
+@with_options(_parameter(option) for option in OPTIONS.values() if option.name != "length_penalty")
 def generate(
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,

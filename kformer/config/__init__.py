@@ -1,6 +1,6 @@
 """Configurations of the model (`TransformerConfig`), of training (`TrainingConfig`) and of decoding (`DecodingConfig`).
 
-All are frozen dataclasses with a default for every field. The comment beside a field gives its
+All are frozen dataclasses with a default for every field. What stands beside a field says what it means, with its
 symbol in "Attention Is All You Need" (Vaswani et al., 2017), if it has one. Layers do not use these
 objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 """

@@ -4,11 +4,11 @@ import dataclasses
 import math
 import pathlib
 import sys
-from collections.abc import Collection
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self
 
 import yaml
 
+from kformer.config.fields import fields_of
 from kformer.config.reading import errors_name, read_mapping
 from kformer.files.writing import write_json, write_text
 from kformer.wording import did_you_mean
@@ -16,7 +16,9 @@ from kformer.wording import did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Checks and files shared by the configurations."""
+    """Checks and files shared by the configurations. Every field is a `kformer.config.fields.setting`."""
+
+    panel: ClassVar[str]  # the heading in the help above the options of the fields
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -64,16 +66,20 @@ class Config:
         else:
             write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False))
 
-    def _check_types(self) -> None:
-        for name, hint in get_type_hints(type(self)).items():
-            value = getattr(self, name)
-            allowed = get_args(hint) if get_origin(hint) is not None or get_args(hint) else (hint,)
-            if float in allowed and type(value) is int and abs(value) <= sys.float_info.max:
-                object.__setattr__(self, name, float(value))
-            elif type(value) not in allowed:
-                expected = " or ".join(kind.__name__ for kind in allowed)
+    def _check_types_and_choices(self) -> None:
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if float in field.types and type(value) is int and abs(value) <= sys.float_info.max:
+                object.__setattr__(self, field.name, float(value))
+            elif type(value) not in field.types:
+                expected = " or ".join(kind.__name__ for kind in field.types)
                 raise ValueError(
-                    f"{name} must be {expected}. Received: {name}={value!r} of type {type(value).__name__}."
+                    f"{field.name} must be {expected}. Received: {field.name}={value!r} of type {type(value).__name__}."
+                )
+            elif field.choices and value is not None and value not in field.choices:
+                raise ValueError(
+                    f"{field.name} must be one of {', '.join(field.choices)}. Received: {field.name}={value!r}."
+                    f"{did_you_mean([value], field.choices)}"
                 )
 
     def _check_positive(self, *names: str) -> None:
@@ -81,14 +87,6 @@ class Config:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # refuses nan, too
                 raise ValueError(f"{name} must be greater than 0 and finite. Received: {name}={value}.")
-
-    def _check_choice(self, name: str, choices: Collection[str]) -> None:
-        value = getattr(self, name)
-        if value not in choices:
-            raise ValueError(
-                f"{name} must be one of {', '.join(choices)}. Received: {name}={value!r}."
-                f"{did_you_mean([value], choices)}"
-            )
 
     def _check_rate(self, name: str) -> None:
         value = getattr(self, name)

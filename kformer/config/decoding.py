@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 from kformer.config.base import Config
+from kformer.config.fields import setting
 
 # Of a model that is used without a run folder, so that nobody knows how long the texts were that it learned from.
 _LINE_LENGTH = 64
@@ -28,24 +29,37 @@ class DecodingConfig(Config):
         (8, 20, 0.6)
     """
 
-    beam_size: int = 4  # 1 is greedy search
-    length_penalty: float = 0.6  # alpha of Wu et al. (2016), equation 14
-    max_extra_length: int = 50  # a translation has at most source length + 50 tokens
-    max_length: int | None = None  # and at most this many, if given
-    min_length: int = 0  # tokens before a translation may end
-    no_repeat_ngram_size: int = 0  # no n-gram of so many tokens comes twice in a translation; 0: any may
-    # A line with more tokens, its end id included, is translated sentence by sentence. None: as the run says, else 64.
-    # Classifiers, taggers and language models read no more tokens at once. None: as the run says, else 256.
-    max_source_length: int | None = None
-    # A sentence with more tokens, its end id included, is divided. None: as the run says. It is at least
-    # max_source_length.
-    max_sentence_length: int | None = None
-    # A translation with fewer characters for each character of its source is reported as short. None: as the run says.
-    # 0: none is reported.
-    short_ratio: float | None = None
+    panel: ClassVar[str] = "Search"
+    beam_size: int = setting(4, "Width of the beam; 1 is greedy search.")
+    length_penalty: float = setting(
+        0.6, "Exponent of the length penalty, alpha of Wu et al. (2016), equation 14; larger gives longer translations."
+    )
+    max_extra_length: int = setting(50, "A translation has at most so many tokens more than its source.")
+    max_length: int | None = setting(
+        None, "A translation has at most so many tokens; by default there is no such limit."
+    )
+    min_length: int = setting(0, "Number of tokens before a translation may end.")
+    no_repeat_ngram_size: int = setting(
+        0, "No n-gram of so many tokens comes twice in a translation. 0: any n-gram may."
+    )
+    max_source_length: int | None = setting(
+        None,
+        "A translator divides a line with more tokens, its end id included, into its sentences; other models read no "
+        "more tokens at once. By default as the run says, else 64 and 256.",
+    )
+    max_sentence_length: int | None = setting(
+        None,
+        "A sentence with more tokens, its end id included, is divided. By default as the run says, and at least "
+        "max_source_length.",
+    )
+    short_ratio: float | None = setting(
+        None,
+        "A translation with fewer characters for each character of its source is reported as short. By default as the "
+        "run says. 0: none is reported.",
+    )
 
     def __post_init__(self) -> None:
-        self._check_types()
+        self._check_types_and_choices()
         self._check_positive("beam_size", "max_extra_length", "max_length")
         self._check_positive("max_source_length", "max_sentence_length")
         for name, meaning in (

@@ -1,9 +1,10 @@
 """The configuration of training."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from kformer.config.base import Config
+from kformer.config.fields import setting
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
 from kformer.config.sizes import TRAINING_OF_SIZE, values_of_size
 from kformer.config.tasks import task_kind
@@ -27,56 +28,104 @@ class TrainingConfig(Config):
         (4000, 800, 10.0)
     """
 
-    tokenizer: str = "bpe"  # "bpe", "unigram", "words" or "symbols" (already split by blanks)
-    vocab_size: int = 8000  # subwords or words; fewer where the texts do not yield as many; symbols are all taken
-    shared_vocabulary: bool = True  # one vocabulary for both sides, or one a side
-    source_embeddings: str | None = None  # file of word vectors (word2vec or GloVe) with which the embeddings begin
-    target_embeddings: str | None = None  # the same, of the target
-    train_embeddings: bool = True  # False: embeddings from these files, or of the initial weights, stay as they are
-    max_length: int = 128  # longer pairs (in tokens, with the end token) are skipped
-    tokens_per_batch: int = 4096  # rows x the longer of the two padded lengths, in a micro-batch of all devices
-    batch_size_multiple: int = 1  # a batch has a multiple of this many rows; a multiple of the number of devices
-    label_smoothing: float = 0.1  # epsilon_ls, section 5.4
-    # "all": epsilon / K to each class; "others": epsilon / (K - 1) to each wrong one
-    label_smoothing_form: str = "all"
-    warmup_steps: int = 4000  # warmup_steps, equation 3
-    learning_rate_scale: float = 1.0  # factor on equation 3
-    # A budget of few steps or epochs shortens the warm-up to a quarter of its updates; the peak of the rate stays. The
-    # sizes ask for this, but not where warmup_steps or learning_rate_scale is given.
-    fit_warmup: bool = False
-    beta_1: float = 0.9  # Adam, section 5.3
-    beta_2: float = 0.98  # Adam, section 5.3
-    adam_epsilon: float = 1e-9  # Adam, section 5.3
-    gradient_accumulation_steps: int = 1  # micro-batches of an update: their gradients are added
-    precision: str = "auto"  # "auto": mixed_bfloat16 where the machine multiplies it faster, else float32
-    # The budget: the first of the three that runs out ends the run.
-    max_epochs: int | None = None  # passes over the training pairs
-    max_steps: int | None = None  # updates
-    max_minutes: float | None = None  # of training, in all sessions of the run
-    validation_steps: int | None = None  # updates between validations; None: an epoch, at least 50 updates
-    # The validation metric by which the best weights are found: a name in `kformer.config.MONITORS`, such as "loss",
-    # "bleu" or "word_error_rate" (the last two score translations).
-    monitor: str = "loss"
-    patience: int = 10  # validations without improvement before the run stops
-    # Sources translated in each validation; None: 500 if `monitor` scores translations, else 0.
-    scored_sources: int | None = None
-    # sacreBLEU's tokenizer for BLEU: a name in `kformer.config.BLEU_TOKENIZERS`; None: "13a", but "zh" for Chinese and
-    # "char" for other scripts without blanks between words, by the validation targets
-    bleu_tokenizer: str | None = None
-    mask_whole_words: bool = False  # of a masked language model: hide all tokens of a word, or each by itself
-    ema_decay: float = 0.0  # decay of the moving average of the weights, per update; 0: the weights as trained
-    keep_weights: int = 5  # validations whose weights are kept, for an average (section 6.1)
-    checkpoint_minutes: float = 2.0  # between checkpoints; one is written after every validation, too
-    seed: int = 1  # of the first weights, the order of the batches, and dropout
+    panel: ClassVar[str] = "Training"
+    tokenizer: str = setting(
+        "bpe", "Kind of the tokens; symbols are texts that blanks divide already.", TOKENIZER_TYPES, "Data"
+    )
+    vocab_size: int = setting(
+        8000,
+        "Number of subwords or words, or fewer where the texts do not yield as many; symbols are all taken.",
+        panel="Data",
+    )
+    shared_vocabulary: bool = setting(
+        True, "Whether source and target have one vocabulary together, or one each.", panel="Data"
+    )
+    source_embeddings: str | None = setting(
+        None,
+        "File of word vectors, word2vec's or GloVe's, with which the embeddings of the source begin.",
+        panel="Model",
+    )
+    target_embeddings: str | None = setting(
+        None, "File of word vectors with which the embeddings of the target begin.", panel="Model"
+    )
+    train_embeddings: bool = setting(
+        True, "Whether training changes embeddings that begin with such a file or with initial weights.", panel="Model"
+    )
+    max_length: int = setting(
+        128, "Longest text of a pair in tokens, with the end token; longer pairs are skipped.", panel="Data"
+    )
+    tokens_per_batch: int = setting(
+        4096, "Rows times the longer of the two padded lengths, in a micro-batch of all devices.", panel="Data"
+    )
+    batch_size_multiple: int = setting(
+        1, "A batch has a multiple of this many rows, and of the number of devices.", panel="Data"
+    )
+    label_smoothing: float = setting(0.1, "Label smoothing, epsilon_ls of section 5.4.")
+    label_smoothing_form: str = setting(
+        "all",
+        "How labels are smoothed. all: epsilon / K to each of K classes; others: epsilon / (K - 1) to each wrong one.",
+        LABEL_SMOOTHING_FORMS,
+    )
+    warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
+    learning_rate_scale: float = setting(1.0, "Factor on the learning rate of equation 3.")
+    fit_warmup: bool = setting(
+        False,
+        "Whether a budget of few steps or epochs shortens the warm-up to a quarter of its updates; the peak of the "
+        "rate stays. The sizes ask for this, but not where warmup_steps or learning_rate_scale is given.",
+    )
+    beta_1: float = setting(0.9, "beta_1 of Adam, section 5.3.")
+    beta_2: float = setting(0.98, "beta_2 of Adam, section 5.3.")
+    adam_epsilon: float = setting(1e-9, "Epsilon of Adam, section 5.3.")
+    gradient_accumulation_steps: int = setting(1, "Number of micro-batches of an update, whose gradients are added.")
+    precision: str = setting(
+        "auto",
+        "Numbers to compute with. auto: mixed_bfloat16 where the machine multiplies it faster, else float32.",
+        PRECISIONS,
+    )
+    max_epochs: int | None = setting(
+        None, "Budget in passes over the training pairs. The first budget that is spent ends the run.", panel="Stopping"
+    )
+    max_steps: int | None = setting(None, "Budget in updates of the weights.", panel="Stopping")
+    max_minutes: float | None = setting(
+        None, "Budget in minutes of training, those before a resume included.", panel="Stopping"
+    )
+    validation_steps: int | None = setting(
+        None, "Updates between validations, by default an epoch, and at least 50 updates.", panel="Stopping"
+    )
+    monitor: str = setting(
+        "loss",
+        "The metric of a validation that decides which weights are best; bleu, chrf and the error rates score "
+        "translations.",
+        MONITORS,
+        "Stopping",
+    )
+    patience: int = setting(10, "Number of validations without improvement before the run stops.", panel="Stopping")
+    scored_sources: int | None = setting(
+        None,
+        "Number of sources that each validation translates, by default 500 if the monitor scores translations, else 0.",
+        panel="Stopping",
+    )
+    bleu_tokenizer: str | None = setting(
+        None,
+        "How BLEU splits texts into words, by sacreBLEU. By default 13a, but zh for Chinese and char for other scripts "
+        "without blanks between words, by the validation targets.",
+        BLEU_TOKENIZERS,
+        "Stopping",
+    )
+    mask_whole_words: bool = setting(
+        False, "Whether a masked language model hides all tokens of a word together, or each by itself."
+    )
+    ema_decay: float = setting(
+        0.0, "Decay of the moving average of the weights, per update. 0: the weights are kept as trained."
+    )
+    keep_weights: int = setting(5, "Number of validations whose weights are kept, for an average (section 6.1).")
+    checkpoint_minutes: float = setting(
+        2.0, "Minutes between checkpoints; one is also written after every validation.", panel="Stopping"
+    )
+    seed: int = setting(1, "Seed of the first weights, the order of the batches, and dropout.")
 
     def __post_init__(self) -> None:
-        self._check_types()
-        self._check_choice("tokenizer", TOKENIZER_TYPES)
-        self._check_choice("label_smoothing_form", LABEL_SMOOTHING_FORMS)
-        self._check_choice("precision", PRECISIONS)
-        self._check_choice("monitor", tuple(MONITORS))
-        if self.bleu_tokenizer is not None:
-            self._check_choice("bleu_tokenizer", BLEU_TOKENIZERS)
+        self._check_types_and_choices()
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
         self._check_positive("batch_size_multiple")

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from kformer.config.base import Config
+from kformer.config.fields import setting
 from kformer.config.sizes import SIZES, values_of_size
 from kformer.config.tasks import TASKS, task_kind
 
@@ -48,51 +49,107 @@ class TransformerConfig(Config):
         128
     """
 
-    source_vocab_size: int = 37000  # V of the source; the paper's en-de vocabulary is shared
-    target_vocab_size: int = 37000  # V of the target
-    num_encoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
-    num_decoder_layers: int = 6  # N; if the depth is not "stacked", the number of steps
-    d_model: int = 512  # size of the embeddings and of what goes from layer to layer
-    d_ff: int = 2048  # inner size of the feed-forward network, equation 2
-    num_heads: int = 8  # h, of attention
-    head_dim: int | None = None  # size of a head, d_k = d_v; None: d_model / h. T5 and Gemma have other sizes
-    num_key_value_heads: int | None = None  # heads of keys and values, a divisor of h (Ainslie et al., 2023); None: h
-    dropout_rate: float = 0.1  # P_drop, on sublayer outputs and embeddings (section 5.4)
-    attention_dropout_rate: float = 0.0  # on attention weights; not in the paper
-    norm_first: bool = False  # False: LayerNorm(x + Sublayer(x)), section 3.1; True: x + Sublayer(LayerNorm(x))
-    # Of the feed-forward network, equation 2; swiglu, geglu and geglu_tanh have a gate, Shazeer (2020). GPT-2 has
-    # gelu_tanh (also called "gelu_new"), T5 1.1 and Gemma have geglu_tanh.
-    activation: str = "relu"
-    normalization: str = "layer_norm"  # section 3.1; "rms_norm": RMS normalization, Zhang and Sennrich (2019)
-    layer_norm_epsilon: float = 1e-6  # added to the variance in norms; the paper gives no value
-    use_bias: bool = True  # in the projections of the attention and in the feed-forward network, equation 2
-    # r of section 4: self-attention reaches those less than r positions away, in the decoder the last r; None: all.
-    attention_window: int | None = None
-    # Section 3.5; "sinusoidal_halves": all sines before all cosines (Marian); "learned" is row (E) of Table 3; others:
-    # "rotary", "alibi", "relative", "relative_buckets".
-    positional_encoding: str = "sinusoidal"
-    max_length: int = 1024  # longest sequence with learned positions; the others have no limit
-    max_wavelength: float = 10000.0  # of sinusoids, section 3.5, and rotary positions ("rope_theta", Llama 3: 500,000)
-    first_position: int = 0  # number of the first position with sinusoids; OpenNMT-tf counts from 1, M2M100 from 2
-    # "stacked": N layers; "shared": one layer, N times, and "adaptive": at most N times, Dehghani et al. (2018)
-    depth: str = "stacked"
-    halting_epsilon: float = 0.01  # with "adaptive", positions halt at a sum of 1 - epsilon, Graves (2016)
-    ponder_cost: float = 0.01  # with "adaptive", tau: what a unit of ponder time adds to the training loss
-    # Section 3.4: "all": source, target and softmax share one matrix; "target": target and softmax share one; "none".
-    embedding_tying: str = "all"
-    scale_embeddings: bool = True  # times sqrt(d_model), section 3.4; BERT, GPT-2, BART and T5 do not scale them
-    normalize_embeddings: bool = False  # a norm of the embeddings with their positions, as in BERT and BART
-    embedding_dim: int | None = None  # size of the embedding vectors, if not d_model: a projection follows them
-    # A trained bias of the logits, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it predicts tokens.
-    softmax_bias: bool = False
-    pad_id: int = 0  # id of the padding behind shorter sequences of a batch
-    start_id: int = 1  # id of the token before the first one of a target; may be pad_id (Marian, T5) or end_id (BART)
-    end_id: int = 2  # id of the token that ends a text; never pad_id
-    task: str = "translate"  # what the model learns to do, one of `kformer.config.TASKS`
+    panel: ClassVar[str] = "Model"
+    source_vocab_size: int = setting(37000, "Size of the source's vocabulary, V. The paper's for en-de is shared.")
+    target_vocab_size: int = setting(37000, "Size of the target's vocabulary, V.")
+    num_encoder_layers: int = setting(6, "Number of encoder layers, N; if the depth is not stacked, of steps.")
+    num_decoder_layers: int = setting(6, "Number of decoder layers, N; if the depth is not stacked, of steps.")
+    d_model: int = setting(512, "Size of the embeddings, and of what goes from layer to layer.")
+    d_ff: int = setting(2048, "Inner size of the feed-forward network, equation 2.")
+    num_heads: int = setting(8, "Number of heads of the attention, h.")
+    head_dim: int | None = setting(
+        None, "Size of a head, d_k = d_v, by default d_model / num_heads. T5 and Gemma have other sizes."
+    )
+    num_key_value_heads: int | None = setting(
+        None,
+        "Number of heads of keys and values, a divisor of num_heads (Ainslie et al., 2023). By default there are as "
+        "many as num_heads.",
+    )
+    dropout_rate: float = setting(0.1, "Dropout on the outputs of sublayers and on embeddings, P_drop, section 5.4.")
+    attention_dropout_rate: float = setting(0.0, "Dropout on attention weights; not in the paper.")
+    norm_first: bool = setting(
+        False, "Whether a norm stands before a sublayer, x + Sublayer(Norm(x)), not after it as in section 3.1."
+    )
+    activation: str = setting(
+        "relu",
+        "Activation of the feed-forward network, equation 2. swiglu, geglu and geglu_tanh have a gate (Shazeer, 2020). "
+        'GPT-2 has gelu_tanh (also called "gelu_new"), T5 1.1 and Gemma have geglu_tanh.',
+        ACTIVATIONS,
+    )
+    normalization: str = setting(
+        "layer_norm",
+        "Kind of the norms: layer_norm of section 3.1, or rms_norm (Zhang and Sennrich, 2019).",
+        NORMALIZATIONS,
+    )
+    layer_norm_epsilon: float = setting(1e-6, "What norms add to the variance; the paper gives no value.")
+    use_bias: bool = setting(
+        True, "Whether the projections of attention and the feed-forward network have a bias, equation 2."
+    )
+    attention_window: int | None = setting(
+        None,
+        "Self-attention reaches positions less than so many away, in the decoder the last so many; r of section 4. By "
+        "default it reaches all.",
+    )
+    positional_encoding: str = setting(
+        "sinusoidal",
+        "Kind of the positions, section 3.5. sinusoidal_halves has all sines before all cosines (Marian); learned is "
+        "row (E) of Table 3.",
+        POSITIONAL_ENCODINGS,
+    )
+    max_length: int = setting(1024, "Longest sequence with learned positions, in tokens; the others have no limit.")
+    max_wavelength: float = setting(
+        10000.0,
+        'Longest wavelength of sinusoids, section 3.5, and rotary positions ("rope_theta", 500,000 in Llama 3).',
+    )
+    first_position: int = setting(
+        0, "Number of the first position, with sinusoids. OpenNMT-tf counts from 1, M2M100 from 2."
+    )
+    depth: str = setting(
+        "stacked",
+        "How layers follow one another. stacked: N layers; shared: one layer, N times; adaptive: one layer, at most N "
+        "times (Dehghani et al., 2018).",
+        DEPTHS,
+    )
+    halting_epsilon: float = setting(
+        0.01, "With an adaptive depth, a position halts at a sum of 1 - epsilon (Graves, 2016)."
+    )
+    ponder_cost: float = setting(
+        0.01, "With an adaptive depth, what a unit of ponder time adds to the training loss, tau."
+    )
+    embedding_tying: str = setting(
+        "all",
+        "Which embeddings share a matrix, section 3.4. all: source, target and softmax share one; target: target and "
+        "softmax share one; none: each has its own.",
+        EMBEDDING_TYINGS,
+    )
+    scale_embeddings: bool = setting(
+        True, "Whether embeddings are multiplied by sqrt(d_model), section 3.4. BERT, GPT-2, BART and T5 do not do so."
+    )
+    normalize_embeddings: bool = setting(
+        False, "Whether a norm follows the sum of embeddings and positions, as in BERT and BART."
+    )
+    embedding_dim: int | None = setting(
+        None, "Size of the embedding vectors, by default d_model. If it is another one, a projection follows them."
+    )
+    softmax_bias: bool = setting(
+        False,
+        'Whether the logits have a trained bias, as in Marian ("final_logits_bias"), OpenNMT-tf, and BERT where it '
+        "predicts tokens.",
+    )
+    pad_id: int = setting(0, "Id of the padding behind shorter sequences of a batch.")
+    start_id: int = setting(
+        1, "Id of the token before the first one of a target; may be pad_id (Marian, T5) or end_id (BART)."
+    )
+    end_id: int = setting(2, "Id of the token that ends a text; never pad_id.")
+    task: str = setting(
+        "translate",
+        "What the model learns. For classify, the target is a label; for tag, a label for each word; the language "
+        "models read plain text.",
+        TASKS,
+    )
 
     def __post_init__(self) -> None:
-        self._check_types()
-        self._check_choice("task", tuple(TASKS))
+        self._check_types_and_choices()
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
         self._check_positive("d_model", "d_ff", "num_heads", "max_length")
@@ -101,12 +158,7 @@ class TransformerConfig(Config):
         self._check_rate("attention_dropout_rate")
         self._check_positive("attention_window")
         self._check_positive("layer_norm_epsilon", "max_wavelength")
-        self._check_choice("activation", ACTIVATIONS)
-        self._check_choice("normalization", NORMALIZATIONS)
-        self._check_choice("positional_encoding", POSITIONAL_ENCODINGS)
-        self._check_choice("depth", DEPTHS)
         self._check_rate("halting_epsilon")
-        self._check_choice("embedding_tying", EMBEDDING_TYINGS)
         if not 0 <= self.ponder_cost < math.inf:
             raise ValueError(
                 f"ponder_cost must be at least 0 and finite. Received: ponder_cost={self.ponder_cost}. "

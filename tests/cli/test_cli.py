@@ -565,7 +565,7 @@ def test_train_hands_its_options_on(option, field, value, pairs_file, tmp_path, 
     assert calls[0]["transformer"] == TransformerConfig.of_size("small")
 
 
-@pytest.mark.parametrize(("option", "value"), [("--freeze-embeddings", False), ("--train-embeddings", True)])
+@pytest.mark.parametrize(("option", "value"), [("--no-train-embeddings", False), ("--train-embeddings", True)])
 def test_train_hands_on_whether_embeddings_are_trained(option, value, pairs_file, tmp_path, monkeypatch):
     calls = trained_with(monkeypatch)
     invoke("train", "--train", pairs_file, "--output", tmp_path / "run", option)

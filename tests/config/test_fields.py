@@ -1,49 +1,49 @@
-"""The documentation explains every field of the configurations, in the words of the comments beside the fields."""
+"""Every field of the configurations says what it means, and the documentation has these words."""
 
 import dataclasses
 import pathlib
 import sys
+from typing import ClassVar
 
 import pytest
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+from kformer.config.base import Config
+from kformer.config.fields import Field, fields_of, setting
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "docs"))
-from fields import Field, fields_of, page
+from fields import page
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once
 
 
-@dataclasses.dataclass
-class Example:
-    """A text."""
-
-    plain: int = 1  # beside
-    # above,
-    # in two lines
-    both: str | None = None  # and beside
-    none: float = 2.5
-
-    def method(self):
-        local: int = 3  # not a field
-        return local
+@dataclasses.dataclass(frozen=True)
+class Example(Config):
+    panel: ClassVar[str] = "Examples"
+    plain: int = setting(1, "A number.")
+    chosen: str | None = setting(None, "A name.", ["a", "b"], "Names")
 
 
-def test_comments_above_and_beside_belong_to_a_field():
-    assert fields_of(Example) == [
-        Field("plain", "int", "1", "beside"),
-        Field("both", "str | None", "None", "above, in two lines and beside"),
-        Field("none", "float", "2.5", ""),
-    ]
+def test_a_field_knows_its_type_default_meaning_choices_and_panel():
+    assert fields_of(Example) == (
+        Field("plain", int, 1, "A number.", (), "Examples"),
+        Field("chosen", str | None, None, "A name.", ("a", "b"), "Names"),
+    )
+    assert Example().plain == 1
 
 
 @pytest.mark.parametrize("config", [TransformerConfig, TrainingConfig, DecodingConfig])
 def test_every_field_is_there_and_explained(config):
     fields = fields_of(config)
     assert [field.name for field in fields] == [field.name for field in dataclasses.fields(config)]
-    assert [field.name for field in fields if not field.comment] == []
+    assert [field.name for field in fields if not (field.meaning[0].isalnum() and field.meaning.endswith("."))] == []
     assert all(f"| `{field.name}` |" in page() for field in fields)
 
 
 def test_a_bar_does_not_divide_a_cell():
-    assert r"| `num_key_value_heads` | int&nbsp;\|&nbsp;None | `None` | heads of keys and values" in page()
+    assert r"| `num_key_value_heads` | int&nbsp;\|&nbsp;None | `None` | Number of heads of keys and values" in page()
+
+
+def test_choices_are_told():
+    assert "| `label_smoothing_form` | str | `'all'` | How labels are smoothed. all: epsilon" in page()
+    assert "each wrong one. One of `all`, `others`. |" in page()

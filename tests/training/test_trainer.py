@@ -448,7 +448,7 @@ def test_a_signal_during_the_preparation_ends_the_run_before_its_first_batch(tmp
         os.kill(os.getpid(), signal.SIGINT)
         compiled(*arguments)
 
-    monkeypatch.setattr("kformer.training.train.compile_model", interrupted)
+    monkeypatch.setattr("kformer.training.build_run.compile_model", interrupted)
     report = train_words(tmp_path / "run")
     assert (report.steps, report.reason, report.interrupted) == (0, "interrupted", True)
     assert "kformer: saving the run after this preparation." in capfd.readouterr().err
