@@ -47,7 +47,7 @@ REFERENCE = {
     "decoding": ("Decoding", ["kformer.decoding"]),
     "presets": ("Presets and runs", ["kformer.presets", "kformer.runs.folder"]),
     "export": ("Export", ["kformer.export.saved_model", "kformer.export.target", "kformer.export.lint"]),
-    "inference": ("Inference", ["kformer.inference.load", "kformer.runtime.c_api", "kformer.text.batches"]),
+    "inference": ("Inference", ["kformer.inference.model", "kformer.runtime.c_api", "kformer.text.batches"]),
     "evaluation": ("Evaluation", ["kformer.evaluation.metrics", "kformer.evaluation.evaluate"]),
     "serving": ("Serving", ["kformer.serving"]),
     "visualization": ("Visualization", ["kformer.visualization"]),

@@ -5,8 +5,10 @@ from kformer.config.fields import Field, fields_of
 
 HEAD = """# Fields of the configurations
 
-A YAML file for `--config` has those of the model under `transformer`, and those of training under `training`. In Python
-they are arguments of the classes. Each has a default.
+In Python they are arguments of the classes. `kformer train` has an option for each field of the model and of training,
+such as `--norm-first` for `norm_first`, but not for what the tokenizers decide; that of the model's `max_length` is
+`--transformer-max-length`. A YAML file for `--config` has the fields of the model under `transformer`, and those of
+training under `training`. Each has a default.
 """
 
 

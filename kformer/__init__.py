@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         decoding,
         evaluation,
         importing,
+        inference,
         layers,
         losses,
         metrics,
@@ -41,8 +42,8 @@ quiet_retracing()
 register_classes()
 
 _MODULES = (
-    *("config", "data", "decoding", "evaluation", "importing", "layers", "losses", "metrics", "models"),
-    *("presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
+    *("config", "data", "decoding", "evaluation", "importing", "inference", "layers", "losses"),
+    *("metrics", "models", "presets", "schedules", "tasks", "tokenizers", "training", "visualization"),
 )
 # Name of an object: its module.
 _OBJECTS = {
@@ -74,6 +75,7 @@ __all__ = [
     "export_saved_model",
     "import_model",
     "importing",
+    "inference",
     "layers",
     "losses",
     "metrics",

@@ -52,5 +52,5 @@ def untraced() -> Iterator[None]:
         compile_model(model, *arguments)
         model.run_eagerly = True
 
-    with unittest.mock.patch("kformer.training.train.compile_model", compile_untraced):
+    with unittest.mock.patch("kformer.training.build_run.compile_model", compile_untraced):
         yield

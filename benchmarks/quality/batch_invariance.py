@@ -20,7 +20,7 @@ import random
 import sys
 
 from kformer.data import load_corpus
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.text.batches import Hypothesis, TranslateBatch
 
 TIE = 1e-4  # nats; scores are float32 sums over some fifty tokens
@@ -64,7 +64,7 @@ def main() -> None:
     print("| model | lines | whose translation depends on the batch | of these ties |", "| --- " * 4 + "|", sep="\n")
     no_ties = 0
     for path in arguments.models:
-        lines = differing_lines(load_model(path, threads_per_operation=1), texts)
+        lines = differing_lines(Model(path, threads_per_operation=1), texts)
         ties = sum(map(is_tie, lines))
         print(f"| {path} | {len(texts)} | {len(lines)} | {ties} |", flush=True)
         no_ties += len(lines) - ties

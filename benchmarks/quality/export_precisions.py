@@ -16,7 +16,7 @@ from kformer.config import DecodingConfig
 from kformer.data import load_corpus
 from kformer.evaluation.metrics import bleu_and_chrf
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.tasks.translator import Translator
 from kformer.text.batches import Hypothesis, TranslateBatch, translate_all
 
@@ -43,7 +43,7 @@ def main() -> None:
                 continue  # it computes in float32 only
             with tempfile.TemporaryDirectory() as folder:
                 path = export_saved_model(translator, folder, precision=precision, variant=variant)
-                _translate(f"{variant} {precision}", load_model(path), sources, references, expected)
+                _translate(f"{variant} {precision}", Model(path).load(), sources, references, expected)
 
 
 def _reference(translator: Translator) -> TranslateBatch:

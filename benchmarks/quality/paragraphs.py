@@ -18,8 +18,8 @@ from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig
 from kformer.data import Pair, load_corpus
 from kformer.export.saved_model import export_saved_model
+from kformer.inference import Model
 from kformer.inference.lines import ShortTranslations
-from kformer.inference.load import load_model
 from kformer.presets import find_preset
 from kformer.tasks.translator import Translator
 from kformer.text.batches import TranslateBatch, translate_all
@@ -39,7 +39,7 @@ def exported(decoding: DecodingConfig, precision: str) -> Iterator[TranslateBatc
     translator = Translator.from_preset(PRESET, decoding)
     with tempfile.TemporaryDirectory() as folder:
         export_saved_model(translator, folder, precision=precision)
-        yield load_model(folder, threads_per_operation=1)
+        yield Model(folder, threads_per_operation=1)
 
 
 def cell(translate: TranslateBatch, pairs: list[Pair], short_ratio: float) -> str:

@@ -32,7 +32,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, encode_pairs, load_corpus
 from kformer.evaluation.evaluate import score
 from kformer.files import writing
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
@@ -85,7 +85,7 @@ def kformer(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:
     run = RunFolder(folder / "run")
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     train(task.corpus, run.path, task.transformer, task.training, resume=run.exists(), console=console)
-    return {name: load_model(run.path, decoding) for name, decoding in SEARCHES.items()}
+    return {name: Model(run.path, decoding) for name, decoding in SEARCHES.items()}
 
 
 def marian(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:

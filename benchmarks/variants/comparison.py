@@ -25,7 +25,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import load_corpus
 from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
 from kformer.text.batches import translate_all
@@ -92,7 +92,7 @@ def trained(variant: str, arguments: argparse.Namespace) -> dict[str, Any]:
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     config = TransformerConfig.of_size("tiny", **VARIANTS[variant])
     train(corpus, run.path, config, training, resume="auto", console=console)
-    greedy = load_model(run.path, DecodingConfig(beam_size=1))
+    greedy = Model(run.path, DecodingConfig(beam_size=1))
     scores = score(greedy, corpus.test, symbols=True, limit=arguments.words)
     translator = Translator.from_run(run.path, SEARCH)
     megabytes = {}
@@ -107,7 +107,7 @@ def speeds(variants: list[str], arguments: argparse.Namespace) -> dict[tuple[str
     """Words a second of each variant and precision."""
     words = [source.encode() for source, _ in sentences(load_corpus("cmudict").test, symbols=True)[: arguments.words]]
     models = {
-        (variant, precision): load_model(folder_of(variant, arguments) / precision, threads_per_operation=1)
+        (variant, precision): Model(folder_of(variant, arguments) / precision, threads_per_operation=1)
         for variant in variants
         for precision in PRECISIONS
     }

@@ -29,7 +29,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, load_corpus
 from kformer.evaluation.evaluate import score
 from kformer.files.writing import replacing
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import WordTokenizer
 from kformer.training.train import train
@@ -82,7 +82,7 @@ def run_system(name: str, corpus: Corpus, folder: pathlib.Path, arguments: argpa
     run = RunFolder(folder / name.replace(", ", "-"))
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
     train(corpus, run.path, transformer, training, resume="auto", console=console)
-    scores = score(load_model(run.path, DecodingConfig(beam_size=1)), corpus.test, limit=arguments.limit)
+    scores = score(Model(run.path, DecodingConfig(beam_size=1)), corpus.test, limit=arguments.limit)
     return {**{name: run.corpus().get(name, "-") for name in FILES}, **scores}
 
 

@@ -1,7 +1,10 @@
 """The form that all commands have: an option of one value is given once, and the help fits into any terminal."""
 
 import collections
-from collections.abc import Callable
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
@@ -22,9 +25,47 @@ class App(typer.Typer):
         super().__init__(name=name, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def add_commands(self, *functions: Callable[..., Any]) -> None:
-        """Makes a command of each function, with the function's name, or that without a last "_"."""
+        """Makes a command of each function, with the function's name, or that without a last "_".
+
+        An argument whose class is a dataclass stands for an option for each field of the class.
+        """
         for function in functions:
-            self.command(function.__name__.rstrip("_"), cls=Command)(function)
+            self.command(function.__name__.rstrip("_"), cls=Command)(_with_flat_arguments(function))
+
+
+def with_options(options: Iterable[inspect.Parameter]) -> Callable[[Any], Any]:
+    """Gives a command that takes any number of `**options` these ones, for example made from a table."""
+
+    def change(function: Any) -> Any:
+        own = inspect.signature(function).parameters.values()
+        named = [parameter for parameter in own if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+        function.__signature__ = inspect.Signature([*named, *options])  # which typer reads
+        return function
+
+    return change
+
+
+def _with_flat_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with the fields of each dataclass among its arguments in the place of this argument."""
+    own = inspect.signature(function).parameters
+    groups: dict[str, Any] = {
+        name: one.annotation for name, one in own.items() if dataclasses.is_dataclass(one.annotation)
+    }
+    if not groups:
+        return function
+    fields = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
+    @functools.wraps(function)
+    def command(**values: Any) -> Any:
+        made = {name: group(**{key: values.pop(key) for key in fields[name]}) for name, group in groups.items()}
+        return function(**made, **values)
+
+    flat = [one for name, parameter in own.items() for one in fields.get(name, {name: parameter}).values()]
+    # Without an order: typer calls by name, and an argument without a default may stand behind one with a default.
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in flat]
+    command.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ = {}
+    return command
 
 
 class Command(typer.core.TyperCommand):

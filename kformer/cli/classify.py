@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.labels import answer_by_labels
-from kformer.cli.lines import InputFile, OutputFile
+from kformer.cli.answering import answer_lines
+from kformer.cli.lines import InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
 
@@ -28,4 +28,5 @@ def classify(
     trust: Trust = False,
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
-    answer_by_labels("classify", model, preset, server, token_file, input, output, scores, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    answer_lines(given, "classify", "reading", scores=scores)

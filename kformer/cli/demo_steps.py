@@ -17,7 +17,7 @@ from kformer.data import Corpus, load_corpus, references
 from kformer.data.corpus import sample_sources
 from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import RESUME
@@ -94,7 +94,7 @@ def _train(demo: Demo, training: TrainingConfig, corpus: Corpus, run: pathlib.Pa
 def evaluate(run: RunFolder, corpus: Corpus, console: Console) -> dict[str, Any]:
     total = len(sentences(corpus.test, corpus.symbols))
     console.print(f"\n[bold]2. Evaluating[/] on {total:,} test items that nobody trained on")
-    translate = load_model(run.path)
+    translate = Model(run.path)
     with progress_bar("translating", total, console) as advance:
         scores = score(translate, corpus.test, corpus.symbols, on_batch=advance)
     console.print(json.dumps(scores), markup=False)

@@ -14,6 +14,7 @@ from kformer.cli.options import (
     ModelArgument,
     Path,
     PresetName,
+    SearchOptions,
     SearchRecipe,
     Trust,
     choose_decoding,
@@ -27,7 +28,9 @@ from kformer.cli.startup import start_tensorflow
 from kformer.config import BLEU_TOKENIZERS, DecodingConfig, TaskKind, task_kind
 from kformer.data import Corpus, Pairs
 from kformer.data.labels import check_targets
+from kformer.inference import Model
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
+from kformer.inference.model import threads_for
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 
@@ -80,8 +83,8 @@ def evaluate(
     path = choose_model(model, preset)
     found = find_model(path)
     check_answers(found)
-    searching = chosen if isinstance(found, RunFolder) else None
-    decoding = choose_decoding(found, searching, beam_size, length_penalty, max_source_length)
+    searching = recipe if isinstance(found, RunFolder) else None
+    decoding = choose_decoding(found, SearchOptions(searching, beam_size, length_penalty, max_source_length))
     check_search(found, decoding)
     if corpus is not None and test is None:
         pairs, symbols = _read_part(found, corpus, columns, split)
@@ -136,13 +139,13 @@ def _evaluate_answers(
 ) -> dict[str, Any]:
     """Compares the model's translations or labels with the targets."""
     from kformer.evaluation.evaluate import score, score_labels, sentences
-    from kformer.inference.load import load_model, threads_for
 
     path = model.path if isinstance(model, RunFolder) else model
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
+    answer = Model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
     with status(f"loading {path}"):
-        answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
+        answer.load()
     with progress_bar("translating" if kind.scored_by == "translations" else "reading", total) as advance:
         if kind.scored_by == "translations":
             return score(answer, pairs, symbols, limit, advance, bleu_tokenizer)

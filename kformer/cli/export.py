@@ -11,6 +11,7 @@ from kformer.cli.options import (
     MaxSourceLength,
     Path,
     PresetName,
+    SearchOptions,
     SearchRecipe,
     choose_decoding,
     choose_model,
@@ -21,7 +22,6 @@ from kformer.export.formats import FORMATS, check_format
 from kformer.export.servers import check_server
 from kformer.files.writing import check_new_folder
 from kformer.inference.find import check_answers
-from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import check_export_path
 from kformer.runtime.versions import MORE_SIGNATURES, VARIANTS, check_kind, check_signatures
@@ -99,8 +99,7 @@ def export(
         options = {"variant": variant, "server_version": server_version, "signatures": tuple(signature or ())}
     else:
         _check_plain(format, directory, variant, signature, server_version)
-    chosen = load_recipe(recipe) if recipe is not None else None
-    decoding = choose_decoding(run, chosen, beam_size, length_penalty, max_source_length)
+    decoding = choose_decoding(run, SearchOptions(recipe, beam_size, length_penalty, max_source_length))
 
     start_tensorflow()
     from kformer.export.target import export as export_in

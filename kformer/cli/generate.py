@@ -2,40 +2,24 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.lines import InputFile, OutputFile, answer_lines, check_files, number_of_lines
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, connected
+from kformer.cli.answering import answer_lines
+from kformer.cli.app import with_options
+from kformer.cli.lines import InputFile, LineOptions, OutputFile
+from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
     BeamSize,
     LanguageModelPreset,
     MaxSourceLength,
     ModelArgument,
-    Path,
+    SearchOptions,
     Trust,
-    choose_decoding,
-    choose_model,
 )
-from kformer.cli.progress import status
-from kformer.client import Client
-from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, generate_batch
-from kformer.config import DecodingConfig
-from kformer.inference.find import check_search, check_task, find_model, reads_symbols
-from kformer.inference.lines import UnknownLines
-from kformer.text.batches import TranslateBatch
 from kformer.text.options import OPTIONS, RequestOption
-
-
-def _with_request_options(command: Any) -> Any:
-    """The command, which takes any number of `options`, with an option for each row of the table that it lacks."""
-    own = inspect.signature(command).parameters
-    named = [parameter for parameter in own.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    missing = [option for option in OPTIONS.values() if option.name not in own]
-    command.__signature__ = inspect.Signature([*named, *map(_parameter, missing)])  # which Typer reads
-    return command
 
 
 def _parameter(option: RequestOption) -> inspect.Parameter:
@@ -55,7 +39,7 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
     )
 
 
-@_with_request_options
+@with_options(_parameter(option) for option in OPTIONS.values() if option.name != "length_penalty")
 def generate(
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,
@@ -72,53 +56,10 @@ def generate(
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
-    check_files(input, output)
-    search = {
-        "--beam-size": beam_size,
-        "--length-penalty": length_penalty,
-        "--max-source-length": max_source_length,
-    }
-    check_server_options(server, token_file, (model, preset), search, trust)
     _check_options(options, length_penalty)
-    number = number_of_lines(input)
-    one_by_one = 1 if options["temperature"] else None  # batches in their order, because each has its own seed
-    if server is not None:
-        with connected(server, token_file) as client:
-            function = _of_server(client, options)
-            at_once = one_by_one or REQUESTS_AT_ONCE
-            answer_lines(function, input, output, 1, number, client.batch_size, at_once, doing="generating")
-        return
-    path = choose_model(model, preset)
-    found = find_model(path)
-    check_task(found, "language-model")
-    decoding = choose_decoding(found, None, beam_size, length_penalty, max_source_length)
-    check_search(found, decoding)
-    unknown = UnknownLines(reads_symbols(found))
-    with status(f"loading {path}"):
-        function = _load(path, decoding, options, unknown.note, trust)
-    answer_lines(function, input, output, 1, number, at_once=one_by_one, doing="generating", unknown=unknown)
-
-
-def _load(
-    path: Path,
-    decoding: DecodingConfig | None,
-    options: dict[str, float],
-    on_unknown: Callable[[bytes], None],
-    trust: bool,
-) -> TranslateBatch:
-    """The model's own search, or the same with options if one is given."""
-    from kformer.inference.load import load_generator, load_model
-
-    if not _are_given(options):
-        return load_model(path, decoding, task="language-model", on_unknown=on_unknown, trust=trust)
-    return load_generator(path, decoding, options, on_unknown, trust)
-
-
-def _of_server(client: Client, options: dict[str, float]) -> TranslateBatch:
-    """As `_load`, for a model on a server: its own search, or the same with options if one is given."""
-    if not _are_given(options):
-        return answer_batch(client, task="language-model")
-    return generate_batch(client, options)
+    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    search = SearchOptions(None, beam_size, length_penalty, max_source_length)
+    answer_lines(given, "language-model", "generating", search, options=options if _are_given(options) else {})
 
 
 def _check_options(options: dict[str, float], length_penalty: float | None) -> None:

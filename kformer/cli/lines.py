@@ -1,11 +1,12 @@
 """Commands that read lines and write as many lines: their files, and how a model answers them."""
 
 import contextlib
+import dataclasses
 import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, BinaryIO, TextIO
+from typing import Annotated, BinaryIO, NamedTuple, TextIO
 
 import typer
 
@@ -14,8 +15,14 @@ from kformer.cli.progress import progress_bar
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.lines import Faults, lines_of
 from kformer.files.writing import check_file_path, replacing
-from kformer.inference.lines import FILE_LINES_AT_ONCE, LINES_AT_ONCE, OnLine, UnknownLines, translate_lines
-from kformer.text.batches import BATCH_SIZE, Hypothesis, TranslateBatch
+from kformer.inference.lines import (
+    FILE_LINES_AT_ONCE,
+    LINES_AT_ONCE,
+    ShortTranslations,
+    UnknownLines,
+    translate_lines,
+)
+from kformer.text.batches import Hypothesis, TranslateBatch
 
 InputFile = Annotated[
     Path | None,
@@ -27,6 +34,34 @@ InputFile = Annotated[
 OutputFile = Annotated[
     Path | None, typer.Option(help="The file to write; by default standard output.", rich_help_panel="Input and output")
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class LineOptions:
+    """The options that all commands have which answer lines. They name the model and the files."""
+
+    model: Path | None
+    preset: str | None
+    server: str | None
+    token_file: Path | None
+    input: Path | None
+    output: Path | None
+    trust: bool
+
+
+class LineModel(NamedTuple):
+    """A model, as `write_answers` calls it.
+
+    Attributes:
+        answer: Answers batches of lines.
+        batch_size, at_once: See `translate_lines`.
+        watchers: Each looks at every line and its answer. What it found is reported on standard error in the end.
+    """
+
+    answer: TranslateBatch
+    batch_size: int
+    at_once: int | None
+    watchers: Sequence[ShortTranslations | UnknownLines] = ()
 
 
 def check_files(input: Path | None, output: Path | None) -> None:
@@ -68,48 +103,40 @@ def number_of_lines(input: Path | None) -> int:
     return number
 
 
-def answer_lines(
-    function: TranslateBatch,
-    input: Path | None,
-    output: Path | None,
-    n_best: int,
-    number: int,
-    batch_size: int | None = None,
-    at_once: int | None = None,
-    doing: str = "translating",
-    on_line: OnLine = lambda line, hypotheses: None,
-    unknown: UnknownLines | None = None,
+def write_answers(
+    model: LineModel, input: Path | None, output: Path | None, number: int, n_best: int, doing: str
 ) -> None:
     """Writes an answer for each line of `input` to `output`.
 
     Args:
-        function: Answers batches of lines.
+        model: Answers them.
         input, output: Files; None: the standard streams.
-        n_best, at_once, on_line: See `translate_lines`.
-        batch_size: The same; None: `BATCH_SIZE`.
         number: From `number_of_lines`.
+        n_best: See `translate_lines`.
         doing: What the progress bar says.
-        unknown: Counts the lines that `function` noted there; they are reported on standard error in the end.
     """
-    batch_size = batch_size or BATCH_SIZE
-    counted = unknown or UnknownLines(symbols=False)
+    answer, batch_size, at_once, watchers = model
 
-    def on_each(line: bytes, hypotheses: list[Hypothesis]) -> None:
-        on_line(line, hypotheses)
-        counted(line, hypotheses)
+    def on_line(line: bytes, hypotheses: list[Hypothesis]) -> None:
+        for watcher in watchers:
+            watcher(line, hypotheses)
+
+    def tell_watched() -> None:
+        for watcher in watchers:
+            _tell(watcher.message())
 
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: _tell(counted.message()))
+        stack.callback(tell_watched)
         target = stack.enter_context(_opened(output))
         if input is None:
             faults = Faults("standard input")
             stack.callback(lambda: _tell(faults.message()))
             lines = faults.counted(lines_of(pipe_blocks(sys.stdin.buffer), "standard input"))
-            translate_lines(function, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_each)
+            translate_lines(answer, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_line)
             return
         lines = lines_of(file_blocks(stack.enter_context(input.open("rb"))), str(input))
         advance = stack.enter_context(progress_bar(doing, number))
-        translate_lines(function, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_each)
+        translate_lines(answer, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
 
 
 def _tell(message: str | None) -> None:

@@ -1,13 +1,14 @@
 """Commands whose model is on a server."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
-from kformer.cli.options import Path
+from kformer.cli.lines import LineOptions
+from kformer.cli.options import Path, SearchOptions
 from kformer.cli.progress import status
 from kformer.client import Client
 
@@ -27,35 +28,23 @@ TokenFile = Annotated[
 ]
 
 
-def check_server_options(
-    server: str | None,
-    token_file: Path | None,
-    models: Sequence[object],
-    search: Mapping[str, object] | None = None,
-    trust: bool = False,
-) -> None:
+def check_server_options(given: LineOptions, search: SearchOptions) -> None:
     """Refuses options that do not go together.
-
-    Args:
-        server, token_file: The options of these names.
-        models: The values of options that name a model.
-        search: The values, by their names, of the options with which a run folder searches.
-        trust: Whether `--trust` is given.
 
     Raises:
         ValueError: There is a server, and another model, a search or trust; or a token and no server.
     """
-    if server is None:
-        if token_file is not None:
+    if given.server is None:
+        if given.token_file is not None:
             raise ValueError("--token-file is for a server. Give it together with --server URL, or leave it out.")
         return
-    if any(model is not None for model in models):
+    if given.model is not None or given.preset is not None:
         raise ValueError("Name one model: --server URL names the server's. Leave out MODEL and --preset.")
-    if trust:
+    if given.trust:
         raise ValueError("--trust is for a SavedModel on this machine: a server decides what it loads. Leave it out.")
-    if any(option is not None for option in (search or {}).values()):
+    if names := [f"--{name.replace('_', '-')}" for name in search.given()]:
         raise ValueError(
-            f"{server} searches as its model was exported. Leave out {', '.join(search or {})}, or name the run folder."
+            f"{given.server} searches as its model was exported. Leave out {', '.join(names)}, or name the run folder."
         )
 
 

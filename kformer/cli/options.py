@@ -1,49 +1,26 @@
-"""Options that several commands have, and what they choose: a model, a search, a corpus, the start of a run.
+"""Options that several commands have, and what they choose: a model, a search, a corpus.
 
 Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, which start it.
 """
 
-import contextlib
+import dataclasses
 import functools
 import pathlib
 import warnings
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import (
-    MONITORS,
-    SIZES,
-    TASKS,
-    DecodingConfig,
-    TrainingConfig,
-    TransformerConfig,
-    check_scores,
-    errors_name,
-    read_parts,
-    task_kind,
-)
-from kformer.data import (
-    Corpus,
-    Pairs,
-    ParallelFiles,
-    TextFile,
-    TsvFile,
-    corpus_from_pairs,
-    load_corpus,
-    open_pairs,
-    read_parallel,
-)
+from kformer.config import TASKS, DecodingConfig, task_kind
+from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.presets import find_preset, preset_names
-from kformer.recipes import Recipe, load_recipe, recipe_names
+from kformer.recipes import load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
 from kformer.wording import did_you_mean
 
 Path = pathlib.Path
-Files = tuple[Path | None, Path | None]
 
 PARTS = ("train", "valid", "test")
 
@@ -128,15 +105,6 @@ CorpusName = Annotated[
         rich_help_panel="Data",
     ),
 ]
-SizeName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"Sizes and settings of a new run: {', '.join(SIZES)}. The default is small.",
-        autocompletion=lambda: list(SIZES),
-        rich_help_panel="Model",
-    ),
-]
 Columns = Annotated[
     str | None,
     typer.Option(
@@ -158,29 +126,36 @@ def choose_model(model: Path | None, preset: str | None) -> Path:
     raise ValueError("Name one model: a folder, or a model that comes with kformer by --preset NAME.")
 
 
-def choose_decoding(
-    model: RunFolder | Path,
-    recipe: Recipe | None,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
-    max_source_length: int | None = None,
-) -> DecodingConfig | None:
+@dataclasses.dataclass(frozen=True)
+class SearchOptions:
+    """The options by which a run folder searches; None for one that is not given, or that a command does not have."""
+
+    recipe: str | None = None
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    max_source_length: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The values that are given, by their fields."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def choose_decoding(model: RunFolder | Path, search: SearchOptions) -> DecodingConfig | None:
     """The search of the recipe or the options; None if neither is given, so that the model uses its own search.
 
     The options change the search of the recipe, or without a recipe that of the model.
     """
-    options = {"beam_size": beam_size, "length_penalty": length_penalty, "max_source_length": max_source_length}
-    changes = {name: value for name, value in options.items() if value is not None}
-    if recipe is None and not changes:
+    if not search.given():
         return None
-    if recipe is not None:
-        start = recipe.decoding
+    changes = {name: value for name, value in search.given().items() if name != "recipe"}
+    if search.recipe is not None:
+        start = load_recipe(search.recipe).decoding
     else:  # a SavedModel refuses any search but its own: see `check_search`
         start = model.decoding_config() if isinstance(model, RunFolder) else DecodingConfig()
-    if (beam_size, length_penalty) != (None, None) and isinstance(model, RunFolder):
+    if {"beam_size", "length_penalty"} & {*changes} and isinstance(model, RunFolder):
         _check_searches(model)
     decoding = start.replace(**changes)
-    if decoding.beam_size == 1 and length_penalty is not None:
+    if decoding.beam_size == 1 and search.length_penalty is not None:
         raise ValueError(
             "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam "
             "by --beam-size."
@@ -231,140 +206,3 @@ def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pair
     for warning in found:
         typer.echo(f"kformer: warning: {warning.message}", err=True)
     return pairs
-
-
-def start_of_new_run(
-    size: str | None, recipe: str | None, origin: RunFolder | None, task: str | None
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """The configurations of a new run: those of the recipe or of the size, and the transformer of the first weights.
-
-    Args:
-        size, recipe, task: The values of `--size`, `--recipe` and `--task`.
-        origin: The run with the first weights; None: they are random.
-    """
-    if recipe is not None and size is not None:
-        raise ValueError("A recipe has its own sizes and settings. Leave out --size; --config changes single fields.")
-    if recipe is not None:
-        chosen = load_recipe(recipe)
-        transformer, training = chosen.transformer, chosen.training
-    else:
-        transformer = TransformerConfig.of_size(size or "small")
-        training = TrainingConfig.of_size(size or "small", task or transformer.task)
-    if origin is not None:
-        transformer = origin.transformer_config().replace(task=transformer.task)
-    return transformer if task is None else transformer.replace(task=task), training
-
-
-def start_of_resumed_run(path: Path, task: str | None) -> tuple[TransformerConfig, TrainingConfig] | None:
-    """The configurations of a run to resume; None if there is no run, as in processes other than the main one.
-
-    A `--task` that is given is taken: `kformer.train` refuses another one than the run's.
-    """
-    run = RunFolder(path)
-    if not run.exists():
-        return None
-    transformer = run.transformer_config()
-    return transformer if task is None else transformer.replace(task=task), run.training_config()
-
-
-def task_in(file: Path | None) -> str | None:
-    """The task that the file of `--config` names; None if it names none."""
-    return None if file is None else read_parts(file, ("transformer", "training")).get("transformer", {}).get("task")
-
-
-def change(
-    start: tuple[TransformerConfig, TrainingConfig] | None,
-    file: Path | None,
-    options: dict[str, Any],
-    task: str | None = None,
-) -> tuple[TransformerConfig | None, TrainingConfig | None]:
-    """The configurations that a run begins or goes on with, changed by the file, and then changed by the options.
-
-    Args:
-        start: Both, as they were; None: nobody knows them.
-        file: The file of `--config`.
-        options: Fields of the training by their names; None stands for an option that is not given.
-        task: The value of `--task`.
-    """
-    changes: dict[str, Any] = read_parts(file, ("transformer", "training")) if file is not None else {}
-    if start is None:
-        return None, None
-    transformer, training = start
-    with errors_name(file) if file is not None else contextlib.nullcontext():
-        of_option = {} if task is None else {"task": task}
-        transformer = transformer.replace(**{**changes.get("transformer", {}), **of_option})
-        training = training.replace(**changes.get("training", {}))
-    given = {name: value for name, value in options.items() if value is not None}
-    if given.get("monitor", training.monitor) in MONITORS:  # `replace` refuses another one
-        check_scores(transformer.task, given.get("monitor", training.monitor), training.scored_sources)
-    return transformer, training.replace(**given)
-
-
-def choose_corpus(
-    name: str | None,
-    tsv: Files,
-    train_files: Files,
-    valid_files: Files,
-    columns: str | None = None,
-    plain_text: bool = False,
-) -> Corpus:
-    """The corpus, given by its name, as files of pairs, or as parallel files.
-
-    Args:
-        name: The value of `--corpus`.
-        tsv: Files of pairs, to train and to validate on.
-        train_files: Two parallel files, source and target, to train on.
-        valid_files: The same, to validate on.
-        columns: The columns of the files of pairs.
-        plain_text: Whether `tsv` are files of plain text instead, for a task that learns from it.
-    """
-    _check_ways(name, tsv, train_files, valid_files, columns)
-    if name is not None:
-        return read_corpus(name)
-    train = _named(tsv[:1]) or _named(train_files)
-    valid = _named(tsv[1:]) or _named(valid_files)
-
-    def part(files: list[Path]) -> Pairs:
-        if plain_text or len(files) == 1:
-            return open_file(files[0], columns, plain_text)
-        return _open_parallel(*files)
-
-    if not valid:
-        return corpus_from_pairs(str(train[0]), part(train))
-    return corpus_from_pairs(str(train[0]), part(train), part(valid), valid_name=str(valid[0]))
-
-
-def _open_parallel(source: Path, target: Path) -> Pairs:
-    """The pairs of two parallel files, which are looked through at once; those of pipes are held."""
-    if not (source.is_file() and target.is_file()):
-        return read_parallel(source, target)
-    pairs = ParallelFiles(source, target)
-    len(pairs)
-    return pairs
-
-
-def _check_ways(name: str | None, tsv: Files, train_files: Files, valid_files: Files, columns: str | None) -> None:
-    """Checks that there is exactly one corpus and that the files go together; arguments as in `choose_corpus`."""
-    ways = [way for way in (name, tsv[0], *_named(train_files)[:1]) if way is not None]
-    if len(ways) != 1:
-        raise ValueError(
-            "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-            f"(a recipe has a corpus of its own). Received: {len(ways)} of them. A run that is resumed needs "
-            "the corpus that it began with."
-        )
-    for form, train, valid in (("", tsv[0], tsv[1:]), ("-source", train_files[0], valid_files)):
-        if train is None and _named(valid):
-            raise ValueError(
-                f"Validation files must have the form of the training files. Received: --valid{form} without "
-                f"--train{form}. Give both parts as pairs or both as parallel files; a named corpus has its own "
-                "validation pairs."
-            )
-    for part, files in (("train", train_files), ("valid", valid_files)):
-        if len(_named(files)) == 1:
-            raise ValueError(f"--{part}-source and --{part}-target go together. Give both.")
-    if columns is not None and tsv[0] is None:
-        raise ValueError("--columns names the columns of tab-separated files. Give it together with --train.")
-
-
-def _named(files: Sequence[Path | None]) -> list[Path]:
-    return [file for file in files if file is not None]

@@ -223,11 +223,11 @@ def _checked(output: Path | None, name: str) -> Path:
 def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[str, AttentionMap]":
     start_tensorflow()
     from kformer import Translator
-    from kformer.inference.load import load_model
+    from kformer.inference import Model
 
     with status("reading"):
         if translation is None:  # The kept SavedModel starts faster than a Translator, which first traces its graph.
-            translation = load_model(run.path)([text.encode()])[0][0].text
+            translation = Model(run.path)([text.encode()])[0][0].text
         return Translator.from_run(run.path).attention(text, translation)._asdict()
 
 

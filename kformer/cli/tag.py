@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.labels import answer_by_labels
-from kformer.cli.lines import InputFile, OutputFile
+from kformer.cli.answering import answer_lines
+from kformer.cli.lines import InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ModelArgument, TaggerPreset, Trust
 
@@ -28,4 +28,5 @@ def tag(
     trust: Trust = False,
 ) -> None:
     """Find a tag for each word of each line. Blanks divide words, and tags, too."""
-    answer_by_labels("tag", model, preset, server, token_file, input, output, scores, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    answer_lines(given, "tag", "reading", scores=scores)

@@ -1,37 +1,21 @@
 """`kformer train`."""
 
+import dataclasses
+import functools
 import signal
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.options import (
-    Columns,
-    CorpusName,
-    Path,
-    RecipeName,
-    SizeName,
-    change,
-    choose_corpus,
-    start_of_new_run,
-    start_of_resumed_run,
-    task_in,
-)
+from kformer.cli.app import with_options
+from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
-from kformer.config import (
-    MONITORS,
-    TASKS,
-    TrainingConfig,
-    TransformerConfig,
-    check_first_weights,
-    check_layers,
-    check_positions,
-    task_kind,
-)
+from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, choose_configs, read_changes
+from kformer.cli.train_corpus import CorpusOptions
+from kformer.config import MONITORS, task_kind
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.files.writing import check_folder_path
-from kformer.presets import find_preset
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
@@ -43,267 +27,152 @@ FEW_PAIRS = 100  # with fewer, no translation is learned
 FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
 
 
-def train(
-    output: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to write.", rich_help_panel="Run")],
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"What the model learns: {', '.join(TASKS)}. The default is translate. For classify, the target is a "
-            "label; for tag, a label for each word; the language models read plain text.",
-            autocompletion=lambda: list(TASKS),
-            rich_help_panel="Model",
-        ),
-    ] = None,
-    corpus: CorpusName = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(
-            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz, "
-            ".xz and .bz2 are read.",
-            rich_help_panel="Data",
-        ),
-    ] = None,
-    valid: Annotated[
-        Path | None,
-        typer.Option(
-            help="Pairs to validate on. By default one source in 50 of --train is held out, and 20 or one in 10 of a "
-            "small file.",
-            rich_help_panel="Data",
-        ),
-    ] = None,
-    columns: Columns = None,
-    train_source: Annotated[
-        Path | None,
-        typer.Option(help="Source lines to train on, parallel to those of --train-target.", rich_help_panel="Data"),
-    ] = None,
-    train_target: Annotated[Path | None, typer.Option(help="Target lines to train on.", rich_help_panel="Data")] = None,
-    valid_source: Annotated[
-        Path | None,
-        typer.Option(help="Source lines to validate on, parallel to those of --valid-target.", rich_help_panel="Data"),
-    ] = None,
-    valid_target: Annotated[
-        Path | None, typer.Option(help="Target lines to validate on.", rich_help_panel="Data")
-    ] = None,
-    size: SizeName = None,
-    recipe: RecipeName = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON or YAML with the fields to change, under `transformer:` and `training:`.",
-            rich_help_panel="Model",
-        ),
-    ] = None,
-    monitor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"The figure that decides which weights are best: {', '.join(MONITORS)}. The default is loss.",
-            autocompletion=lambda: list(MONITORS),
-            rich_help_panel="Stopping",
-        ),
-    ] = None,
-    source_embeddings: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Word vectors, word2vec's or GloVe's, for the embeddings of the source.",
-            rich_help_panel="Model",
-        ),
-    ] = None,
-    target_embeddings: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Word vectors for the embeddings of the target.", rich_help_panel="Model"),
-    ] = None,
-    train_embeddings: Annotated[
-        bool | None,
-        typer.Option(
-            "--train-embeddings/--freeze-embeddings",
-            help="Whether training changes the embeddings that do not begin at random. By default it does.",
-            rich_help_panel="Model",
-        ),
-    ] = None,
+_run = functools.partial(typer.Option, rich_help_panel="Run")
+_machines = functools.partial(typer.Option, rich_help_panel="Machines")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The options that say what a run writes, how it is resumed, and which signals save it."""
+
+    output: Annotated[Path, _run(metavar="RUN", help="The run folder to write.")]
     export_to: Annotated[
         Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Export each model that is the best so far as a new version.",
-            rich_help_panel="Run",
-        ),
-    ] = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(help="Budget in minutes of training, those before a resume included.", rich_help_panel="Stopping"),
-    ] = None,
-    max_epochs: Annotated[
-        int | None, typer.Option(help="Budget in passes over the corpus.", rich_help_panel="Stopping")
-    ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(help="Budget in optimizer updates.", rich_help_panel="Stopping")
-    ] = None,
-    initialize_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Begin with the weights, the vocabulary and the sizes of a run folder or of a preset.",
-            rich_help_panel="Model",
-        ),
-    ] = None,
+        _run("--export", metavar="DIR", help="Export each model that is the best so far as a new version."),
+    ] = None
+    resume: Annotated[
+        bool, _run("--resume", help="Go on from the last checkpoint in RUN, as if the run had not stopped.")
+    ] = False
     auto_resume: Annotated[
-        bool,
-        typer.Option(
-            "--auto-resume",
-            help="Go on as with --resume if RUN holds a run, and begin one if not.",
-            rich_help_panel="Run",
-        ),
-    ] = False,
+        bool, _run("--auto-resume", help="Go on as with --resume if RUN holds a run, and begin one if not.")
+    ] = False
+    summary: Annotated[
+        Path | None, _run(help="A JSON file that says how the run ended: exit status, reason, steps, best, paths.")
+    ] = None
     stop_signal: Annotated[
         list[str] | None,
-        typer.Option(
+        _run(
             metavar="NAME",
             help="A further signal that saves and ends the run as SIGTERM does, such as SIGUSR1. May be repeated.",
-            rich_help_panel="Stopping",
         ),
-    ] = None,
-    summary: Annotated[
-        Path | None,
-        typer.Option(
-            help="A JSON file that says how the run ended: exit status, reason, steps, best, paths.",
-            rich_help_panel="Run",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on from the last checkpoint in RUN, as if the run had not stopped.",
-            rich_help_panel="Run",
-        ),
-    ] = False,
+    ] = None
+
+    @property
+    def signals(self) -> list[signal.Signals]:
+        """The further signals."""
+        return [_signal(name) for name in self.stop_signal or ()]
+
+
+@dataclasses.dataclass(frozen=True)
+class MachineOptions:
+    """The options that say which devices and processes train together."""
+
     devices: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Number of devices of this machine that share every batch; by default all GPUs.",
-            rich_help_panel="Machines",
-        ),
-    ] = None,
+        _machines(min=1, help="Number of devices of this machine that share every batch; by default all GPUs."),
+    ] = None
     num_processes: Annotated[
         int | None,
-        typer.Option(
+        _machines(
             envvar="KERAS_DISTRIBUTION_NUM_PROCESSES",
             help="Number of processes that train together, on one or more machines. Start the same command in each.",
-            rich_help_panel="Machines",
         ),
-    ] = None,
+    ] = None
     process_id: Annotated[
-        int | None,
-        typer.Option(
-            envvar="KERAS_DISTRIBUTION_PROCESS_ID",
-            help="Number of this process, from 0 up.",
-            rich_help_panel="Machines",
-        ),
-    ] = None,
+        int | None, _machines(envvar="KERAS_DISTRIBUTION_PROCESS_ID", help="Number of this process, from 0 up.")
+    ] = None
     coordinator: Annotated[
-        str | None,
-        typer.Option(
-            envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0.", rich_help_panel="Machines"
-        ),
-    ] = None,
-) -> None:
+        str | None, _machines(envvar="KERAS_DISTRIBUTION_JOB_ADDRESSES", help="HOST:PORT of process 0.")
+    ] = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process trains without others."""
+        return (self.num_processes, self.process_id, self.coordinator) == (None, None, None)
+
+    @property
+    def are_main(self) -> bool:
+        """Whether this is the main process. The others write and print nothing."""
+        return self.alone or self.process_id == 0
+
+
+@with_options(FIELD_OPTIONS)
+def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines: MachineOptions, **fields: Any) -> None:
     """Train a translator, or a model of another task, on a corpus, a file of pairs or two parallel files.
 
     Ctrl-C and SIGTERM save the run; --resume goes on as if it had not been stopped. Without a budget the run ends when
     the validation score has stopped improving. Exit status: 0 finished, 1 a mistake to correct, 2 wrong usage, 3 the
     loss diverged, 74 a file could not be written, 75 to be resumed: a signal came, a process was lost, or another
     process trains in RUN, 130 stopped at once.
+
+    The defaults that are told below are those of the size small. Another size, a recipe and the run of --resume and
+    --initialize-from have values of their own. The file of --config changes these, and an option wins over all.
     """
-    alone = (num_processes, process_id, coordinator) == (None, None, None)
-    main = alone or process_id == 0  # the other processes write and print nothing
-    goes_on = resume or (auto_resume and RunFolder(output).exists())
-    if main:
-        check_not_owned(output)  # first, because an existing summary may be the owner's
-        if summary is not None:
-            check_summary(summary, RunFolder(output))
-            summary.unlink(missing_ok=True)  # it is of an earlier run
-    with failures_noted(summary if main else None):
-        signals = [_signal(name) for name in stop_signal or ()]
-        for number in signals:  # until the training sets its own handlers
+    folder = RunFolder(run.output)
+    goes_on = run.resume or (run.auto_resume and folder.exists())
+    if machines.are_main:
+        check_not_owned(run.output)  # first, because an existing summary may be the owner's
+        if run.summary is not None:
+            check_summary(run.summary, folder)
+            run.summary.unlink(missing_ok=True)  # it is of an earlier run
+    with failures_noted(run.summary if machines.are_main else None):
+        for number in run.signals:  # until the training sets its own handlers
             signal.signal(number, signal.default_int_handler)
-        if main:
-            _check_folders(RunFolder(output), goes_on, export_to)
-        options = {
-            "monitor": monitor,
-            "max_minutes": max_minutes,
-            "max_epochs": max_epochs,
-            "max_steps": max_steps,
-            "source_embeddings": None if source_embeddings is None else str(source_embeddings),
-            "target_embeddings": None if target_embeddings is None else str(target_embeddings),
-            "train_embeddings": train_embeddings,
-        }
-        learned = task or task_in(config)
-        if goes_on and (size, recipe) == (None, None):
-            start = start_of_resumed_run(output, learned)
-        else:  # `kformer.train` refuses to resume with a size or recipe of other settings than the run's
-            start = start_of_new_run(size, recipe, _origin(initialize_from, RunFolder(output), goes_on), learned)
-        transformer, training = change(start, config, options, task)
-        if training is not None and transformer is not None and not goes_on:
-            _check_model(transformer, training, initialize_from)
-        learned = learned if transformer is None else transformer.task
-        if learned is not None:
-            _check_task_options(learned, columns, export_to)
-        if recipe is not None and (corpus, train, train_source, train_target) == (None,) * 4:
-            corpus = load_recipe(recipe).corpus
-        chosen = choose_corpus(
-            corpus,
-            (train, valid),
-            (train_source, train_target),
-            (valid_source, valid_target),
-            columns,
-            plain_text=learned is not None and task_kind(learned).learns_from_plain_text,
-        )
-        if learned is not None:
-            check_corpus(learned, chosen)
-        if main:
-            _warn_of_few_pairs(chosen, translates=learned is None or task_kind(learned).targets == "text")
+        if machines.are_main:
+            _check_folders(folder, goes_on, run.export_to)
+        changes = read_changes(start.config, fields)
+        transformer, training = choose_configs(start, changes, folder, goes_on)
+        task = changes.transformer.get("task") if transformer is None else transformer.task
+        chosen = _read_corpus(corpus, start.recipe, task, run.export_to)
+        if machines.are_main:
+            _warn_of_few_pairs(chosen, translates=task is None or task_kind(task).targets == "text")
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
         from kformer.training.train import train as train_run
 
-        if not alone:  # Join the process group last, so that a bad option stops only this process.
-            initialize(coordinator, num_processes, process_id)
+        if not machines.alone:  # Join the process group last, so that a bad option stops only this process.
+            initialize(machines.coordinator, machines.num_processes, machines.process_id)
         report = train_run(
             chosen,
-            output,
+            run.output,
             transformer,
             training,
-            resume="auto" if auto_resume else resume,
-            initialize_from=initialize_from,
-            export_to=export_to,
-            devices=devices,
-            stop_signals=signals,
-            summary=summary,
+            resume="auto" if run.auto_resume else run.resume,
+            initialize_from=start.initialize_from,
+            export_to=run.export_to,
+            devices=machines.devices,
+            stop_signals=run.signals,
+            summary=run.summary,
         )
     if is_main():
-        monitor = report.run.training_config().monitor
-        best = "none" if report.best is None else f"{report.best:.4f}"
-        if report.best is not None and report.best == MONITORS[monitor].uninformative:
-            best += ", so the loss decided which weights are kept"
-        print(f"{count(report.steps, 'step')}: {report.reason}.", end=" ")
-        print(f"Best validation {monitor} {best}. The run is in {report.run.path}.")
-        if report.interrupted:
-            print("To go on, give the same command with --resume.")
+        _tell(report)
     if report.interrupted:
         raise typer.Exit(RESUME)
 
 
-def _origin(initialize_from: str | None, run: RunFolder, goes_on: bool) -> RunFolder | None:
-    """The run folder with the transformer of the initial weights. A resumed run has its own copy of it."""
-    if initialize_from is None:
-        return None
-    return run if goes_on else find_preset(initialize_from)
+def _tell(report: Any) -> None:
+    """Prints how a run ended; `report` is a `kformer.training.train.TrainingReport`, which needs TensorFlow."""
+    monitor = report.run.training_config().monitor
+    best = "none" if report.best is None else f"{report.best:.4f}"
+    if report.best is not None and report.best == MONITORS[monitor].uninformative:
+        best += ", so the loss decided which weights are kept"
+    print(f"{count(report.steps, 'step')}: {report.reason}.", end=" ")
+    print(f"Best validation {monitor} {best}. The run is in {report.run.path}.")
+    if report.interrupted:
+        print("To go on, give the same command with --resume.")
+
+
+def _read_corpus(options: CorpusOptions, recipe: str | None, task: str | None, export_to: Path | None) -> Corpus:
+    """The corpus of the options, or else of the recipe, for the task; None: nobody knows the task."""
+    if task is not None:
+        _check_task_options(task, options.columns, export_to)
+    if recipe is not None and (options.corpus, options.train, options.train_source) == (None,) * 3:
+        options = dataclasses.replace(options, corpus=load_recipe(recipe).corpus)
+    corpus = options.read(plain_text=task is not None and task_kind(task).learns_from_plain_text)
+    if task is not None:
+        check_corpus(task, corpus)
+    return corpus
 
 
 def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> None:
@@ -315,14 +184,6 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
     check_folder_path(run.path)
     if export_to is not None:
         check_export_path(export_to)
-
-
-def _check_model(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
-    """Refuses a transformer, and first weights, that do not suit the task or its texts."""
-    if initialize_from is not None:
-        check_first_weights(transformer.task, find_preset(initialize_from).transformer_config().task)
-    check_layers(transformer)
-    check_positions(transformer, training)
 
 
 def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:

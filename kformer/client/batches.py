@@ -11,56 +11,40 @@ from kformer.text.options import option_arrays
 REQUESTS_AT_ONCE = 4
 
 
-def answer_batch(client: Client, n_best: int = 1, task: str = "translate") -> TranslateBatch:
-    """A function that answers batches on a server; many threads may call it at once.
+def answer_batch(
+    client: Client, n_best: int = 1, task: str = "translate", options: Mapping[str, float | int] | None = None
+) -> TranslateBatch:
+    """A function that answers batches on a server, as a `kformer.inference.Model` does here.
+
+    Many threads may call it at once. With options, every batch has its own seed: call it for one batch at a time where
+    the same seed is to draw the same texts again.
 
     Args:
         client: Of the server.
         n_best: Hypotheses per text. For more than one the model must have the signature `n_best`.
-        task: What the model must have learned, see `kformer.inference.load.load_model`.
+        task: What the model must have learned.
+        options: How a language model goes on with texts: inputs of the signature `generate_with_options`. The server
+            takes the model's own value for another one that is left out, but 0 for the seed.
 
     Raises:
         ValueError: The model lacks the signature, or has learned another task.
         ServerError: The server does not answer.
     """
-    signature = DEFAULT_SIGNATURE if n_best == 1 else "n_best"
+    signature = "generate_with_options" if options else DEFAULT_SIGNATURE if n_best == 1 else "n_best"
     _check_model(client, signature, task)
+    given = options or {}
+    seeds = BatchSeeds(int(given.get("seed", 0)))
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        outputs = client.predict(signature, {"text": texts})
+        inputs = option_arrays({**given, "seed": seeds.next(len(texts))} if given else {})
+        outputs = client.predict(signature, {"text": texts, **inputs})
         found = hypotheses(*(outputs[name] for name in answer_outputs(task)))
         if found and len(found[0]) < n_best:
             raise ValueError(
-                f"The signature n_best of {client.url} gives {len(found[0])} hypotheses per text. Received: "
+                f"The signature {signature} of {client.url} gives {len(found[0])} hypotheses per text. Received: "
                 f"n_best={n_best}. Ask for no more."
             )
         return [best[:n_best] for best in found]
-
-    return answer
-
-
-def generate_batch(client: Client, options: Mapping[str, float | int]) -> TranslateBatch:
-    """The same for a language model that goes on with texts as the options say.
-
-    Every batch has its own seed. Call the function for one batch at a time where the same seed is to draw the same
-    texts again.
-
-    Args:
-        client: Of the server.
-        options: Inputs of the signature `generate_with_options`, the seed among them. The server takes the model's own
-            value for another option that is left out.
-
-    Raises:
-        ValueError, ServerError: As for `answer_batch`.
-    """
-    signature = "generate_with_options"
-    _check_model(client, signature, "language-model")
-    seeds = BatchSeeds(int(options["seed"]))
-
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        inputs = option_arrays({**options, "seed": seeds.next(len(texts))})
-        outputs = client.predict(signature, {"text": texts, **inputs})
-        return hypotheses(*(outputs[name] for name in answer_outputs("language-model")))
 
     return answer
 

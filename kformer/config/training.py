@@ -60,10 +60,10 @@ class TrainingConfig(Config):
     batch_size_multiple: int = setting(
         1, "A batch has a multiple of this many rows, and of the number of devices.", panel="Data"
     )
-    label_smoothing: float = setting(0.1, "Epsilon_ls, section 5.4.")
+    label_smoothing: float = setting(0.1, "Label smoothing, epsilon_ls of section 5.4.")
     label_smoothing_form: str = setting(
         "all",
-        "all: epsilon / K for each of K classes; others: epsilon / (K - 1) for each wrong one.",
+        "How labels are smoothed. all: epsilon / K to each of K classes; others: epsilon / (K - 1) to each wrong one.",
         LABEL_SMOOTHING_FORMS,
     )
     warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
@@ -73,12 +73,14 @@ class TrainingConfig(Config):
         "Whether a budget of few steps or epochs shortens the warm-up to a quarter of its updates; the peak of the "
         "rate stays. The sizes ask for this, but not where warmup_steps or learning_rate_scale is given.",
     )
-    beta_1: float = setting(0.9, "Of Adam, section 5.3.")
-    beta_2: float = setting(0.98, "Of Adam, section 5.3.")
-    adam_epsilon: float = setting(1e-9, "Of Adam, section 5.3.")
+    beta_1: float = setting(0.9, "beta_1 of Adam, section 5.3.")
+    beta_2: float = setting(0.98, "beta_2 of Adam, section 5.3.")
+    adam_epsilon: float = setting(1e-9, "Epsilon of Adam, section 5.3.")
     gradient_accumulation_steps: int = setting(1, "Number of micro-batches of an update, whose gradients are added.")
     precision: str = setting(
-        "auto", "auto: mixed_bfloat16 where the machine multiplies it faster, else float32.", PRECISIONS
+        "auto",
+        "Numbers to compute with. auto: mixed_bfloat16 where the machine multiplies it faster, else float32.",
+        PRECISIONS,
     )
     max_epochs: int | None = setting(
         None, "Budget in passes over the training pairs. The first budget that is spent ends the run.", panel="Stopping"
@@ -120,7 +122,7 @@ class TrainingConfig(Config):
     checkpoint_minutes: float = setting(
         2.0, "Minutes between checkpoints; one is also written after every validation.", panel="Stopping"
     )
-    seed: int = setting(1, "Of the first weights, the order of the batches, and dropout.")
+    seed: int = setting(1, "Seed of the first weights, the order of the batches, and dropout.")
 
     def __post_init__(self) -> None:
         self._check_types_and_choices()

@@ -52,12 +52,8 @@ class TransformerConfig(Config):
     panel: ClassVar[str] = "Model"
     source_vocab_size: int = setting(37000, "Size of the source's vocabulary, V. The paper's for en-de is shared.")
     target_vocab_size: int = setting(37000, "Size of the target's vocabulary, V.")
-    num_encoder_layers: int = setting(
-        6, "Number of encoder layers, N. If the depth is not stacked, the number of steps."
-    )
-    num_decoder_layers: int = setting(
-        6, "Number of decoder layers, N. If the depth is not stacked, the number of steps."
-    )
+    num_encoder_layers: int = setting(6, "Number of encoder layers, N; if the depth is not stacked, of steps.")
+    num_decoder_layers: int = setting(6, "Number of decoder layers, N; if the depth is not stacked, of steps.")
     d_model: int = setting(512, "Size of the embeddings, and of what goes from layer to layer.")
     d_ff: int = setting(2048, "Inner size of the feed-forward network, equation 2.")
     num_heads: int = setting(8, "Number of heads of the attention, h.")
@@ -102,14 +98,16 @@ class TransformerConfig(Config):
     )
     max_length: int = setting(1024, "Longest sequence with learned positions, in tokens; the others have no limit.")
     max_wavelength: float = setting(
-        10000.0, 'Of sinusoids, section 3.5, and of rotary positions ("rope_theta", 500,000 in Llama 3).'
+        10000.0,
+        'Longest wavelength of sinusoids, section 3.5, and rotary positions ("rope_theta", 500,000 in Llama 3).',
     )
     first_position: int = setting(
         0, "Number of the first position, with sinusoids. OpenNMT-tf counts from 1, M2M100 from 2."
     )
     depth: str = setting(
         "stacked",
-        "stacked: N layers; shared: one layer, N times; adaptive: one layer, at most N times (Dehghani et al., 2018).",
+        "How layers follow one another. stacked: N layers; shared: one layer, N times; adaptive: one layer, at most N "
+        "times (Dehghani et al., 2018).",
         DEPTHS,
     )
     halting_epsilon: float = setting(
@@ -120,8 +118,8 @@ class TransformerConfig(Config):
     )
     embedding_tying: str = setting(
         "all",
-        "Section 3.4. all: source, target and softmax share one matrix; target: target and softmax share one; none: "
-        "each has its own.",
+        "Which embeddings share a matrix, section 3.4. all: source, target and softmax share one; target: target and "
+        "softmax share one; none: each has its own.",
         EMBEDDING_TYINGS,
     )
     scale_embeddings: bool = setting(

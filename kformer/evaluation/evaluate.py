@@ -37,7 +37,7 @@ def score(
     """Translates the sources and compares the translations with the targets.
 
     Args:
-        translate: From `kformer.inference.load.load_model`.
+        translate: Such as a `kformer.inference.Model`.
         pairs: Test pairs.
         symbols: Whether word and phoneme error rate are wanted, instead of BLEU and chrF; see `sentences`.
         limit: The number of results of `sentences` to score, from the first one; None: all.
@@ -71,7 +71,7 @@ def score_labels(
     """Finds the labels of the sources and compares them with the targets.
 
     Args:
-        classify: From `kformer.inference.load.load_model`, with the task "classify" or "tag". A tagger's answer has a
+        classify: A `kformer.inference.Model`, with the task "classify" or "tag". A tagger's answer has a
             label for each word.
         pairs: Test pairs.
         limit, on_batch: As in `score`.

@@ -1,6 +1,7 @@
 """Finds a model, and checks that it can do the requested search, before TensorFlow is loaded."""
 
 import pathlib
+from typing import Any
 
 from kformer.config import DecodingConfig, task_kind
 from kformer.runs.folder import RunFolder
@@ -90,11 +91,14 @@ def task_name(model: RunFolder | pathlib.Path) -> str:
     return description(model).get("task", "translate")
 
 
-def short_ratio(model: RunFolder | pathlib.Path, decoding: DecodingConfig | None) -> float:
-    """The `DecodingConfig.short_ratio` of a model from `find_model` with this search; 0 where nobody knows it."""
+def search_of(model: RunFolder | pathlib.Path, decoding: DecodingConfig | None) -> dict[str, Any]:
+    """The fields of the `DecodingConfig` by which a model from `find_model` searches, with this search or its own.
+
+    There are none where nobody knows them: for a SavedModel that kformer did not write.
+    """
     if isinstance(model, RunFolder):
-        return model.decoding_config(decoding).short_ratio or 0.0
-    return description(model).get("short_ratio") or 0.0
+        return model.decoding_config(decoding).to_dict()
+    return description(model)
 
 
 def _path(model: RunFolder | pathlib.Path) -> pathlib.Path:

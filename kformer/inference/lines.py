@@ -44,6 +44,16 @@ class ShortTranslations:
             self.count += 1
             self.first = self.first or self._lines
 
+    def message(self) -> str | None:
+        """How many there are, and what may help; None if there are none."""
+        if not self.count:
+            return None
+        verb = "is" if self.count == 1 else "are"
+        return (
+            f"{count(self.count, 'translation')} {verb} much too short for the line, so that something may be missing. "
+            f"The first is that of line {self.first:,}. Shorter lines help, or a smaller --max-source-length."
+        )
+
 
 class UnknownLines:
     """Counts lines of text that a model's vocabulary mostly lacks, such as one in another script.

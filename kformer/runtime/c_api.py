@@ -25,7 +25,7 @@ from kformer.process.forks import check_process
 from kformer.runtime.confinement import check_confined
 from kformer.runtime.libtensorflow import INVALID_ARGUMENT, Output, SavedModelError, call, tensorflow
 from kformer.runtime.paths import readable_path
-from kformer.runtime.tensors import delete_tensor, new_tensor, to_array
+from kformer.runtime.tensors import delete_tensor, new_tensor, text_array, to_array
 from kformer.runtime.version_files import check_files
 from kformer.runtime.versions import DEFAULT_SIGNATURE
 
@@ -155,13 +155,6 @@ class SavedModel:
             operation, index = name.split(":")
             found.append(Output(self._tf.TF_GraphOperationByName(self._graph, operation.encode()), int(index)))
         return (Output * len(names))(*found)
-
-
-def text_array(texts: Sequence[bytes]) -> np.ndarray:
-    """Texts as an array of objects, which signatures take."""
-    array = np.empty(len(texts), object)
-    array[:] = texts
-    return array
 
 
 def _close(tf: ctypes.CDLL, session: int, graph: int) -> None:

@@ -1,6 +1,7 @@
 """NumPy arrays to tensors of TensorFlow's C library and back."""
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,6 +31,13 @@ _STRING = DATA_TYPES[np.dtype(object)]
 _ARRAY_TYPES = {number: dtype for dtype, number in DATA_TYPES.items()}
 _UNIMPLEMENTED = 12  # the status code
 _TSTRING_SIZE = 24  # sizeof(TF_TString), c/tf_tstring.h
+
+
+def text_array(texts: Sequence[bytes]) -> np.ndarray:
+    """Texts as an array of objects, which signatures take."""
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array
 
 
 def new_tensor(array: np.ndarray) -> int:

@@ -55,7 +55,8 @@ class ConfigWatch:
     """Reads the file of `--model-config-file` again from time to time, and serves what it names once it has changed.
 
     A file that is wrong, or names a model that cannot be loaded, changes nothing; the log says why, once. It is tried
-    again when somebody writes the file again, or touches it; where a folder does not answer, at each look until it does.
+    again when somebody writes the file again, or touches it; where a folder does not answer, at each look until it
+    does.
 
     Args:
         manager: The server's models.

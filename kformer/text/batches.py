@@ -69,7 +69,7 @@ def translate_all(
     """Translates any number of texts in batches of texts of similar length; the results keep the order of the texts.
 
     Args:
-        translate: From `kformer.inference.load.load_model`, or `kformer.client.batches.answer_batch`.
+        translate: A `kformer.inference.Model`, or from `kformer.client.batches.answer_batch`.
         texts: UTF-8.
         batch_size: Largest number of texts in a batch; fewer if texts are long, see `BATCH_BYTES`.
         on_batch: Called after each batch with the number of texts in it.

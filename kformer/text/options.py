@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kformer.config import DecodingConfig
+from kformer.wording import did_you_mean
 
 _LARGEST = 2**31 - 1  # an int32
 
@@ -138,6 +139,28 @@ _ROWS = (
 )
 # By name, in the order of a signature's inputs.
 OPTIONS: dict[str, RequestOption] = {option.name: option for option in _ROWS}
+
+
+def check_values(values: Mapping[str, float | int]) -> None:
+    """Refuses values of options that no model takes.
+
+    Raises:
+        ValueError: There is no option of a name, or its value is out of range.
+    """
+    if unknown := sorted(set(values) - set(OPTIONS)):
+        raise ValueError(
+            f"There is no option {', '.join(unknown)}. The options are: {', '.join(OPTIONS)}."
+            f"{did_you_mean(unknown, OPTIONS)}"
+        )
+    for name, value in values.items():
+        if not OPTIONS[name].allows(value):
+            raise ValueError(f"{name} {OPTIONS[name].rule}. Received: {name}={value!r}.")
+
+
+def with_defaults(values: Mapping[str, float | int], search: Mapping[str, Any]) -> dict[str, float | int]:
+    """All options. Those that `values` lacks are as in the model's own search, the fields of a `DecodingConfig`."""
+    own = {name: search[name] if option.default is None else option.default for name, option in OPTIONS.items()}
+    return {**own, **values}
 
 
 def option_arrays(values: Mapping[str, float | int]) -> dict[str, np.ndarray]:

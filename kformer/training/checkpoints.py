@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from kformer.config import TrainingConfig, TransformerConfig
 from kformer.files.writing import DAMAGE, replacing
 from kformer.runs.arrays import open_arrays
 
@@ -48,6 +49,10 @@ class TrainingState:
     end_reason: str = dataclasses.field(default="", compare=False)
     # A signal asks the run to save its state and to leave `fit`, without a validation. A checkpoint does not hold it.
     interrupted: bool = dataclasses.field(default=False, compare=False)
+
+    def note_run(self, transformer: TransformerConfig, training: TrainingConfig, corpus: str) -> None:
+        """Notes the configurations of the run and the fingerprint of its corpus."""
+        self.transformer, self.training, self.corpus = transformer.to_dict(), training.to_dict(), corpus
 
     def go_on_from(self, stored: "TrainingState") -> None:
         """Becomes equal to the state of a checkpoint."""

@@ -2,10 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
+
+import rich.console
 
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import Corpus
@@ -47,13 +50,13 @@ class OpenedRun:
 
 
 @contextlib.contextmanager
-def opened_run(request: RunRequest, group: ProcessGroup, say: Callable[[str], None]) -> Iterator[OpenedRun]:
+def opened_run(request: RunRequest, group: ProcessGroup, console: rich.console.Console) -> Iterator[OpenedRun]:
     """Opens a run for the block. All processes of the group leave the block together.
 
     Args:
         request: Which run.
         group: The processes that train it.
-        say: Prints a line.
+        console: Where to print.
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: See `kformer.train`.
@@ -64,11 +67,12 @@ def opened_run(request: RunRequest, group: ProcessGroup, say: Callable[[str], No
             yield OpenedRun(copy, resume_run(copy, request.corpus), check_there=None)
             group.barrier()
         return
+    tell = functools.partial(console.print, markup=False)  # a path may hold brackets
     with contextlib.ExitStack() as ownership:
         with group.failure_told():
             if request.resume is True:
                 request.folder.check_begun()  # before `owned`, which makes the folder
-            check_there = ownership.enter_context(owned(request.folder.path, say))
+            check_there = ownership.enter_context(owned(request.folder.path, tell))
             setup = _begin_or_go_on(request, group)
         group.send_run(request.folder)
         yield OpenedRun(request.folder, setup, check_there)

@@ -144,6 +144,7 @@ def list_callbacks(
         *_endings(state, budget, interrupt),
         callbacks.Validation(state, checkpoint, keep_best, budget, translations.score, main),
         *looking,
+        *_time_budget(state, budget, together),
         checkpoint,
         *([] if together is None else [callbacks.CompareLast(together)]),
     ]
@@ -165,13 +166,19 @@ def _estimates(run: ActiveRun, max_steps: int | None) -> list[keras.callbacks.Ca
 def _endings(
     state: TrainingState, budget: callbacks.Budget, interrupt: callbacks.GracefulInterrupt
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks that end the run."""
+    """The callbacks that end the run, but for the budget of minutes."""
     together = interrupt.together
     endings: list[keras.callbacks.Callback] = [callbacks.StopOnNaN(state, together)]
     if budget.max_steps is not None:
         endings.insert(0, callbacks.StepBudget(state, budget.max_steps))
-    if budget.max_minutes is not None:
-        started = time.monotonic() - state.seconds
-        endings.append(callbacks.TimeBudget(state, budget.max_minutes, started, together=together))
     endings.append(interrupt)
     return endings if together is None else [*endings, together]
+
+
+def _time_budget(
+    state: TrainingState, budget: callbacks.Budget, together: callbacks.StopTogether | None
+) -> list[keras.callbacks.Callback]:
+    if budget.max_minutes is None:
+        return []
+    started = time.monotonic() - state.seconds
+    return [callbacks.TimeBudget(state, budget.max_minutes, started, together=together)]

@@ -1,49 +1,29 @@
 """One training run, from a corpus to the best weights in a run folder: open, build, compile, fit, report."""
 
-import contextlib
 import dataclasses
-import functools
 import pathlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import keras
 import rich.console
-import tensorflow as tf
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.data import BatchPlan, Corpus, make_dataset
-from kformer.data.labels import unknown_labels
-from kformer.files.writing import WriteError
-from kformer.models import build_model
+from kformer.data import Corpus
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import FINISHED, RESUME, write_ended
 from kformer.runtime.paths import check_export_path
 from kformer.text.text_model import require_tensorflow
-from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, StopTogether, TensorBoardLog
-from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
-from kformer.training.compile import compile_model
-from kformer.training.distributed import ProcessGroup, lost_processes_explained, process_group
-from kformer.training.first_weights import load_first_weights
+from kformer.training.build_run import build_run
+from kformer.training.callbacks import GracefulInterrupt, StopTogether
+from kformer.training.checkpoints import TrainingState
+from kformer.training.distributed import lost_processes_explained, process_group
+from kformer.training.fit_run import fit_run
 from kformer.training.opened_run import RunRequest, opened_run
-from kformer.training.plan import (
-    batches_between_validations,
-    budget_of,
-    describe_plan,
-    describe_warmup,
-    plan_batches,
-)
-from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
-from kformer.training.resumed_run import environment_note
-from kformer.training.run_callbacks import ActiveRun, Translations, list_callbacks, translate_at_validations
-from kformer.training.run_setup import RunSetup, vocabulary_report
-from kformer.training.text_lengths import lengths_report
+from kformer.training.run_callbacks import translate_at_validations
 from kformer.training.user_callbacks import check_callbacks
-from kformer.wording import count
-
-_NO_LAST_EPOCH = 2**31  # a callback ends the run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,13 +132,10 @@ def train(
     """
     _check_kinds(corpus, transformer, training)
     check_callbacks(callbacks)
-    if export_to is not None:
-        require_tensorflow("The export of the best weights")
-        check_export_path(export_to)
+    _check_export(export_to)
     group = process_group(devices)
     if console is None or not group.is_main:
         console = Console(quiet=not group.is_main)
-    say = functools.partial(console.print, markup=False)  # a path may hold brackets
     request = RunRequest(RunFolder(output), corpus, transformer, training, resume, initialize_from, samples)
     state = TrainingState()
     together = None if group.world_size == 1 else StopTogether(state, group.all_reduce_max)
@@ -166,28 +143,15 @@ def train(
         # Signals are handled from here on. After the contexts below are closed, a received SIGTERM is raised again.
         GracefulInterrupt(state, stop_signals, together) as interrupt,
         lost_processes_explained(group, request.folder.path),
-        opened_run(request, group, say) as opened,
+        opened_run(request, group, console) as opened,
         group.scope(),
     ):
-        folder, setup = opened.folder, opened.setup
-        _check_devices(setup.training, group)
-        _describe_setup(corpus, folder, setup, say)
-        if not setup.resumed:
-            _tell_fitted_warmup(training, setup.training, say)
-        model = _build(folder, setup)
-        if setup.resumed:
-            _load_progress(folder, model, state, say)
-        backend = keras.backend.backend() + group.describe()
-        say(f"{model.count_params():,} parameters, {setup.training.precision}, {backend}")
-        state.transformer, state.training = setup.transformer.to_dict(), setup.training.to_dict()
-        state.corpus = folder.corpus()["sha256"]
-        run = ActiveRun(folder, setup, group, model, state, console, opened.check_there)
+        run = build_run(request, opened, group, state, console)
         translations = translate_at_validations(run, corpus, samples, export_to, interrupt)
-        _fit(run, translations, callbacks, interrupt)
+        fit_run(run, translations, callbacks, interrupt)
         report = TrainingReport(request.folder, state.step, state.best, state.end_reason, state.interrupted)
         if summary is not None and group.is_main:
-            status = RESUME if report.interrupted else FINISHED
-            write_ended(summary, report.run, status, report.reason, report.steps, report.best)
+            _write_summary(summary, report)
     return report
 
 
@@ -213,171 +177,12 @@ def _check_kinds(corpus: Any, transformer: Any, training: Any) -> None:
             )
 
 
-def _check_devices(training: TrainingConfig, group: ProcessGroup) -> None:
-    if training.batch_size_multiple % group.replicas:
-        raise ValueError(
-            f"In this run, the number of rows of a batch is a multiple of {training.batch_size_multiple}, because of "
-            f"the number of devices that it began with. Received: {group.replicas} devices. Resume with a number of "
-            f"devices that divides {training.batch_size_multiple}."
-        )
+def _check_export(export_to: str | pathlib.Path | None) -> None:
+    if export_to is not None:
+        require_tensorflow("The export of the best weights")
+        check_export_path(export_to)
 
 
-def _describe_setup(corpus: Corpus, folder: RunFolder, setup: RunSetup, say: Callable[[str], None]) -> None:
-    if setup.resumed and (note := environment_note(folder)) is not None:
-        say(note)
-    for part, pairs in (("train", setup.train), ("valid", setup.valid)):
-        say(f"{corpus.name_of(part)} {part}: {pairs.report()}")
-    if (note := unknown_labels(setup.transformer.task, corpus)) is not None:
-        say(note)
-    say(lengths_report(setup.transformer.task, folder.decoding_config()))
-    if folder.initial.exists():
-        say(vocabulary_report(setup.train, setup.tokenizers))
-    for name in EMBEDDING_FILES.values():
-        if name in folder.corpus():
-            say(f"{name}: {folder.corpus()[name]}")
-
-
-def _tell_fitted_warmup(given: TrainingConfig | None, used: TrainingConfig, say: Callable[[str], None]) -> None:
-    asked = (given or TrainingConfig.of_size("small")).warmup_steps
-    if used.warmup_steps < asked:
-        say(
-            f"The warm-up is fitted to the budget: {count(used.warmup_steps, 'update')} instead of {asked:,}, with the "
-            "same peak of the learning rate. Give warmup_steps yourself, and it stays."
-        )
-
-
-def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
-    """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
-    keras.utils.set_random_seed(setup.training.seed)
-    model = build_model(setup.transformer, dtype=setup.training.precision)
-    freeze_embeddings(folder, model, setup.training)
-    compile_model(model, setup.transformer, setup.training)
-    if folder.initial.exists():
-        load_first_weights(folder.initial, model, setup.transformer.task, setup.tokenizers[1])
-    assign_embeddings(folder, model, setup.training)
-    return model
-
-
-def _load_progress(folder: RunFolder, model: keras.Model, state: TrainingState, say: Callable[[str], None]) -> None:
-    """Reads the last good checkpoint. A run that was killed before its first checkpoint begins again."""
-    files = (folder.checkpoint_file, previous_checkpoint(folder.checkpoint_file))
-    if not any(file.is_file() for file in files):
-        say("There is no checkpoint yet: the run begins again.")
-        return
-    stored, damage = load_last_checkpoint(folder.checkpoint_file, model)
-    if damage is not None:
-        say(f"The last checkpoint cannot be read: {damage} Going on from the previous checkpoint.")
-    say(f"Going on from update {stored.step:,}.")
-    state.go_on_from(stored)
-
-
-def _fit(
-    run: ActiveRun,
-    translations: Translations,
-    user_callbacks: Sequence[keras.callbacks.Callback],
-    interrupt: GracefulInterrupt,
-) -> None:
-    """Trains until a callback ends the run; `run.state.end_reason` then says why."""
-    training, state = run.setup.training, run.state
-    plan = plan_batches(run.setup.train, training, run.arrangement)
-    run.console.print(describe_plan(plan, training))
-    budget = budget_of(training, plan)
-    if budget.max_steps is not None:
-        told = describe_warmup(training, budget.max_steps)
-        run.console.print(f"The budget is {count(budget.max_steps, 'update')}; {told}")
-    if not state.validating and (spent := budget.spent(state)) is not None:
-        state.end_reason = spent.already
-        return
-    valid = _validation_batches(run)
-    interval = batches_between_validations(training, plan)
-    listed = list_callbacks(run, budget, interrupt, translations, user_callbacks)
-    with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
-        if state.epoch_batch:  # The run was stopped between two validations, or during one.
-            run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
-            if state.validating:
-                _validate(run, valid, listed)
-            else:
-                _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
-            if not state.end_reason and (spent := budget.out_of_steps(state)) is not None:
-                state.end_reason = spent.now
-        if not state.end_reason:
-            _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
-
-
-def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
-    """This process's part of the batches, from the run's next batch on."""
-    return make_dataset(
-        plan,
-        shuffle_seed=run.setup.training.seed,
-        repeat=True,
-        start_step=run.state.batch,
-        batches_per_update=run.setup.training.gradient_accumulation_steps,
-        part=(run.group.rank, run.group.world_size),
-    )
-
-
-def _validation_batches(run: ActiveRun) -> tf.data.Dataset:
-    training = run.setup.training
-    plan = BatchPlan(
-        run.setup.valid,
-        training.tokens_per_batch,
-        row_multiple=training.batch_size_multiple,
-        arrangement=run.arrangement,
-    )
-    return make_dataset(plan, shuffle_seed=None, repeat=False, part=(run.group.rank, run.group.world_size))
-
-
-def _fit_epochs(
-    run: ActiveRun,
-    plan: BatchPlan,
-    valid: tf.data.Dataset,
-    listed: list[keras.callbacks.Callback],
-    steps_per_epoch: int,
-    last_epoch: int,
-) -> None:
-    """Trains on from the current state. One Keras "epoch" is one interval between validations."""
-    run.model.fit(
-        _training_batches(run, plan),
-        validation_data=valid,
-        steps_per_epoch=steps_per_epoch,
-        initial_epoch=run.state.epoch,
-        epochs=last_epoch,
-        callbacks=listed,
-        shuffle=False,  # the data set is in its order already
-        verbose=0,
-    )
-
-
-def _validate(run: ActiveRun, valid: tf.data.Dataset, listed: list[keras.callbacks.Callback]) -> None:
-    """Validates as `fit` does at the end of an epoch, for a run that was stopped during this validation."""
-    callbacks = keras.callbacks.CallbackList(listed, model=run.model)
-    run.model.stop_training = False
-    callbacks.on_train_begin()
-    callbacks.on_epoch_begin(run.state.epoch)  # puts back the metrics of training
-    logs = run.model.get_metrics_result()
-    found = run.model.evaluate(valid, callbacks=callbacks, verbose=0, return_dict=True)
-    callbacks.on_epoch_end(run.state.epoch, {**logs, **{f"val_{name}": value for name, value in found.items()}})
-    callbacks.on_train_end()
-
-
-@contextlib.contextmanager
-def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]:
-    """Restores the terminal and closes the log, even if `fit` raises an error."""
-    try:
-        yield
-    finally:
-        for callback in listed:
-            if isinstance(callback, ProgressBar | CSVLog | TensorBoardLog):
-                callback.close()
-
-
-@contextlib.contextmanager
-def _write_errors_explained(run: ActiveRun) -> Iterator[None]:
-    """Adds the state of the run folder to the message of a write error, such as that of a full disk."""
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(
-            f"{error}. The run ended at update {run.state.step}. The files that its folder {run.folder.path} had "
-            "before are undamaged: remove the cause (make room on a full disk) and go on with resume (`--resume`)."
-        ) from error
+def _write_summary(path: str | pathlib.Path, report: TrainingReport) -> None:
+    status = RESUME if report.interrupted else FINISHED
+    write_ended(path, report.run, status, report.reason, report.steps, report.best)

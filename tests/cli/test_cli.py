@@ -26,9 +26,9 @@ from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.files.writing import WriteError, write_json
+from kformer.inference import Model
 from kformer.inference.find import reads_symbols
 from kformer.inference.lines import translate_lines
-from kformer.inference.load import load_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
 from kformer.runtime.versions import DESCRIPTION_FILE, description
@@ -565,7 +565,7 @@ def test_train_hands_its_options_on(option, field, value, pairs_file, tmp_path, 
     assert calls[0]["transformer"] == TransformerConfig.of_size("small")
 
 
-@pytest.mark.parametrize(("option", "value"), [("--freeze-embeddings", False), ("--train-embeddings", True)])
+@pytest.mark.parametrize(("option", "value"), [("--no-train-embeddings", False), ("--train-embeddings", True)])
 def test_train_hands_on_whether_embeddings_are_trained(option, value, pairs_file, tmp_path, monkeypatch):
     calls = trained_with(monkeypatch)
     invoke("train", "--train", pairs_file, "--output", tmp_path / "run", option)
@@ -738,21 +738,18 @@ def loaded(monkeypatch):
     """Puts a translator that answers with the source in the place of a model; gives how models were loaded."""
     calls = []
 
-    def load_model(
-        path, decoding=None, n_best=1, threads_per_operation=None, task="translate", on_unknown=None, trust=False
-    ):
-        call = {"path": path, "decoding": decoding, "n_best": n_best, "texts": []}
-        calls.append({**call, "threads_per_operation": threads_per_operation})
+    def load(model):
+        calls.append({"path": model.path, "decoding": model.decoding, "n_best": model.n_best, "texts": []})
+        return model
 
-        def translate(texts):
-            calls[-1]["texts"] += texts
-            for text in filter(str.isupper, map(bytes.decode, texts if on_unknown else [])):
-                on_unknown(text.encode())
-            return [[Hypothesis(text.decode(), 0.0)] * n_best for text in texts]
+    def answer(model, texts):
+        calls[-1]["texts"] += texts
+        for text in filter(str.isupper, map(bytes.decode, texts if model.on_unknown else [])):
+            model.on_unknown(text.encode())
+        return [[Hypothesis(text.decode(), 0.0)] * model.n_best for text in texts]
 
-        return translate
-
-    monkeypatch.setattr("kformer.inference.load.load_model", load_model)
+    monkeypatch.setattr(Model, "load", load)
+    monkeypatch.setattr(Model, "__call__", answer)
     return calls
 
 
@@ -985,7 +982,7 @@ def test_a_size_beside_resume_is_compared_with_the_run(numbers_run, pairs_file, 
 
 def test_more_hypotheses_than_beams_are_refused(numbers_run):
     with pytest.raises(ValueError, match="Received: n_best=5, beam_size=4. Widen the beam."):
-        load_model(numbers_run, n_best=5)
+        Model(numbers_run, n_best=5)
 
 
 def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):

@@ -111,7 +111,7 @@ def test_a_demo_that_is_stopped_says_how_to_go_on_and_does_nothing_more(monkeypa
 def test_a_demo_is_scored_on_pairs_that_nobody_trained_on(monkeypatch, tmp_path):
     corpus = Corpus("numbers", [("one", "uno")], [("two", "dos")], [("six", "seis"), ("ten", "diez")])
     scored = []
-    monkeypatch.setattr(demo_steps, "load_model", lambda path: None)
+    monkeypatch.setattr(demo_steps, "Model", lambda path: None)
     monkeypatch.setattr(demo_steps, "score", lambda translate, pairs, *rest, **options: scored.extend(pairs))
     demo_steps.evaluate(RunFolder(tmp_path), corpus, QUIET)
     assert scored == corpus.test

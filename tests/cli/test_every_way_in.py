@@ -87,7 +87,7 @@ def saved(predictors, tmp_path_factory):
     for name, predictor in predictors.items():
         (folder / name / "1").mkdir(parents=True)
         save_for_this_machine(predictor, folder / name / "1", n_best=1)
-    models, read = {}, load._load
+    models, read = {}, load.load_saved_model
 
     def read_once(path, *arguments):
         if path not in models:
@@ -95,7 +95,7 @@ def saved(predictors, tmp_path_factory):
         return models[path]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "_load", read_once)
+        patch.setattr(load, "load_saved_model", read_once)
         yield folder
 
 

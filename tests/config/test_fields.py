@@ -45,5 +45,5 @@ def test_a_bar_does_not_divide_a_cell():
 
 
 def test_choices_are_told():
-    assert "| `label_smoothing_form` | str | `'all'` | all: epsilon" in page()
+    assert "| `label_smoothing_form` | str | `'all'` | How labels are smoothed. all: epsilon" in page()
     assert "each wrong one. One of `all`, `others`. |" in page()

@@ -28,7 +28,7 @@ from kformer.export.kernels import MATRICES
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.models import build_transformer
 from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version
 from kformer.tasks.translator import Translator
@@ -413,10 +413,10 @@ def test_a_damaged_export_is_told(exported, tmp_path):
     (weights,) = (damaged / "variables").glob("variables.data*")
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"variables.data.* does not match its checksum .*. Export the model again."):
-        load_model(tmp_path)
+        Model(tmp_path).load()
     (damaged / "assets.extra" / "SHA256SUMS").unlink()
     with pytest.raises(ValueError, match="1 cannot be loaded: .*. Export the model again."):
-        load_model(tmp_path)
+        Model(tmp_path).load()
 
 
 def test_sha256sum_checks_an_export(exported):

@@ -13,7 +13,7 @@ from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.lint import lint
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import readable_path
@@ -45,7 +45,7 @@ def small_export(tmp_path_factory):
 @pytest.mark.parametrize("name", [*UNREADABLE, *READABLE])
 def test_an_export_under_any_name_translates(small_export, tmp_path, name):
     folder = shutil.copytree(small_export, tmp_path / name)
-    ((found,),) = load_model(folder)([b"one two three"])
+    ((found,),) = Model(folder)([b"one two three"])
     assert (found.text, found.score) == ("ONE TWO THREE", -2.0)
 
 
@@ -67,7 +67,7 @@ def test_lint_tells_that_a_server_cannot_load_from_the_path(small_export, tmp_pa
 @pytest.mark.parametrize("name", [LATIN_1, pytest.param("b [v2]", marks=pytest.mark.slow)])
 def test_the_cache_may_have_any_name(numbers_run, tmp_path, monkeypatch, name):
     monkeypatch.setenv("KFORMER_CACHE", str(tmp_path / name))
-    assert load_model(numbers_run)([b"one two"])[0][0].text == "dos uno"
+    assert Model(numbers_run)([b"one two"])[0][0].text == "dos uno"
     with saved_model_of(RunFolder(numbers_run), DecodingConfig(), 1) as kept:
         assert kept.is_relative_to(tmp_path / name)
 

@@ -12,8 +12,8 @@ import pytest
 
 from kformer.config import DecodingConfig
 from kformer.files.checksums import note_checksums
-from kformer.inference import saved_model_cache
-from kformer.inference.load import load_model, threads_for
+from kformer.inference import Model, saved_model_cache
+from kformer.inference.model import threads_for
 from kformer.inference.saved_model_cache import cache_folder, saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.text.batches import BATCH_SIZE
@@ -143,7 +143,7 @@ def test_a_kept_one_that_cannot_be_loaded_is_named(cache, run, made):
     """Its checksums are right, but it is no SavedModel."""
     path = kept(run, run.decoding_config(GREEDY))
     with pytest.raises(ValueError, match=f"{path} cannot be loaded: .* Remove that folder: it is made again."):
-        load_model(run.path, GREEDY)
+        Model(run.path, GREEDY).load()
 
 
 def test_the_oldest_are_deleted_when_nobody_has_used_them_for_a_day(cache, run, made, monkeypatch):
@@ -188,5 +188,5 @@ def test_the_number_of_threads_reaches_the_saved_model(cache, run, made, monkeyp
         return types.SimpleNamespace(text_input="text")
 
     monkeypatch.setattr("kformer.inference.load.SavedModel", saved_model)
-    load_model(run.path, GREEDY, threads_per_operation=1)
+    Model(run.path, GREEDY, threads_per_operation=1).load()
     assert asked == [(pathlib.Path(kept(run, run.decoding_config(GREEDY))).name, 1)]

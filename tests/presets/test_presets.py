@@ -19,7 +19,7 @@ import kformer
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.data import load_corpus
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.presets import catalog, find_preset, pack_run, preset_names
 from kformer.presets.about import ABOUT
 from kformer.recipes import load_recipe
@@ -193,10 +193,10 @@ def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed,
     for translator in (Translator.from_run, Translator.from_preset):
         assert [translator(run.path).decoding, translator(run.path, given).decoding] == [kept, used]
     for decoding in (None, given):
-        load_model(run.path, decoding)
+        Model(run.path, decoding).load()
     assert searches == [kept, used]
     with pytest.raises(ValueError, match="Received: n_best=3, beam_size=2. Widen the beam."):
-        load_model(run.path, n_best=3)
+        Model(run.path, n_best=3)
 
 
 KNOWN = {  # one sentence of each shipped model; with the paper's length penalty the first would come out shorter

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -36,14 +36,14 @@ def said_by_child(task):
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 def test_python_and_the_c_api_refuse_to_compute_in_a_forked_process(numbers_translator, numbers_run, numbers_export):
     numbers_translator("one")
-    translate = load_model(numbers_export)
+    translate = Model(numbers_export).load()
     for task in (
         lambda: numbers_translator("one two"),
         lambda: numbers_translator.sample("one two", seed=1),
         lambda: numbers_translator.score(["one"], ["uno"]),
         lambda: Translator.from_run(numbers_run),
         lambda: translate([b"one two"]),
-        lambda: load_model(numbers_export),
+        lambda: Model(numbers_export).load(),
     ):
         assert re.search(SENTENCE, said_by_child(task))
     assert re.search(f"forked from process {os.getpid()} ", said_by_child(lambda: numbers_translator("one two")))

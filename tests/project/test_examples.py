@@ -18,6 +18,7 @@ PACKAGES = [
         "kformer.tokenizers",
         "kformer.presets",
         "kformer.evaluation",
+        "kformer.inference",
     ),
     *("kformer.serving", "kformer.tasks", "kformer.visualization"),
 ]

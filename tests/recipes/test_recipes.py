@@ -11,6 +11,7 @@ import yaml
 
 from kformer.cli.main import app
 from kformer.config import DecodingConfig, TransformerConfig
+from kformer.inference import Model
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import FOLDER, load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
@@ -165,11 +166,11 @@ def test_training_says_how_many_tokens_an_update_sees(trained):
 def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, monkeypatch):
     searches = []
 
-    def load_model(path, decoding, threads_per_operation, task, trust):
-        searches.append(decoding)
-        return lambda texts: [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
+    def answer(model, texts):
+        return [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 
-    monkeypatch.setattr("kformer.inference.load.load_model", load_model)
+    monkeypatch.setattr(Model, "load", lambda model: searches.append(model.decoding))
+    monkeypatch.setattr(Model, "__call__", answer)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(f"corpus: {trained.corpus}\ndecoding: {{beam_size: 2, length_penalty: 1.5}}\n")
     scores = json.loads(kformer("evaluate", trained.run.path, "--recipe", recipe))

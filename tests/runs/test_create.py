@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.data import Corpus
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.models import build_model
 from kformer.presets import pack_run
 from kformer.runs.create import create_run
@@ -78,7 +78,7 @@ def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(transl
     found = json.loads(kformer("evaluate", translates.path, "--test", tmp_path / "test.tsv"))
     assert found["word_error_rate"] == 0
     kformer("export", translates.path, tmp_path / "out")
-    answers = load_model(tmp_path / "out" / "1")([text.encode() for text in TEXTS])
+    answers = Model(tmp_path / "out" / "1")([text.encode() for text in TEXTS])
     assert [found[0].text for found in answers] == expected
 
 

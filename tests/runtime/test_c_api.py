@@ -178,10 +178,10 @@ def test_a_model_that_takes_more_than_texts_is_not_called_with_texts(sums):
 
 
 def test_a_foreign_model_is_refused_when_it_is_loaded(sums):
-    from kformer.inference.load import load_model
+    from kformer.inference import Model
 
     with pytest.raises(ValueError, match="cannot be loaded: Expected a signature with one input, the texts"):
-        load_model(sums)
+        Model(sums).load()
 
 
 def test_numbers_of_16_bits_are_computed_and_other_types_are_refused(tmp_path):

@@ -105,7 +105,7 @@ def test_a_token_is_read_from_a_file_or_a_variable(way, lines, tmp_path, monkeyp
 REFUSED = {
     "a model beside it": ("--server {url} nowhere", "Name one model: --server URL names the server's. Leave out MODEL"),
     "a preset beside it": ("--server {url} --preset cmudict", "Name one model: --server URL names the server's."),
-    "a beam": ("--server {url} --beam-size 2", "searches as its model was exported. Leave out --recipe, --beam-size"),
+    "a beam": ("--server {url} --beam-size 2", "searches as its model was exported. Leave out --beam-size, or name"),
     "a length penalty": ("--server {url} --length-penalty 1", "searches as its model was exported."),
     "a recipe": ("--server {url} --recipe cmudict", "searches as its model was exported."),
     "another URL": ("--server localhost:8501", "must be http://HOST:8501/v1/models/NAME for REST, or grpc://HOST:8500/NA"),

@@ -123,6 +123,15 @@ def test_budget_stops_after_the_batch_in_which_time_runs_out():
     assert (int(model.optimizer.iterations), state.end_reason) == (3, "the budget of 0.5 minutes is spent")
 
 
+def test_a_run_whose_time_runs_out_in_a_validation_trains_and_validates_no_more():
+    clock, model, state = FakeClock(), tiny_model(), TrainingState()
+    hours_pass = keras.callbacks.LambdaCallback(on_test_begin=lambda logs: setattr(clock, "now", clock.now + 7200))
+    budget = TimeBudget(state, max_minutes=60, clock=clock)
+    history = fit(model, [hours_pass, budget], epochs=7, steps=2, validation_data=(IDS, IDS))
+    assert (int(model.optimizer.iterations), len(history["val_loss"])) == (2, 1)
+    assert state.end_reason == "the budget of 60 minutes is spent"
+
+
 def test_budget_counts_from_a_given_start():
     clock, model = FakeClock(), tiny_model()
     fit(model, [TimeBudget(TrainingState(), max_minutes=1, started=clock.now - 61, clock=clock)], epochs=7)

@@ -16,7 +16,7 @@ import pytest
 import toy
 
 from kformer.export.saved_model import export_saved_model
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.tasks.translator import Translator
 from kformer.training.distributed import ProcessGroup, initialize, lost_processes_explained, process_group
 from kformer.training.train import train
@@ -192,7 +192,7 @@ def test_processes_together_learn_what_one_learns(tmp_path, count, settings):
     logits = translator.model(ids)
     assert logits.numpy().std() > 0.01
     np.testing.assert_allclose(logits_on_jax(tmp_path / "group", tmp_path, ids), logits, atol=1e-4)
-    exported = load_model(export_saved_model(translator, tmp_path / "exported"))
+    exported = Model(export_saved_model(translator, tmp_path / "exported"))
     assert exported([b"one two"])[0][0].text == translator("one two")
 
 

@@ -56,21 +56,21 @@ def test_a_run_without_budget(tmp_path):
 
 def test_a_run_with_a_budget(tmp_path):
     assert names(listed(tmp_path, max_minutes=1.0)) == (
-        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt "
-        "Validation ProgressBar TensorBoardLog OfUser NoticeStop CSVLog UpdateTimer Checkpoint"
+        "TrackState CheckFolder StepBudget StopOnNaN GracefulInterrupt "
+        "Validation ProgressBar TensorBoardLog OfUser NoticeStop CSVLog UpdateTimer TimeBudget Checkpoint"
     )
 
 
 def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_together(tmp_path):
     main, other = (listed(tmp_path, rank, 2, max_minutes=1.0) for rank in range(2))
     assert names(main) == (
-        "TrackState CheckFolder StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether "
-        "Validation ProgressBar TensorBoardLog OfUser NoticeStop CSVLog UpdateTimer Checkpoint CompareLast"
+        "TrackState CheckFolder StepBudget StopOnNaN GracefulInterrupt StopTogether "
+        "Validation ProgressBar TensorBoardLog OfUser NoticeStop CSVLog UpdateTimer TimeBudget Checkpoint CompareLast"
     )
     assert names(other) == (
-        "TrackState StepBudget StopOnNaN TimeBudget GracefulInterrupt StopTogether Validation Checkpoint CompareLast"
+        "TrackState StepBudget StopOnNaN GracefulInterrupt StopTogether Validation TimeBudget Checkpoint CompareLast"
     )
-    *_, validation, checkpoint, _ = other
+    *_, validation, _, checkpoint, _ = other
     assert (validation.main, validation.keep_best.path, checkpoint.path) == (None, None, None)
 
 

@@ -22,7 +22,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus, corpus_from_pairs, encode_pairs
 from kformer.evaluation.evaluate import score
 from kformer.files.writing import WriteError
-from kformer.inference.load import load_model
+from kformer.inference import Model
 from kformer.models import build_transformer
 from kformer.process import hardware
 from kformer.runs.folder import RunFolder
@@ -125,7 +125,7 @@ def test_bleu_of_translations_can_tell_the_best_weights(numbers_run):
     best = max(float(row["val_bleu"]) for row in rows_of(RunFolder(numbers_run)))
     assert best > 90
     # The best weights' own greedy translations of the first 40 sources have it.
-    translate = load_model(numbers_run, DecodingConfig(beam_size=1))
+    translate = Model(numbers_run, DecodingConfig(beam_size=1))
     assert score(translate, toy.corpus().valid[:40])["bleu"] == pytest.approx(best, abs=0.5)
 
 
@@ -448,7 +448,7 @@ def test_a_signal_during_the_preparation_ends_the_run_before_its_first_batch(tmp
         os.kill(os.getpid(), signal.SIGINT)
         compiled(*arguments)
 
-    monkeypatch.setattr("kformer.training.train.compile_model", interrupted)
+    monkeypatch.setattr("kformer.training.build_run.compile_model", interrupted)
     report = train_words(tmp_path / "run")
     assert (report.steps, report.reason, report.interrupted) == (0, "interrupted", True)
     assert "kformer: saving the run after this preparation." in capfd.readouterr().err

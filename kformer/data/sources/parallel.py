@@ -1,7 +1,9 @@
 """Pairs from two parallel files: line n of one file is the source, line n of the other one the target."""
 
+import concurrent.futures
 import itertools
 import pathlib
+import threading
 from collections.abc import Iterator
 
 from kformer.data.pairs import Pair
@@ -44,6 +46,19 @@ class ParallelFiles(FilePairs):
                     yield source, target
             self._check_lengths(last_source, last_target)
 
+    def held(self) -> list[Pair]:
+        """All pairs, after one reading.
+
+        The files are read side by side and not in step: they may be pipes that another program writes one after the
+        other, in either order.
+        """
+        targets: concurrent.futures.Future[list[str]] = concurrent.futures.Future()
+        # The program can end, for example by Ctrl-C, while a daemon waits for the other end of a pipe.
+        threading.Thread(target=_read_into, args=(targets, self._targets), daemon=True).start()
+        sources = _texts(self._sources)
+        self._check_lengths(len(sources), len(targets.result()))
+        return list(zip(sources, targets.result(), strict=True))
+
     def _check_lengths(self, sources: int, targets: int) -> None:
         if sources != targets:
             longer = self.source_path if sources > targets else self.target_path
@@ -54,6 +69,19 @@ class ParallelFiles(FilePairs):
             )
         if not sources:
             raise ValueError(f"{self.source_path} and {self.target_path} are empty. Pass files with at least one line.")
+
+
+def _texts(lines: TextLines) -> list[str]:
+    with lines.open() as numbered:
+        return [line for _, line in numbered]
+
+
+def _read_into(result: concurrent.futures.Future[list[str]], lines: TextLines) -> None:
+    """Reads a file in a thread; its error is that of the result."""
+    try:
+        result.set_result(_texts(lines))
+    except BaseException as error:
+        result.set_exception(error)
 
 
 def read_parallel(source_path: str | pathlib.Path, target_path: str | pathlib.Path) -> list[Pair]:

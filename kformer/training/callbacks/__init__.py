@@ -5,14 +5,15 @@ them one dict of logs, which the first ones complete. The order must be:
 
 1. `TrackState`: brings the state up to date and adds `step`, `learning_rate`, `gradient_norm`, `tokens_per_second` and
    `minutes` to the logs;
-2. `StepBudget`, `StopOnNaN`, `TimeBudget`, `GracefulInterrupt`, in any order: they end the run, and write the reason to
-   `TrainingState.end_reason`; where several processes train, `StopTogether` comes after the last three, whose
-   decisions may differ between processes;
+2. `StepBudget`, `StopOnNaN`, `GracefulInterrupt`, in any order: they end the run, and write the reason to
+   `TrainingState.end_reason`; where several processes train, `StopTogether` comes after the last two, whose decisions
+   may differ between processes, as those of `TimeBudget` may;
 3. `Validation`: saves the run, lets averaged weights into the model, completes the logs with the scores of
    translations, keeps the best weights, shows and exports, and ends a run that gets no better;
 4. the callbacks that look at the weights and the logs of a validation: `ProgressBar`, `TensorBoardLog` and a user's own
    callbacks, each of these followed by a `NoticeStop`; then `CSVLog` and `UpdateTimer`;
-5. `Checkpoint`: puts the trained weights back and saves the state of the run after all other callbacks; where several
+5. `TimeBudget`: ends the run, too, also if its minutes ran out during the validation;
+6. `Checkpoint`: puts the trained weights back and saves the state of the run after all other callbacks; where several
    processes train, `CompareLast` comes after it.
 
 `kformer.train` makes this list. `AverageWeights` is for your own calls of `model.fit`.

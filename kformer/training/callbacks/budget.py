@@ -100,6 +100,9 @@ class StepBudget(EndsRun):
 class TimeBudget(EndsRun):
     """Stops `fit` after the batch during which `max_minutes` run out. After that batch `fit` still validates.
 
+    If they run out during a validation, `fit` stops after it, and trains and validates no more. So this callback comes
+    after those that work at the end of a validation.
+
     Args:
         state: Shared with the other callbacks.
         max_minutes: Minutes of training, from the start of the first run.
@@ -131,5 +134,11 @@ class TimeBudget(EndsRun):
         self._ends_at = self.started + self.max_minutes * 60
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._look()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._look()
+
+    def _look(self) -> None:
         if self.clock() >= self._ends_at:
             self.request_stop()

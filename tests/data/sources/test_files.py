@@ -242,6 +242,43 @@ def test_named_pipe(suffix: str, compress, tmp_path: pathlib.Path) -> None:
         writer.join()
 
 
+def write_one_after_the_other(first: pathlib.Path, second: pathlib.Path, text: bytes) -> None:
+    write(first, text)
+    write(second, text)
+
+
+def write_in_step(first: pathlib.Path, second: pathlib.Path, text: bytes) -> None:
+    with first.open("wb") as one, second.open("wb") as other:
+        for line in text.splitlines(keepends=True):
+            one.write(line)
+            other.write(line)
+
+
+@pytest.mark.parametrize("write_both", [write_one_after_the_other, write_in_step])
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_two_named_pipes_are_read_however_they_are_written(write_both, names, tmp_path: pathlib.Path) -> None:
+    for name in names:
+        os.mkfifo(tmp_path / name)
+    text = b"a line\n" * 30_000  # more than a pipe holds
+    paths = [tmp_path / name for name in names]
+    writer = threading.Thread(target=write_both, args=(*paths, text), daemon=True)
+    writer.start()
+    read: list[int] = []
+    reader = threading.Thread(
+        target=lambda: read.append(len(read_parallel(tmp_path / "a", tmp_path / "b"))), daemon=True
+    )
+    reader.start()
+    reader.join(timeout=30)
+    assert read == [30_000]
+
+
+def test_a_mistake_in_the_second_of_two_files_is_told(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "a", b"one\n")
+    write(tmp_path / "b", b"\xff\n")
+    with pytest.raises(ValueError, match="b, line 1: "):
+        read_parallel(tmp_path / "a", tmp_path / "b")
+
+
 def append(path: pathlib.Path) -> None:
     with path.open("ab") as file:
         file.write(b"two\td")

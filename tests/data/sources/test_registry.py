@@ -6,7 +6,7 @@ import re
 import pytest
 import toy
 
-from kformer.cli.options import choose_corpus
+from kformer.cli.train_corpus import CorpusOptions
 from kformer.data import Corpus, TextFile, TsvFile, load_corpus, open_pairs
 from kformer.data.sources import registry
 from kformer.runs.folder import RunFolder
@@ -65,10 +65,11 @@ def block_files(monkeypatch, tmp_path):
 @pytest.mark.parametrize("plain_text", [False, True])
 def test_a_file_of_a_new_source_is_opened_everywhere(block_files, plain_text):
     assert list(open_pairs(block_files[0])) == toy.corpus().train
-    corpus = choose_corpus(None, block_files, (None, None), (None, None), plain_text=plain_text)
+    train, valid = block_files
+    corpus = CorpusOptions(train=train, valid=valid).read(plain_text)
     assert [list(corpus.train), list(corpus.valid)] == [toy.corpus().train, toy.corpus().valid]
     with pytest.raises(ValueError, match=r"tab-separated files, and .*train.blocks is none. Leave it out"):
-        choose_corpus(None, block_files, (None, None), (None, None), "source,target")
+        CorpusOptions(train=train, columns="source,target").read()
 
 
 @pytest.mark.tensorflow_only

@@ -1,0 +1,82 @@
+"""What the commands share that answer lines: their model, on this machine or on a server."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from kformer.cli.lines import LineModel, LineOptions, check_files, number_of_lines, with_scores, write_answers
+from kformer.cli.on_server import check_server_options, connected
+from kformer.cli.options import SearchOptions, choose_decoding, choose_model
+from kformer.cli.progress import status
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
+from kformer.inference import Model
+from kformer.inference.find import check_task, find_model, reads_symbols, search_of
+from kformer.inference.lines import ShortTranslations, UnknownLines
+from kformer.inference.model import threads_for
+from kformer.text.batches import BATCH_SIZE
+
+_OWN_SEARCH = SearchOptions()
+
+
+def answer_lines(
+    given: LineOptions,
+    task: str,
+    doing: str,
+    search: SearchOptions = _OWN_SEARCH,
+    n_best: int = 1,
+    options: Mapping[str, float | int] | None = None,
+    scores: bool = False,
+) -> None:
+    """Writes the answer to each line, by the model that the options name.
+
+    Args:
+        given: The options that all these commands have.
+        task: What the model must have learned.
+        doing: What the progress bar says.
+        search: The options by which a run folder searches.
+        n_best, options: See `kformer.inference.Model`.
+        scores: Whether each answer is followed by a tab and its score.
+    """
+    check_files(given.input, given.output)
+    check_server_options(given, search)
+    number = number_of_lines(given.input)
+    with _chosen_model(given, task, search, n_best, options or {}, number) as model:
+        if scores:
+            model = model._replace(answer=with_scores(model.answer))
+        write_answers(model, given.input, given.output, number, n_best, doing)
+
+
+@contextlib.contextmanager
+def _chosen_model(
+    given: LineOptions,
+    task: str,
+    search: SearchOptions,
+    n_best: int,
+    options: Mapping[str, float | int],
+    number: int,
+) -> Iterator[LineModel]:
+    """The model on the server or on this machine; arguments as above, and the number of lines."""
+    one_by_one = 1 if options.get("temperature") else None  # batches in their order, because each has its own seed
+    if given.server is not None:
+        with connected(given.server, given.token_file) as client:
+            answer = answer_batch(client, n_best, task, options)
+            yield LineModel(answer, client.batch_size, one_by_one or REQUESTS_AT_ONCE)
+        return
+    path = choose_model(given.model, given.preset)
+    found = find_model(path)
+    check_task(found, task)
+    decoding = choose_decoding(found, search)
+    short = ShortTranslations(search_of(found, decoding).get("short_ratio") or 0.0)
+    unknown = UnknownLines(reads_symbols(found))
+    model = Model(
+        path,
+        decoding,
+        n_best=n_best,
+        threads_per_operation=None if one_by_one else threads_for(number),
+        task=task,
+        on_unknown=unknown.note,
+        trust=given.trust,
+        options=options,
+    )
+    with status(f"loading {path}"):
+        model.load()
+    yield LineModel(model, BATCH_SIZE, one_by_one, (unknown, short))

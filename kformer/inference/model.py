@@ -1,0 +1,189 @@
+"""A run folder or an exported SavedModel as one function that answers batches of texts."""
+
+import dataclasses
+import functools
+import itertools
+import pathlib
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kformer.config import DecodingConfig, answer_outputs
+from kformer.inference.find import check_search, check_task, find_model, search_of
+from kformer.process.forks import check_process
+from kformer.runs.folder import RunFolder
+from kformer.runtime.tensors import text_array
+from kformer.runtime.versions import MOSTLY_UNKNOWN, description
+from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
+from kformer.text.options import check_values, option_arrays, with_defaults
+
+if TYPE_CHECKING:
+    from kformer.runtime.c_api import SavedModel
+
+_WITH_OPTIONS = "generate_with_options"
+_KEPT_COPIES = 4  # loaded models of copies, for a process that gets a new copy with every batch
+
+
+class _Loaded:
+    """The SavedModel of a model and of its copies in this process, once it is loaded. A pickle has only the name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.Lock()
+        self.saved_model: SavedModel | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_copies, (self.name,)
+
+
+@functools.lru_cache(_KEPT_COPIES)
+def _of_copies(name: str) -> _Loaded:
+    """What all copies of a model share that were unpickled in this process."""
+    return _Loaded(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A trained model that answers batches of texts, without Python's TensorFlow.
+
+    The constructor only looks at the folder. The first call loads the model: a SavedModel as it is, while a run
+    folder's model is first saved as a SavedModel, which is kept (see `kformer.inference.saved_model_cache`). Several
+    threads may call a model at the same time.
+
+    A model can be pickled, for worker processes. A pickle has the path and the options, and no weights, so the folder
+    must be there for the worker, too. The first copy that is called in a process loads the model, and later copies of
+    the same model use what it has loaded. A process keeps the models of the last four for which it got copies.
+
+    Args:
+        path: A run folder, a SavedModel, or a folder of numbered SavedModel versions: the last one when the model is
+            loaded.
+        decoding: How a run folder's model searches; by default as the folder says (`RunFolder.decoding_config`).
+            It must be None for a SavedModel, whose search is fixed.
+        n_best: Hypotheses per text, at most the beam size.
+        threads_per_operation: Threads that share one operation; None: as many as there are cores, which is best for
+            one batch at a time. Where many batches are answered, 1 is best: `translate_all` then keeps every core
+            busy with a batch of its own. The first model of a process decides for all, or Python's TensorFlow, if it
+            computed something before.
+        task: What the model must have learned. Another task's answers take the place of translations: labels with
+            their probabilities, tags or continuations with their scores.
+        on_unknown: Called for each text of which more than half is not in the vocabulary (`Tokenizer.fallback_ids`),
+            by the thread that answers it. A SavedModel that `kformer export` made does not tell.
+        trust: Load a SavedModel whatever operations it has: see `kformer.runtime.c_api.SavedModel`.
+        options: How a language model goes on with texts: values by their names in `kformer.text.options.OPTIONS`, such
+            as `{"temperature": 1.0, "seed": 7}`. Those that are left out are the model's own. Every batch has its own
+            seed: call the model for one batch at a time where the same seed is to draw the same texts again. A copy
+            goes on with the seed that the model had when it was pickled.
+
+    Raises:
+        FileNotFoundError: There is no model at `path`, or a run folder without weights. A copy raises this and the
+            following errors when it is loaded.
+        ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, the model is of
+            another task, or it does not take the options. When the model is loaded: a file of it is damaged, or a
+            SavedModel could do more than compute.
+        RuntimeError: A call in a process that was forked from one that had loaded a model.
+
+    Examples:
+        >>> model = Model(kformer.presets.find_preset("cmudict").path, n_best=2)
+        >>> [[one.text for one in found] for found in model([b"h e l l o", b"w o r l d"])]
+        [['HH EH L OW', 'HH EH L AE'], ['W ER L D', 'W UH R L D']]
+
+        A pool of processes answers many batches:
+
+        >>> with multiprocessing.get_context("spawn").Pool(2) as pool:  # doctest: +SKIP
+        ...     answers = pool.map(model, batches)
+    """
+
+    path: str | pathlib.Path
+    decoding: DecodingConfig | None = None
+    _: dataclasses.KW_ONLY
+    n_best: int = 1
+    threads_per_operation: int | None = None
+    task: str = "translate"
+    on_unknown: Callable[[bytes], None] | None = None
+    trust: bool = False
+    options: Mapping[str, float | int] = dataclasses.field(default_factory=dict, hash=False)
+    _inputs: dict[str, float | int] = dataclasses.field(init=False, repr=False, compare=False)
+    _seeds: BatchSeeds = dataclasses.field(init=False, repr=False, compare=False)
+    _loaded: _Loaded = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Absolute, because the folder is read later, perhaps in another working directory.
+        vars(self).update(path=pathlib.Path(self.path).absolute(), options=dict(self.options))
+        search = search_of(self._find(), self.decoding)
+        inputs = with_defaults(self.options, search) if self.options else {}
+        seeds = BatchSeeds(int(inputs.get("seed", 0)))
+        vars(self).update(_inputs=inputs, _seeds=seeds, _loaded=_Loaded(uuid.uuid4().hex))
+
+    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        """The hypotheses of each text, best first.
+
+        Args:
+            texts: UTF-8.
+
+        Raises:
+            ValueError: A text is not of the type bytes; or what the class says.
+            SavedModelError: TensorFlow cannot compute the answers.
+        """
+        if strange := [text for text in texts if not isinstance(text, bytes)]:
+            raise ValueError(
+                f"Texts must be a list of bytes in UTF-8. Received in the list: {strange[0]!r} of the type "
+                f"{type(strange[0]).__name__}. Write model([text.encode()])."
+            )
+        saved_model = self._saved_model()
+        if self.options:
+            options = option_arrays({**self._inputs, "seed": self._seeds.next(len(texts))})
+            outputs = saved_model.run(_WITH_OPTIONS, {"text": text_array(texts), **options})
+        else:
+            outputs = saved_model(texts)
+        self._tell_unknown(saved_model, texts)
+        return hypotheses(*(outputs[name] for name in answer_outputs(self.task)))
+
+    def load(self) -> Self:
+        """Loads now what the first call would load. Gives the model itself."""
+        self._saved_model()
+        return self
+
+    def _saved_model(self) -> "SavedModel":
+        check_process()  # before the lock, which another thread may have held when this process was forked
+        with self._loaded.lock:
+            if self._loaded.saved_model is None:
+                from kformer.inference.load import load_saved_model
+
+                self._loaded.saved_model = load_saved_model(
+                    self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust
+                )
+            return self._loaded.saved_model
+
+    def _find(self) -> RunFolder | pathlib.Path:
+        """What is at the path, if it does what the model is to do."""
+        found = find_model(self.path)
+        check_task(found, self.task)
+        check_search(found, self.decoding, self.n_best)
+        if self.options:
+            self._check_options(found)
+        return found
+
+    def _check_options(self, found: RunFolder | pathlib.Path) -> None:
+        if self.task != "language-model" or self.n_best != 1:
+            raise ValueError(
+                "Options are for a language model, which then gives one answer to each text. Received: options with "
+                f"the task {self.task} and n_best={self.n_best}. Leave out the options, or change the others."
+            )
+        check_values(self.options)
+        known = [] if isinstance(found, RunFolder) else description(found).get("signatures", [])
+        if known and _WITH_OPTIONS not in known:  # only an export lacks it, and lists what it has
+            raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {_WITH_OPTIONS}.")
+
+    def _tell_unknown(self, saved_model: "SavedModel", texts: Sequence[bytes]) -> None:
+        """Calls `on_unknown` for the texts that the vocabulary mostly lacks, if the SavedModel can tell."""
+        if self.on_unknown is None or MOSTLY_UNKNOWN not in saved_model.signatures:
+            return
+        found = saved_model.run(MOSTLY_UNKNOWN, {"text": text_array(texts)})[MOSTLY_UNKNOWN]
+        for text in itertools.compress(texts, found):
+            self.on_unknown(text)
+
+
+def threads_for(texts: int) -> int | None:
+    """The best `threads_per_operation` for `translate_all` of so many texts."""
+    return 1 if texts > BATCH_SIZE else None

@@ -1,0 +1,288 @@
+"""`kformer.inference.Model`: it loads at the first call, and a copy of it answers in any process."""
+
+import concurrent.futures
+import copy
+import multiprocessing
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import toy
+
+from kformer.config import DecodingConfig
+from kformer.export.saved_model import save_for_this_machine
+from kformer.inference import Model, load
+from kformer.models import build_model
+from kformer.runtime.versions import DESCRIPTION_FILE
+from kformer.tasks import LanguageModel
+from kformer.tokenizers import WordTokenizer
+
+pytestmark = pytest.mark.tensorflow_only
+
+DRAWN = {"temperature": 1.0, "seed": 7, "max_length": 5}
+TEXTS = [b"one two", b"", b"six five"]
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    """One that has learned nothing: what it draws depends on the seed and the text alone."""
+    words = WordTokenizer(sorted(toy.WORDS))
+    sizes = {"source_vocab_size": words.vocab_size, "target_vocab_size": words.vocab_size}
+    config = toy.TRANSFORMER.replace(task="language-model", embedding_tying="target", **sizes)
+    return LanguageModel(build_model(config), config, words, DecodingConfig(beam_size=1, max_extra_length=4))
+
+
+@pytest.fixture(scope="module")
+def text_export(language_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("language-model")
+    save_for_this_machine(language_model, folder, n_best=1)
+    return folder
+
+
+@pytest.fixture(params=["translator", "language model", "drawing language model"])
+def make(request, numbers_export, text_export):
+    """Makes a model, which always answers alike when it is new."""
+    return {
+        "translator": lambda: Model(numbers_export),
+        "language model": lambda: Model(text_export, task="language-model"),
+        "drawing language model": lambda: Model(text_export, task="language-model", options=DRAWN),
+    }[request.param]
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """What was loaded, each time after a while in which another thread could come."""
+    found, read = [], load.load_saved_model
+
+    def slow(model, *arguments):
+        found.append(model)
+        time.sleep(0.2)
+        return read(model, *arguments)
+
+    monkeypatch.setattr(load, "load_saved_model", slow)
+    return found
+
+
+def answers(model, texts):
+    return [found[0].text for found in model(texts)]
+
+
+def test_it_answers_as_the_translator_does(numbers_run, numbers_translator):
+    assert answers(Model(numbers_run), TEXTS) == numbers_translator([text.decode() for text in TEXTS])
+
+
+def test_it_draws_as_the_language_model_does(text_export, language_model):
+    model = Model(text_export, task="language-model", options=DRAWN)
+    texts = [text.decode() for text in TEXTS]
+    assert answers(model, TEXTS) == language_model.sample(texts, **DRAWN)
+    assert answers(model, TEXTS) != language_model.sample(texts, **DRAWN)  # another batch, another seed
+
+
+def test_options_that_are_left_out_are_those_of_the_model(text_export):
+    own = Model(text_export, task="language-model")
+    assert answers(Model(text_export, task="language-model", options={"seed": 3}), TEXTS) == answers(own, TEXTS)
+
+
+def test_a_copy_answers_in_a_new_process(make):
+    model, expected = make(), make()(TEXTS)
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(model, TEXTS).result() == expected
+
+
+def test_a_pickle_has_no_more_after_the_first_call(make):
+    model = make()
+    new = pickle.dumps(model)
+    model(TEXTS)
+    assert abs(len(pickle.dumps(model)) - len(new)) < 8  # the seed of the next batch may have more digits
+    assert len(new) < 1000
+    for copied in (pickle.loads(new), copy.copy(model), copy.deepcopy(model)):
+        assert (copied, hash(copied), repr(copied)) == (model, hash(model), repr(model))
+
+
+def test_the_copies_in_a_process_load_once(numbers_export, loads):
+    written = pickle.dumps(Model(numbers_export))
+    found = [pickle.loads(written)(TEXTS) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert len(loads) == 1
+    pickle.loads(pickle.dumps(Model(numbers_export)))(TEXTS)  # of another one, for which the folder may have changed
+    assert len(loads) == 2
+
+
+def test_threads_that_call_first_load_once(numbers_export, loads):
+    model, begin = Model(numbers_export), threading.Barrier(2)
+
+    def call():
+        begin.wait()
+        return model(TEXTS)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first, second = [future.result() for future in [pool.submit(call), pool.submit(call)]]
+    assert first == second
+    assert len(loads) == 1
+
+
+def test_a_load_that_fails_is_tried_again(numbers_export, monkeypatch):
+    def fail(*arguments):
+        raise OSError("busy")
+
+    model = Model(numbers_export)
+    with monkeypatch.context() as patch:
+        patch.setattr(load, "load_saved_model", fail)
+        with pytest.raises(OSError, match="busy"):
+            model.load()
+    assert model.load() is model
+
+
+LAZY = """
+import pathlib, pickle, sys
+from kformer.inference import Model
+def loaded():
+    return "libtensorflow" in pathlib.Path("/proc/self/maps").read_text()
+model = pickle.loads(pickle.dumps(Model(sys.argv[1])))
+before = loaded(), {"tensorflow", "keras", "kformer.runtime.c_api"} & {*sys.modules}
+model([b"one two"])
+print(before, loaded())
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/maps").is_file(), reason="Only Linux lists the libraries.")
+def test_tensorflows_library_is_loaded_at_the_first_call(numbers_export):
+    assert run(LAZY, numbers_export) == "(False, set()) True\n"
+
+
+FORKED = """
+import multiprocessing, sys, threading, time
+from kformer.inference import Model, load
+
+def said(model):
+    def run():
+        try:
+            theirs.send(model([b"one two"])[0][0].text)
+        except RuntimeError as error:
+            theirs.send(str(error))
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    answer = ours.recv() if ours.poll(60) else "no answer"
+    child.kill()
+    return answer
+
+def slow(*arguments):
+    loading.set()
+    time.sleep(5)
+    return read(*arguments)
+
+model, other, loading, read = Model(sys.argv[1]), Model(sys.argv[1]), threading.Event(), load.load_saved_model
+print(said(model))
+load.load_saved_model = slow
+thread = threading.Thread(target=model.load)
+thread.start()
+loading.wait()
+print(said(model))
+thread.join()
+print(said(model), said(other), model([b"two"])[0][0].text, sep="\\n")
+"""
+
+
+def test_a_forked_process_loads_anew_or_says_that_it_cannot(numbers_export):
+    """Before the first load, in the middle of it, and afterwards: with the loaded model and with another one."""
+    before, *later, own = run(FORKED, numbers_export).splitlines()
+    assert (before, own) == ("dos uno", "dos")
+    assert [line.startswith("A model cannot compute in process") for line in later] == [True] * 3
+
+
+def run(program, *arguments):
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_code_on_the_page_runs(numbers_run, tmp_path):
+    """The section of docs/decoding.md, as a program."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "decoding.md").read_text("utf-8")
+    section = page.split("## A model in worker processes")[1]
+    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], flags=re.DOTALL)
+    for shown, known in {"A sentence.": "one two", "Another one.": "six", "The next batch.": "two"}.items():
+        code = code.replace(shown, known)
+    (tmp_path / "program.py").write_text(code)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(numbers_run)
+    command = [sys.executable, "program.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "['dos uno', 'seis']\n['dos']\n"
+
+
+REFUSED = {
+    "no folder": ({"path": "nowhere"}, FileNotFoundError, "nowhere does not exist. Name a run folder or a SavedModel."),
+    "another task": ({"task": "tag"}, ValueError, "has learned the task translate. Expected: a model of the task tag."),
+    "a search of an export": ({"decoding": DecodingConfig()}, ValueError, "its search was fixed when it was exported"),
+    "hypotheses of an export": ({"n_best": 2}, ValueError, "its search was fixed when it was exported"),
+    "options of a translator": ({"options": DRAWN}, ValueError, "Options are for a language model"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "kind", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_the_folder_cannot_do_is_told_at_once(arguments, kind, message, numbers_export, loads):
+    with pytest.raises(kind, match=message):
+        Model(**{"path": numbers_export, **arguments})
+    assert loads == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topp": 0.9}, "There is no option topp. The options are: length_penalty, .*Did you mean 'top_p'?"),
+        ({"top_p": 1.5}, r"top_p must be above 0 and at most 1. Received: top_p=1.5."),
+    ],
+)
+def test_wrong_options_are_told_at_once(options, message, text_export):
+    with pytest.raises(ValueError, match=message):
+        Model(text_export, task="language-model", options=options)
+
+
+def test_an_export_without_the_signature_is_told_at_once(text_export, tmp_path):
+    folder = shutil.copytree(text_export, tmp_path / "1")
+    description = (folder / DESCRIPTION_FILE).read_text()
+    (folder / DESCRIPTION_FILE).write_text(description.replace("{", '{"signatures": ["serving_default"],', 1))
+    assert Model(folder, task="language-model")
+    with pytest.raises(ValueError, match="takes no options of sampling. Export it again with --signature generate_w"):
+        Model(folder, task="language-model", options=DRAWN)
+
+
+def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_export, tmp_path):
+    """Not when it is unpickled: that would end a worker of a pool, which would wait for its answer for ever."""
+    folder = shutil.copytree(numbers_export, tmp_path / "numbers")
+    written = pickle.dumps(Model(folder))
+    shutil.rmtree(folder)
+    copied = pickle.loads(written)
+    with pytest.raises(FileNotFoundError, match="numbers does not exist"):
+        copied(TEXTS)
+
+
+def test_the_path_is_that_of_the_working_directory_in_which_it_was_made(numbers_export, tmp_path, monkeypatch):
+    monkeypatch.chdir(numbers_export.parent)
+    model = Model(numbers_export.name)
+    monkeypatch.chdir(tmp_path)
+    assert answers(model, [b"one two"]) == ["dos uno"]
+
+
+def test_it_is_compared_by_its_path_and_options_which_stay(numbers_run):
+    model = Model(numbers_run, n_best=2)
+    assert model == Model(str(numbers_run), n_best=2)
+    assert model not in {Model(numbers_run), Model(numbers_run, trust=True)}
+    assert repr(model).startswith(f"Model(path={model.path!r}, decoding=None, n_best=2, ")
+    with pytest.raises(AttributeError, match="cannot assign to field 'n_best'"):
+        model.n_best = 3
+
+
+@pytest.mark.parametrize(("texts", "strange"), [(["one"], "'one' of the type str"), (b"one", "111 of the type int")])
+def test_texts_that_are_no_list_of_bytes_are_told(texts, strange, numbers_export):
+    with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
+        Model(numbers_export)(texts)
