@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import rich.console
@@ -951,13 +952,19 @@ def test_work_of_unknown_size_is_shown_on_a_terminal_only():
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_waiting_is_explained_on_the_terminal_and_not_in_the_results(numbers_run):
     ours, theirs = os.openpty()
+    shown = bytearray()
+
+    def read():  # all the time, because a terminal takes only 4 KB that nobody reads
+        with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # OSError: it is closed
+            while part := terminal.read(4096):
+                shown.extend(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
     command = [sys.executable, "-m", "kformer", "translate", str(numbers_run)]
     answer = subprocess.run(command, input=b"one two\n", stdout=subprocess.PIPE, stderr=theirs, check=True)
     os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # OSError: nothing more to read
-        while part := terminal.read(4096):
-            shown += part
+    reader.join()
     assert answer.stdout == b"dos uno\n"
     assert b"loading " in shown
 
