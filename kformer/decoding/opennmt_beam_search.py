@@ -22,7 +22,6 @@ class _State(NamedTuple):
     last_tokens: Any  # (B, K) int32
     tokens: Any  # (B, K, T) int32
     log_probs: Any  # (B, K) float32; -inf where there is no hypothesis
-    scores: Any  # (B, K) float32, in falling order
     lengths: Any  # (B, K) int32, the end token included
     ended: Any  # (B, K) bool, True for hypotheses with an end token
     limits: Any  # (B,) int32; the largest lengths
@@ -33,8 +32,11 @@ class OpenNMTBeamSearch(Search):
     """Beam search by the rules of `opennmt.utils.BeamSearch` in OpenNMT-tf 2.
 
     A finished hypothesis keeps its place in the beam, where it competes by its score with those that go on. A sentence
-    is done when all K hypotheses are finished, or at its limit. Scores have the paper's length penalty, but as in
-    OpenNMT-tf the length counts one token more once a hypothesis is finished.
+    is done when all K hypotheses are finished, or at its limit. The best one is the first of the beam then.
+
+    Two oddities of OpenNMT-tf are kept, because they decide which hypothesis is the first: in the beam the length of a
+    finished hypothesis counts one token more; and where a finished hypothesis moves to another place in the beam, it
+    takes over the log probability of the one that stood there before.
 
     Args:
         space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
@@ -65,7 +67,6 @@ class OpenNMTBeamSearch(Search):
             last_tokens=ops.full(beam, space.start_id, dtype="int32"),
             tokens=ops.full((*beam, space.buffer_length), space.pad_id, dtype="int32"),
             log_probs=log_probs,
-            scores=log_probs,
             lengths=ops.zeros(beam, dtype="int32"),
             ended=ops.zeros(beam, dtype="bool"),
             limits=space.limits,
@@ -86,7 +87,7 @@ class OpenNMTBeamSearch(Search):
         totals = ops.reshape(now.log_probs, (-1, 1)) + ops.where(has_ended, stays, gains)
         ids = ops.where(has_ended, self.space.end_id, ids)
         scores = totals / length_norm(ops.reshape(now.lengths, (-1, 1)) + 1, self.length_penalty)
-        best, chosen = ops.top_k(ops.reshape(scores, (-1, beams * each)), beams)  # (B, K)
+        _, chosen = ops.top_k(ops.reshape(scores, (-1, beams * each)), beams)  # (B, K)
         chosen = ops.cast(chosen, "int32")
         done = ops.expand_dims(self.finished(now), 1)  # (B, 1)
         parents = ops.where(done, ops.arange(beams, dtype="int32"), ops.floor_divide(chosen, each))
@@ -99,8 +100,7 @@ class OpenNMTBeamSearch(Search):
             step=now.step + 1,
             last_tokens=tokens,
             tokens=extended(take_hypotheses(now.tokens, parents), tokens, now.step, grows),
-            log_probs=ops.where(done, now.log_probs, log_probs),
-            scores=ops.where(done, now.scores, best),
+            log_probs=ops.where(ops.logical_or(had_ended, done), now.log_probs, log_probs),
             lengths=take_columns(now.lengths, parents) + ops.cast(grows, "int32"),
             ended=ops.logical_or(had_ended, ops.logical_and(grows, ops.equal(tokens, self.space.end_id))),
             limits=now.limits,
@@ -118,6 +118,7 @@ class OpenNMTBeamSearch(Search):
 
     def result(self, now: _State) -> SearchResult:
         best = slice(None, self.n_best)
-        exists = now.scores[:, best] > NO_HYPOTHESIS
-        lengths = ops.where(exists, now.lengths[:, best], 0)
-        return SearchResult(now.tokens[:, best], now.scores[:, best], lengths)
+        log_probs, lengths = now.log_probs[:, best], now.lengths[:, best]
+        exists = log_probs > NO_HYPOTHESIS
+        scores = log_probs / length_norm(lengths, self.length_penalty)
+        return SearchResult(now.tokens[:, best], scores, ops.where(exists, lengths, 0))

@@ -1,0 +1,107 @@
+"""Translators of OpenNMT-tf: a small one that it trained, and what it answered."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from importing.examples import FOLDER, TOLERANCE
+
+from kformer.importing.run import import_model
+from kformer.tasks.translator import Translator
+
+pytestmark = pytest.mark.tensorflow_only
+EXAMPLE = FOLDER / "opennmt-tf"
+EXPECTED = json.loads((EXAMPLE / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return import_model(EXAMPLE / "train.yml", tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.mark.parametrize(("name", "changes"), [("greedy", {"beam_size": 1}), ("beam", {})])
+def test_searches_find_the_same_translations(run, name, changes):
+    translator = Translator.from_run(run.path, run.decoding_config().replace(**changes))
+    found = translator.translate(tf.constant(EXPECTED["lines"]))
+    assert [text.decode() for text in found["translation"].numpy()] == EXPECTED[name]["texts"]
+    np.testing.assert_allclose(found["score"].numpy(), EXPECTED[name]["scores"], atol=TOLERANCE)
+
+
+def test_a_batch_of_blank_lines_has_empty_answers(run):
+    assert Translator.from_run(run.path)(["", " "]) == ["", ""]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(EXAMPLE, tmp_path / "folder")
+
+
+def changed(folder, **fields):
+    """The YAML file with some fields changed; `data__name` is `name` in the part `data`."""
+    path = folder / "train.yml"
+    settings = yaml.safe_load(path.read_text())
+    for field, value in fields.items():
+        part, _, name = field.rpartition("__")
+        (settings[part] if part else settings)[name] = value
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def described(folder, model):
+    (folder / "run" / "model_description.py").write_text(f"import os, opennmt\nmodel = lambda: {model}\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"params__coverage_penalty": 0.2}, "coverage_penalty in .*train.yml is 0.2"),
+        ({"params__replace_unknown_target": True}, "replace_unknown_target in .* is True"),
+        ({"data__source_tokenization": {"type": "SpaceTokenizer"}}, "source_tokenization in .* SentencePiece alone"),
+        ({"data__target_vocabulary": "nowhere"}, "target_vocabulary in .* names nowhere"),
+        ({"data__target_sequence_controls": {"start": True}}, "target_sequence_controls in .* Expected: start and end"),
+        ({"model_dir": None}, "model_dir is missing in .*train.yml"),
+    ],
+)
+def test_what_the_file_asks_for_in_vain_is_refused_by_its_name(folder, tmp_path, fields, reason):
+    with pytest.raises((ValueError, FileNotFoundError), match=reason):
+        import_model(changed(folder, **fields), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("opennmt.models.TransformerRelative()", "maximum_relative_position=20"),
+        ("opennmt.models.Transformer(num_layers=2, mha_bias=False)", "mha_bias=False"),
+        ("opennmt.models.Transformer(ffn_activation=os.getenv)", "ffn_activation=os.getenv"),
+        ("opennmt.models.LuongAttention()", "makes a model that kformer does not know"),
+        ("opennmt.models.Transformer(num_layers=2)", "by the configuration"),  # another size than the tensors
+    ],
+)
+def test_other_models_are_refused(folder, tmp_path, model, reason):
+    described(folder, model)
+    with pytest.raises(ValueError, match=reason):
+        import_model(folder / "train.yml", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_with_its_arguments_is_read_and_the_file_is_not_run(folder, tmp_path):
+    sizes = "num_layers=(2, 2), num_units=64, num_heads=2, ffn_inner_dim=64"
+    touched = tmp_path / "touched"
+    described(folder, f"opennmt.models.Transformer({sizes}); open({str(touched)!r}, 'w')")
+    assert import_model(folder / "train.yml", tmp_path / "run").transformer_config().d_model == 64
+    assert not touched.exists()
+
+
+def test_the_vocabulary_of_another_model_is_refused(folder, tmp_path):
+    (folder / "vocabulary.txt").write_text("<blank>\n<s>\n</s>\na\n")
+    with pytest.raises(ValueError, match="has 4 lines. Expected: 500"):
+        import_model(folder / "train.yml", tmp_path / "run")
+
+
+def test_the_folder_of_a_run_is_refused_with_the_remedy(tmp_path):
+    with pytest.raises(ValueError, match="Name the YAML file that it was trained by"):
+        import_model(EXAMPLE / "run", tmp_path / "run")
