@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         visualization,
     )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
+    from kformer.export.ctranslate2 import export_ctranslate2
     from kformer.export.saved_model import export_saved_model
     from kformer.importing.run import import_model
     from kformer.tasks import Classifier, LanguageModel, Tagger
@@ -54,6 +55,7 @@ _OBJECTS = {
     "Classifier": "kformer.tasks.classify",
     "Tagger": "kformer.tasks.tag",
     "LanguageModel": "kformer.tasks.language_model",
+    "export_ctranslate2": "kformer.export.ctranslate2",
     "export_saved_model": "kformer.export.saved_model",
     "import_model": "kformer.importing.run",
     "train": "kformer.training.train",
@@ -72,6 +74,7 @@ __all__ = [
     "data",
     "decoding",
     "evaluation",
+    "export_ctranslate2",
     "export_saved_model",
     "import_model",
     "importing",

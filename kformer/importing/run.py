@@ -34,6 +34,11 @@ def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format:
         FileExistsError: `output` exists.
         FileNotFoundError: The folder, or one of its files, is missing.
         ValueError: The model cannot be represented, or a file is damaged.
+
+    Examples:
+        >>> run = import_model("opus-mt-en-es", "runs/en-es")  # doctest: +SKIP
+        >>> kformer.Translator.from_run(run.path)("A sentence.")  # doctest: +SKIP
+        'Una frase.'
     """
     folder = pathlib.Path(folder)
     check_new_folder(pathlib.Path(output))

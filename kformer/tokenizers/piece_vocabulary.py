@@ -41,6 +41,13 @@ class PieceVocabularyTokenizer(Tokenizer):
 
     Raises:
         ValueError: The bytes are no SentencePiece model, or a special id is outside the vocabulary.
+
+    Examples:
+        >>> model = SentencePieceTokenizer.train(["low lower lowest"], vocab_size=271).model_bytes
+        >>> pieces = ["</s>", "<unk>", "▁low", "e", "<pad>"]  # padding also stands for the start
+        >>> tokenizer = PieceVocabularyTokenizer(model, pieces, pad_id=4, start_id=4, end_id=0, unknown_id=1)
+        >>> tokenizer.tokenize(["low", "lower"]).to_list()
+        [[2], [2, 3, 1]]
     """
 
     kind: ClassVar[str] = "piece_vocabulary"

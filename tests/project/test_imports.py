@@ -43,14 +43,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "data", "decoding", "layers", "losses", "metrics", "models", "presets", "process", "runs", "text"),
         "tokenizers",
     },
-    "export": {"config", "decoding", "files", "layers", "runs", "runtime", "tasks", "text", "tokenizers"},
+    "export": {
+        *("config", "decoding", "files", "layers", "models", "runs", "runtime", "tasks", "text", "tokenizers"),
+        "wording",
+    },
     "inference": {"config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording"},
 }
+MAY_IMPORT["importing"] = {"config", "files", "models", "runs", "tokenizers", "wording"}
 MAY_IMPORT["serving"] = {"client", "export", "files", "inference", "runtime"}
 MAY_IMPORT["visualization"] = {
     *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "text", "wording"),
 }
-MAY_IMPORT["training"] = {*MAY_IMPORT} - {"client", "recipes", "serving", "version", "visualization"}
+MAY_IMPORT["training"] = {*MAY_IMPORT} - {"client", "importing", "recipes", "serving", "version", "visualization"}
 ANYTHING = {"__init__", "__main__", "cli"}  # What a person starts or imports sees all rows.
 
 HEAVY = {"jax", "keras", "keras_nlp", "matplotlib", "pandas", "sentencepiece", "tensorflow", "tensorflow_text"}
