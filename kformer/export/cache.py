@@ -1,6 +1,6 @@
 """How an export keeps the keys and values of a search: in TensorFlow's own operations, without copies.
 
-Shape letters: B sentences, R rows, H heads, G heads of keys and values, K size of a head, S keys.
+Shape letters: B sentences, Q queries of a sentence, H heads, G heads of keys and values, K size of a head, S keys.
 """
 
 import tensorflow as tf
@@ -53,28 +53,29 @@ class SourceCache(InPlaceCache):
 
 
 def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
-    """Values (B, G, S, K) weighted by the softmax of the scores (B, H, R, S): (B, H, R, K)."""
+    """Values (B, G, S, K) weighted by the softmax of the scores (B, H, Q, S): (B, H, Q, K)."""
     if bias is not None:
         scores -= -bias  # not added: see `attention_weights`
     if mask is not None:
         scores -= (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
-    if scores.shape[2] > 1:
+    if scores.shape[2] != 1:
         return _product(tf.nn.softmax(scores), value)
     powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
     return _product(powers, value) / tf.reduce_sum(powers, axis=-1, keepdims=True)
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:
-    """(B, H, R, N) times (B, G, N, M), or (B, G, M, N) where `transposed`: (B, H, R, M), as in `product_by_head`.
+    """(B, H, Q, N) times (B, G, N, M), or (B, G, M, N) where `transposed`: (B, H, Q, M), as in `product_by_head`.
 
     TensorFlow runs BatchMatMulV2 in oneDNN, which needs more time to start than to compute one row. It runs
     BatchMatMulV3 in Eigen.
     """
-    heads, groups, number = rows.shape[1], matrix.shape[1], rows.shape[2]
+    heads, groups = rows.shape[1], matrix.shape[1]
+    number = tf.shape(rows)[2] if rows.shape[2] is None else rows.shape[2]
     together = rows
     if heads != groups:
         together = tf.reshape(rows, [-1, groups, heads // groups * number, tf.shape(rows)[3]])
-    if number > 1:
+    if rows.shape[2] != 1:
         products = tf.matmul(together, matrix, transpose_b=transposed)
     else:
         products = tf.raw_ops.BatchMatMulV3(x=together, y=matrix, adj_y=transposed, Tout=tf.float32)

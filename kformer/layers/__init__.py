@@ -3,7 +3,7 @@
 from kformer.layers.adaptive_depth import AdaptiveDepth
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.band import Band
-from kformer.layers.cache import Cache, RowOrder, row_order
+from kformer.layers.cache import Cache
 from kformer.layers.decoder import Decoder
 from kformer.layers.decoder_layer import DecoderLayer
 from kformer.layers.depth import Depth, SharedDepth, StackedDepth
@@ -21,6 +21,7 @@ from kformer.layers.positional_encoding import (
 )
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
+from kformer.layers.row_order import RowOrder, row_order
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack

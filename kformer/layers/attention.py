@@ -194,17 +194,6 @@ class MultiHeadAttention(keras.layers.Layer):
             keys, values = self.key_projection(key), self.value_projection(value)
         return KeysValues(self._split_heads(keys, rotation), self._split_heads(values))
 
-    def read(
-        self,
-        inputs: Tensor,
-        attention_mask: Tensor | Band | None = None,
-        score_bias: ScoreBias | None = None,
-        rotation: Rotation | None = None,
-    ) -> tuple[Tensor, KeysValues]:
-        """The output of self-attention without dropout, and its keys and values (B, G, T, K); see `call`."""
-        projected = self._queries_keys_values(inputs, None, None, rotation)
-        return self._output(projected, attention_mask, score_bias, training=False), KeysValues(*projected[1:])
-
     def attention_scores(
         self,
         query: Tensor,

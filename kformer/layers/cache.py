@@ -1,76 +1,20 @@
 """Keys and values of the positions that a search has decoded so far.
 
-Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, H heads,
-G heads of keys and values (H, or a divisor of H), K size of a head, T positions that a cache has room for, S keys,
-D model size.
+Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, k positions of a step,
+Q = R x k queries of a sentence, M = B x Q, H heads, G heads of keys and values (H, or a divisor of H), K size of a
+head, T positions that a cache has room for, S keys, D model size.
 """
 
 import dataclasses
-from typing import NamedTuple, Self
+from typing import Self
 
 from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
+from kformer.layers.row_order import RowOrder
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
-from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
-
-
-class RowOrder(NamedTuple):
-    """Indices that convert between two orders of the B x R x H head vectors at one position.
-
-    The first order is by row and head: the projections give the vectors in it, and caches are written in it. The second
-    order is by head and row: attention needs it. Gathering whole vectors by an index that is computed once is faster
-    than transposing. Caches hold G heads.
-
-    Examples:
-        >>> order = row_order(batch_size=1, num_heads=2, rows=3)
-        >>> order.rows, np.asarray(order.row).tolist()
-        (3, [0, 0, 1, 1, 2, 2])
-    """
-
-    sentence_and_head: Tensor  # (N x G,) int32, in the first order: number of the sentence x G + number of the head
-    row: Tensor  # (N x G,) int32, in the first order: number of the row in its sentence
-    by_head: Tensor  # (N x H,) int32: vectors[by_head] are in the second order, if vectors are in the first
-    by_row: Tensor  # (N x H,) int32: vectors[by_row] are in the first order, if vectors are in the second
-    batch_size: int | Tensor  # B
-    num_heads: int  # H
-    rows: int  # R
-    key_value_heads: int  # G
-
-
-def row_order(batch_size: int | Tensor, num_heads: int, rows: int, num_key_value_heads: int | None = None) -> RowOrder:
-    """The order of the vectors of B sentences with R rows and H heads each. A search makes it once.
-
-    `num_key_value_heads` is G; None: as many as `num_heads`.
-
-    Examples:
-        Rows 0 to 2 with the heads a and b, ordered by row and head, are reordered by head and row:
-
-        >>> vectors = np.array(["0a", "0b", "1a", "1b", "2a", "2b"])
-        >>> vectors[np.asarray(row_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
-        ['0a', '1a', '2a', '0b', '1b', '2b']
-    """
-    number, sentence, row, head = _numbered(batch_size, rows, num_heads)
-    second_row, second_head = number % rows, number // rows % num_heads
-    written = num_heads if num_key_value_heads is None else num_key_value_heads
-    _, written_sentence, written_row, written_head = _numbered(batch_size, rows, written)
-    return RowOrder(
-        sentence_and_head=written_sentence * written + written_head,
-        row=written_row,
-        by_head=(sentence * rows + second_row) * num_heads + second_head,
-        by_row=(sentence * num_heads + head) * rows + row,
-        batch_size=batch_size,
-        num_heads=num_heads,
-        rows=rows,
-        key_value_heads=written,
-    )
-
-
-def _numbered(batch_size: int | Tensor, rows: int, num_heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The number of each of the B x R x H vectors in the first order, and those of its sentence, row and head."""
-    number = ops.arange(batch_size * rows * num_heads, dtype="int32")
-    return number, number // (rows * num_heads), number // num_heads % rows, number % num_heads
+from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor, rank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +34,7 @@ class Cache:
 
     Examples:
         >>> cache = Cache.empty(room=3, head_dim=2, dtype="float32", order=row_order(batch_size=1, num_heads=1, rows=1))
-        >>> cache = cache.write(key=np.ones((1, 2)), value=np.array([[5.0, 7.0]]), place=cache.place(position=1))
+        >>> cache = cache.write(key=np.ones((1, 2)), value=np.array([[5.0, 7.0]]), place=cache.place(slot=1))
         >>> np.asarray(cache.value).tolist()
         [[0.0, 0.0], [5.0, 7.0], [0.0, 0.0]]
     """
@@ -108,23 +52,24 @@ class Cache:
         return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
 
     @classmethod
-    def holding(cls, keys_values: KeysValues, positions: Tensor, order: RowOrder) -> Self:
-        """A cache that holds keys and values which were computed at once; all rows of a sentence begin with them.
+    def holding(cls, read: KeysValues, positions: Tensor, order: RowOrder) -> Self:
+        """A cache whose rows all begin with what one row of each sentence has read.
 
         Args:
-            keys_values: (B, G, P, K) floats of the first P positions.
-            positions: (T,) int32, which position each place of the cache keeps, as from `Reach.kept_positions`. Places
-                for later positions, P or more, are free.
+            read: The tensors of a cache for one row of each sentence, which has the first P positions.
+            positions: (T,) int32, which position each place of the new cache keeps, as from `Reach.kept_positions`.
+                Places for later positions, P or more, are free.
             order: The order of the rows and heads.
         """
-        last = ops.shape(keys_values.key)[2] - 1
 
         def laid(tensor: Tensor) -> Tensor:
-            by_place = ops.take(tensor, ops.minimum(positions, last), axis=2)  # (B, G, T, K)
+            by_head = ops.reshape(tensor, (order.batch_size, order.key_value_heads, -1, tensor.shape[-1]))
+            last = ops.shape(by_head)[2] - 1
+            by_place = ops.take(by_head, ops.minimum(positions, last), axis=2)  # (B, G, T, K)
             by_row = by_place if order.rows == 1 else ops.repeat(by_place, order.rows, axis=2)  # (B, G, S, K)
             return ops.reshape(by_row, (-1, tensor.shape[-1]))
 
-        return cls(laid(keys_values.key), laid(keys_values.value), ops.shape(positions)[0] * order.rows, order)
+        return cls(laid(read.key), laid(read.value), ops.shape(positions)[0] * order.rows, order)
 
     @staticmethod
     def source_layout(keys_values: KeysValues) -> KeysValues:
@@ -151,12 +96,23 @@ class Cache:
         """The tensors that a loop passes from step to step."""
         return KeysValues(self.key, self.value)
 
-    def place(self, position: int | Tensor) -> Tensor:
-        """Where a position is stored: (N x G,) int32 row indices of `key`, the same in all caches of equal size."""
-        return self.order.sentence_and_head * self.num_keys + (position * self.order.rows + self.order.row)
+    def in_order(self, order: RowOrder) -> Self:
+        """The same cache for steps over another number of positions."""
+        return dataclasses.replace(self, order=order)
+
+    def place(self, slot: int | Tensor) -> Tensor:
+        """Where positions are stored: (M x G,) int32 row indices of `key`, the same in all caches of equal size.
+
+        `slot` is a number below T: () for all queries, or (Q,) or (B, Q) for each.
+        """
+        order, first = self.order, slot * self.order.rows
+        if rank(slot):
+            first = ops.expand_dims(first, -1) + ops.reshape(order.row, (-1, order.queries, order.key_value_heads))
+            return order.sentence_and_head * self.num_keys + ops.reshape(first, (-1,))
+        return order.sentence_and_head * self.num_keys + (first + order.row)
 
     def write(self, key: Tensor, value: Tensor, place: Tensor) -> Self:
-        """The cache with one more position: keys and values (N x G, K) at the rows that `place` gives."""
+        """The cache with keys and values (M x G, K) of further positions at the rows that `place` gives."""
         return dataclasses.replace(
             self, key=self.scatter(self.key, place, key), value=self.scatter(self.value, place, value)
         )
@@ -164,28 +120,28 @@ class Cache:
     def attend(
         self, query: Tensor, attention_mask: Tensor | None = None, score_bias: ScoreBias | None = None
     ) -> Tensor:
-        """Attends from one position of every row.
+        """Attends from the positions of a step.
 
         Args:
-            query: (N x H, K) floats, ordered by row and head.
-            attention_mask: Booleans that broadcast to (B, H, R, S), True where a row may attend.
-            score_bias: Floats that broadcast to (B, H, R, T), added to the scores of each position; or a function that
-                computes them from the queries (B, H, R, K).
+            query: (M x H, K) floats, ordered by query and head.
+            attention_mask: Booleans that broadcast to (B, H, Q, S), True where a query may attend.
+            score_bias: Floats that broadcast to (B, H, Q, T), added to the scores of each position; or a function that
+                computes them from the queries (B, H, Q, K).
 
         Returns:
-            (N x H, K) floats in the same order.
+            (M x H, K) floats in the same order.
         """
         order, head_dim = self.order, query.shape[-1]
-        if order.rows > 1:  # With one row both orders are the same.
+        if not order.has_one_query:
             query = take_rows(query, order.by_head)
-        query = ops.reshape(query, (-1, order.num_heads, order.rows, head_dim))  # (B, H, R, K)
+        query = ops.reshape(query, (-1, order.num_heads, order.queries, head_dim))  # (B, H, Q, K)
         if callable(score_bias):
             score_bias = score_bias(query)
         if score_bias is not None:
             score_bias = ops.repeat(score_bias, order.rows, axis=-1)
         heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
-        heads = ops.reshape(heads, (-1, head_dim))  # (N x H, K)
-        return heads if order.rows == 1 else take_rows(heads, order.by_row)
+        heads = ops.reshape(heads, (-1, head_dim))  # (M x H, K)
+        return heads if order.has_one_query else take_rows(heads, order.by_row)
 
     def keep(self, sentences: Tensor, room: int | Tensor) -> KeysValues:
         """The tensors of the sentences that go on, with room for more positions.
@@ -239,18 +195,18 @@ def self_attention_step(
     score_bias: ScoreBias | None = None,
     rotation: Rotation | None = None,
 ) -> tuple[Tensor, Cache]:
-    """Writes one position of every row into the cache, and computes self-attention from this position.
+    """Writes the positions of a step into the cache, and computes self-attention from them.
 
     Args:
         layer: A self-attention layer.
-        inputs: (N, D) floats, with the rows of a sentence next to each other.
-        cache: The layer's cache after the previous position.
+        inputs: (M, D) floats, with the queries of a sentence next to each other.
+        cache: The layer's cache after the previous positions, in the order of this step.
         place: From `Cache.place`.
         attention_mask, score_bias: As in `Cache.attend`.
-        rotation: As in `MultiHeadAttention.call`, for this position.
+        rotation: Rotates the heads (M x H or G, K), ordered by query and head.
 
     Returns:
-        (N, D) floats, those of `MultiHeadAttention.call` at this position, and the new cache.
+        (M, D) floats, those of `MultiHeadAttention.call` at these positions, and the new cache.
     """
     query, key, value = layer.project(inputs)
     cache = cache.write(_heads(layer, key, rotation), _heads(layer, value), place)
@@ -264,16 +220,16 @@ def attend_step(
     attention_mask: Tensor | None = None,
     score_bias: ScoreBias | None = None,
 ) -> Tensor:
-    """Computes attention from one position of every row to a cache, without writing to it.
+    """Computes attention from the positions of a step to a cache, without writing to it.
 
     Args:
         layer: An attention layer.
-        inputs: (N, D) floats, with the rows of a sentence next to each other.
+        inputs: (M, D) floats, with the queries of a sentence next to each other.
         cache: The keys and values to attend to, such as those of a source from `Cache.of_source`.
         attention_mask, score_bias: As in `Cache.attend`.
 
     Returns:
-        (N, D) floats.
+        (M, D) floats.
     """
     return _attended(layer, _heads(layer, layer.query_projection(inputs)), cache, attention_mask, score_bias)
 
@@ -290,8 +246,6 @@ def _attended(
 
 
 def _heads(layer: MultiHeadAttention, tensor: Tensor, rotation: Rotation | None = None) -> Tensor:
-    """Splits (N, D) at one position into heads (N x H or G, K), ordered by row and head, and applies the rotation."""
+    """Splits (M, D) into heads (M x H or G, K), ordered by query and head, and applies the rotation."""
     heads = ops.reshape(tensor, (-1, layer.head_dim))
-    if rotation is None:
-        return heads
-    return ops.squeeze(rotation(ops.expand_dims(heads, 1)), 1)  # (N x H, 1, K): T is 1
+    return heads if rotation is None else rotation(heads)

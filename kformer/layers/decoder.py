@@ -1,9 +1,9 @@
 """The decoder of section 3.1: N layers of causal self-attention, cross-attention and a feed-forward network.
 
-A whole sequence goes through `call`, one position through `step`; both run the same sublayers.
+A whole sequence goes through `call`, some of its positions through `step`; both run the same sublayers.
 
-Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R, H heads,
-G heads of keys and values, K size of a head, T target length, S source length, D model size.
+Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R, k positions of a step,
+H heads, G heads of keys and values, K size of a head, T target length, S source length, D model size.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers.cache import Cache, RowOrder
+from kformer.layers.cache import Cache
 from kformer.layers.decoder_layer import DecoderLayer
 from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
+from kformer.layers.row_order import RowOrder, query_positions
 from kformer.layers.stack import Stack
 from kformer.layers.tensors import KeysValues, Tensor
 
@@ -114,31 +115,16 @@ class Decoder(Stack):
         """Keys and values (B, G, S, K) of every layer's cross-attention, for the encoder output (B, S, D)."""
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
-    def empty_caches(self, kind: type[Cache], room: int | Tensor, order: RowOrder) -> list[Cache]:
-        """An empty cache of class `kind` for every step's self-attention, to decode `room` positions."""
-        attentions = [self.layer_at(step).self_attention for step in range(self.depth.num_steps)]
-        room = self.reach.room(room)
-        return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
+    def empty_caches(
+        self, kind: type[Cache], room: int | Tensor, order: RowOrder, block: int | Tensor = 1
+    ) -> list[Cache]:
+        """An empty cache of class `kind` for every step's self-attention, to decode `room` positions.
 
-    def read(self, inputs: Tensor) -> tuple[Tensor, list[KeysValues]]:
-        """Reads the first positions of texts at once, without dropout. Only for a decoder-only model.
-
-        Args:
-            inputs: (B, T, D) floats.
-
-        Returns:
-            (B, T, D) floats, those of `call`, and for every step of the depth keys and values (B, G, T, K).
+        `block` is the largest number of positions that `step` will decode together.
         """
-        mask = self.reach.mask(ops.shape(inputs)[1])
-        outputs, add_positions, positions = self._apply_positions(inputs, training=False, reach=self.reach)
-        kept = []
-
-        def apply(step: int, x: Tensor) -> Tensor:
-            x, of_step = self.layer_at(step).read(x, mask, **positions)
-            kept.append(of_step)
-            return x
-
-        return self._run(outputs, apply, add_positions)[0], kept
+        attentions = [self.layer_at(step).self_attention for step in range(self.depth.num_steps)]
+        room = self.reach.room(room, block)
+        return [kind.empty(room, attention.head_dim, attention.compute_dtype, order) for attention in attentions]
 
     def step(
         self,
@@ -150,30 +136,40 @@ class Decoder(Stack):
         memory: Sequence[Cache] = (),
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, list[Cache]]:
-        """Decodes one position of every row. The result is that of `call` at this position.
+        """Decodes one position of every row, or k. The result is that of `call` at these positions.
+
+        A row may decode positions again, if it gives up some of its last k tokens. The caches are written over there.
 
         Args:
-            inputs: (N, D) floats, the embedded tokens at this position; row b x R + r belongs to sentence b.
-            caches: The self-attention caches of all steps of the depth, from `empty_caches` or the previous position.
-            position: Number of the position, from 0 up.
-            attention_mask: From `ancestry_mask`: which keys of the caches each row sees.
+            inputs: (N, D) floats, the embedded tokens at one position; or (N, k, D), at k positions. Row b x R + r
+                belongs to sentence b.
+            caches: The self-attention caches of all steps of the depth, from `empty_caches` or the previous step.
+            position: () int32, the number of the first position, from 0 up; or (N,) int32, its number for each row.
+            attention_mask: Which keys of the caches each query sees: those of its row, and none of later positions.
+                Booleans that broadcast to (B, 1, R x k, S), such as from `ancestry_mask`.
             table: From `positions.table`, for at least as many positions as will be decoded. A search makes it once; by
                 default it is made here, for as many positions as the caches have room for.
             memory: The layers' cross-attention caches, from `Cache.of_source`; empty for a decoder-only model.
             cross_mask: As in `call`.
 
         Returns:
-            The output (N, D) and the new caches.
+            The output in the shape of `inputs`, and the new caches.
         """
-        outputs, add_positions, positions = self._apply_positions_step(inputs, caches[0].room, position, table)
-        place = caches[0].place(self.reach.slot(position))
+        order, room = caches[0].order, caches[0].room
+        block = order.of_length(ops.shape(inputs)[1]) if len(inputs.shape) == 3 else order
+        at = query_positions(position, block.rows, block.length)
+        vectors = inputs if block is order else ops.reshape(inputs, (-1, inputs.shape[-1]))
+        outputs, add_positions, positions = self._apply_positions_step(vectors, room, at, table)
+        place = caches[0].in_order(block).place(self.reach.slot(at, room))
         written = []
 
         def apply(step: int, x: Tensor) -> Tensor:
             number = self.depth.layer_number(step)
-            source = {"memory": memory[number], "cross_mask": cross_mask} if memory else {}
-            x, cache = self.layers[number].step(x, caches[step], place, attention_mask, **positions, **source)
-            written.append(cache)
+            source = {"memory": memory[number].in_order(block), "cross_mask": cross_mask} if memory else {}
+            cache = caches[step].in_order(block)
+            x, cache = self.layers[number].step(x, cache, place, attention_mask, **positions, **source)
+            written.append(cache.in_order(order))
             return x
 
-        return self._run(outputs, apply, add_positions)[0], written
+        outputs, _ = self._run(outputs, apply, add_positions)
+        return outputs if block is order else ops.reshape(outputs, ops.shape(inputs)), written

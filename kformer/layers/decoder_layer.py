@@ -1,9 +1,9 @@
 """A layer of the decoder (section 3.1): causal self-attention, cross-attention and a feed-forward network.
 
-A whole sequence goes through `call`, one position through `step`; both run the same sublayers.
+A whole sequence goes through `call`, some of its positions through `step`; both run the same sublayers.
 
-Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R, H heads, T target length,
-S source length, D model size.
+Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), k positions of a step, M = B x R x k,
+H heads, T target length, S source length, D model size.
 """
 
 from collections.abc import Callable
@@ -109,19 +109,19 @@ class DecoderLayer(TransformerLayer):
         memory: Cache,
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Decodes one position. The result is that of `call` at this position.
+        """Decodes the positions of a step. The result is that of `call` at these positions.
 
         Args:
-            inputs: (N, D) floats; row b x R + r belongs to sentence b.
-            cache: The self-attention's cache after the previous position.
-            place: Where the cache stores this position, from `Cache.place`.
-            attention_mask: From `ancestry_mask`.
-            score_bias, rotation: As in `call`, for this position.
+            inputs: (M, D) floats, all vectors of the step, sentence by sentence and row by row.
+            cache: The self-attention's cache after the previous positions, in the order of this step.
+            place: Where the cache stores these positions, from `Cache.place`.
+            attention_mask, score_bias: As in `Cache.attend`.
+            rotation: As in `self_attention_step`.
             memory: Keys and values of the encoder output, from `Cache.of_source`.
             cross_mask: As in `call`.
 
         Returns:
-            The output (N, D) and the new cache.
+            The output (M, D) and the new cache.
         """
 
         def self_attend(x: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from kformer.layers.cache import Cache, self_attention_step
 from kformer.layers.depth import Ponder
 from kformer.layers.masks import explicit_or_implicit
 from kformer.layers.stack import Stack
-from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
-from kformer.layers.transformer_layer import TransformerLayer, reading, recording
+from kformer.layers.tensors import Rotation, ScoreBias, Tensor
+from kformer.layers.transformer_layer import TransformerLayer, recording
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -81,7 +81,7 @@ class EncoderLayer(TransformerLayer):
         score_bias: ScoreBias | None = None,
         rotation: Rotation | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Decodes one position of a decoder-only model. The result is that of `call` with a causal mask.
+        """Decodes the positions of a step of a decoder-only model. The result is that of `call` with a causal mask.
 
         Arguments and results are those of `DecoderLayer.step`.
         """
@@ -95,25 +95,6 @@ class EncoderLayer(TransformerLayer):
 
         outputs = self._sublayers(inputs, self_attend, training=False)
         return outputs, cache
-
-    def read(
-        self,
-        inputs: Tensor,
-        attention_mask: Tensor | None = None,
-        score_bias: ScoreBias | None = None,
-        rotation: Rotation | None = None,
-    ) -> tuple[Tensor, KeysValues]:
-        """The output of `call` without dropout, and the keys and values for the `step`s that follow.
-
-        Arguments as in `call`.
-
-        Returns:
-            (B, S, D) floats, and keys and values (B, G, S, K) of the self-attention.
-        """
-        kept: list[KeysValues] = []
-        arguments = {"attention_mask": attention_mask, "score_bias": score_bias, "rotation": rotation}
-        self_attend = reading(self.self_attention, kept, **arguments)
-        return self._sublayers(inputs, self_attend, training=False), kept[0]
 
     def call_with_scores(
         self,

@@ -41,7 +41,7 @@ class Positions(keras.layers.Layer, abc.ABC):
     An encoding can act in three places: `add` changes the embeddings, `rotate` the heads of queries and keys, and
     `score_bias` the scores of self-attention. A subclass implements `from_options`, `table`, and those of the three
     methods that it needs; the others change nothing. A whole sequence passes all rows of the table to these methods, a
-    single step of a search passes one row.
+    step of a search passes the rows of its positions.
 
     To make a new class available in the configuration, add it to `kformer.config.POSITIONAL_ENCODINGS`. If it has no
     more rows than `max_length`, add its name also to `_LIMITED_POSITIONS` in `kformer/config/transformer.py`.
@@ -78,19 +78,26 @@ class Positions(keras.layers.Layer, abc.ABC):
 
         Args:
             inputs: (B, T, D) floats; or (N, D) floats of N sequences at one position.
-            rows: T rows of `table`; one row in the second case.
+            rows: T rows of `table`, or (B, T) rows; one row in the second case.
         """
         return inputs
 
     def rotate(self, heads: Tensor, rows: Tensor) -> Tensor:
-        """Rotates heads of queries or keys, (..., T, K) floats, by the positions of the T rows."""
+        """Rotates heads of queries or keys, (..., T, K) floats, by the positions of the T rows.
+
+        A step of a search passes rows with dimensions that broadcast to (..., T).
+        """
         return heads
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias | None:
         """The bias of the scores of T queries and S keys: floats that broadcast to (B, H, T, S), or None.
 
-        A bias that depends on the queries (B, H, T, K) is a function from them to the floats. A step of a search has
-        one row as `query_rows`, and passes to the function the queries (B, H, R, K) of R hypotheses at that position.
+        A bias that depends on the queries (B, H, T, K) is a function from them to the floats. A step of a search at one
+        position has one row as `query_rows`, and passes to the function the queries (B, H, R, K) of R hypotheses there.
+
+        Args:
+            query_rows: T rows of `table`; or (B, T) rows, if each sentence has positions of its own.
+            key_rows: S rows; or S rows for each query.
         """
         return None
 

@@ -1,6 +1,6 @@
 """The positions that self-attention in a stack can attend to: all, or those in a window (section 4).
 
-Shape letters: B batch, T positions of queries and keys, r window.
+Shape letters: B batch, T positions of queries and keys, r window, k positions of a step.
 """
 
 import abc
@@ -12,7 +12,7 @@ from kformer.indexing import take_rows
 from kformer.layers.band import Band, Blocks, smaller_of
 from kformer.layers.masks import causal_mask
 from kformer.layers.positional_encoding import Positions
-from kformer.layers.tensors import ScoreBias, Tensor
+from kformer.layers.tensors import ScoreBias, Tensor, rank
 
 
 class Reach(abc.ABC):
@@ -45,22 +45,36 @@ class Reach(abc.ABC):
         """The same reach with masks and biases that are whole matrices of T x T, to compute attention weights."""
 
     @abc.abstractmethod
-    def room(self, room: int | Tensor) -> int | Tensor:
-        """How many positions a cache must hold for a search of `room` positions: all, or those of a window."""
+    def room(self, room: int | Tensor, block: int | Tensor = 1) -> int | Tensor:
+        """How many positions a cache must hold for a search of `room` positions: all, or those that windows need.
+
+        `block` is the most positions of a step, k.
+        """
 
     @abc.abstractmethod
-    def slot(self, position: int | Tensor) -> int | Tensor:
-        """Where a cache keeps a position, a number below `room`."""
+    def slot(self, position: int | Tensor, room: int | Tensor) -> int | Tensor:
+        """Where a cache of `room` keeps a position."""
 
     @abc.abstractmethod
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
-        """(room,) int32: which position each place of a cache keeps at this step.
+        """Which position each place of a cache of `room` keeps, as a query at `position` sees it.
 
-        For a place that is still empty, this is the position that the place will keep first.
+        For a place that this query does not see, it may be a position that the place keeps later.
+
+        Args:
+            position: () or (...) int32.
+            room: Number of places.
+
+        Returns:
+            int32, (room,), or (room,) or (..., room).
         """
 
+    @abc.abstractmethod
+    def seen(self, position: Tensor, room: int | Tensor) -> Tensor:
+        """(..., room) booleans: which places of a cache of `room` a query at `position`, (...) int32, attends to."""
+
     def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
-        """The rows of `table` for the positions that a cache of `room` keeps at this step, in the cache's order."""
+        """The rows of `table` for `kept_positions`, in the cache's order."""
         return take_rows(table, self.kept_positions(position, room))
 
 
@@ -89,14 +103,17 @@ class Everywhere(Reach):
     def whole(self) -> Reach:
         return self
 
-    def room(self, room: int | Tensor) -> int | Tensor:
+    def room(self, room: int | Tensor, block: int | Tensor = 1) -> int | Tensor:
         return room
 
-    def slot(self, position: int | Tensor) -> int | Tensor:
+    def slot(self, position: int | Tensor, room: int | Tensor) -> int | Tensor:
         return position
 
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         return ops.arange(room, dtype="int32")
+
+    def seen(self, position: Tensor, room: int | Tensor) -> Tensor:
+        return ops.less_equal(self.kept_positions(position, room), ops.expand_dims(position, -1))
 
     def kept_rows(self, table: Tensor, position: int | Tensor, room: int | Tensor) -> Tensor:
         return table[:room]
@@ -105,7 +122,8 @@ class Everywhere(Reach):
 class Window(Reach):
     """Attention to the positions that are less than `size` away: the last `size` positions if it is causal.
 
-    A cache has `size` slots. Each new position takes the slot of the position that has just left the window.
+    A cache has `size` + k - 1 slots, which the positions take in turn. So no position of a step takes the slot of one
+    that another position of the same step attends to, and a search may go back to any position of its last step.
 
     Args:
         causal: As in `Reach`.
@@ -137,16 +155,22 @@ class Window(Reach):
     def whole(self) -> Reach:
         return Everywhere(self.causal, self.size)
 
-    def room(self, room: int | Tensor) -> int | Tensor:
-        return smaller_of(self.size, room)
+    def room(self, room: int | Tensor, block: int | Tensor = 1) -> int | Tensor:
+        return smaller_of(self.size + block - 1, room)
 
-    def slot(self, position: int | Tensor) -> int | Tensor:
-        return position % self.size
+    def slot(self, position: int | Tensor, room: int | Tensor) -> int | Tensor:
+        return position % room
 
     def kept_positions(self, position: int | Tensor, room: int | Tensor) -> Tensor:
         slots = ops.arange(room, dtype="int32")
+        if rank(position):
+            position = ops.expand_dims(position, -1)
         # For each slot, the newest position up to this one; for an empty slot, the position that it will keep first.
-        return slots + self.size * ops.maximum((position - slots) // self.size, 0)
+        return slots + room * ops.maximum((position - slots) // room, 0)
+
+    def seen(self, position: Tensor, room: int | Tensor) -> Tensor:
+        back = ops.expand_dims(position, -1) - self.kept_positions(position, room)
+        return ops.logical_and(back >= 0, back < self.size)
 
 
 def make_reach(window: int | None, causal: bool) -> Reach:

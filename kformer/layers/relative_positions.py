@@ -18,7 +18,7 @@ from keras import ops
 from kformer.indexing import take_rows
 from kformer.layers.initializers import small_normal
 from kformer.layers.positional_encoding import MAX_WAVELENGTH, PositionOptions, Positions, sinusoids
-from kformer.layers.tensors import ScoreBias, Tensor
+from kformer.layers.tensors import ScoreBias, Tensor, rank
 
 
 class _Distances(Positions):
@@ -29,8 +29,9 @@ class _Distances(Positions):
         return ops.arange(length, dtype="int32") + offset
 
     def _distances(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
-        """(T, S) int32, negative for keys before the query."""
-        return ops.expand_dims(key_rows, 0) - ops.expand_dims(query_rows, 1)
+        """(T, S) or (B, T, S) int32, negative for keys before the query; the arguments are those of `score_bias`."""
+        keys = ops.expand_dims(key_rows, 0) if rank(key_rows) == 1 else key_rows
+        return keys - ops.expand_dims(query_rows, -1)
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -118,7 +119,7 @@ class LinearBias(_Distances):
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
         slopes = _slopes(self.num_heads)
         distances = ops.cast(ops.abs(self._distances(query_rows, key_rows)), "float32")
-        return ops.expand_dims(distances, 0) * -slopes.astype("float32")[:, None, None]  # (H, T, S)
+        return ops.expand_dims(distances, -3) * -slopes.astype("float32")[:, None, None]  # (..., H, T, S)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}
@@ -199,8 +200,8 @@ class BucketedBias(_Distances):
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Tensor:
         distances = self._distances(query_rows, key_rows)
         biases = take_rows(ops.convert_to_tensor(self.biases), ops.reshape(self.buckets(distances), (-1,)))
-        biases = ops.reshape(biases, (*ops.shape(distances), self.num_heads))  # (T, S, H)
-        return ops.transpose(biases, (2, 0, 1))
+        biases = ops.reshape(biases, (*ops.shape(distances), self.num_heads))  # (..., T, S, H)
+        return ops.moveaxis(biases, -1, -3)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -254,13 +255,22 @@ class RelativePositions(_Distances):
         return functools.partial(self._bias_of, distances=distances + self.max_distance)
 
     def _bias_of(self, query: Tensor, distances: Tensor) -> Tensor:
-        """(B, H, T, S) for queries (B, H, T, K); or for R rows at one position, where T is 1: (B, H, R, S)."""
+        """(B, H, T, S) for queries (B, H, T, K) and distances (T, S) or (B, T, S).
+
+        If the distances are those of one position, T is the number of rows that stand there.
+        """
         vectors = ops.cast(self.vectors, query.dtype)
         products = ops.matmul(query, ops.transpose(vectors)) * self.head_dim**-0.5  # (B, H, T, 2 k + 1)
-        if distances.shape[0] == 1:  # All R rows stand at this position.
+        number = 2 * self.max_distance + 1
+        if len(distances.shape) == 3:  # Each sentence has distances of its own.
+            batch_size, length, _ = ops.shape(distances)
+            by_distance = ops.reshape(ops.transpose(products, (0, 2, 3, 1)), (-1, products.shape[1]))
+            first = ops.reshape(ops.arange(batch_size * length, dtype="int32") * number, (batch_size, length, 1))
+            return ops.transpose(take_rows(by_distance, first + distances), (0, 3, 1, 2))
+        if distances.shape[0] == 1:  # All rows stand at this position.
             columns = take_rows(ops.transpose(products, (3, 0, 1, 2)), distances[0])
             return ops.transpose(columns, (1, 2, 3, 0))
-        length, number = ops.shape(products)[2], 2 * self.max_distance + 1
+        length = ops.shape(products)[2]
         products = ops.reshape(ops.transpose(products, (2, 3, 0, 1)), (-1, *ops.shape(products)[:2]))
         first = ops.expand_dims(ops.arange(length, dtype="int32") * number, 1)  # each query's row for distance -k
         return ops.transpose(take_rows(products, first + distances), (2, 3, 0, 1))

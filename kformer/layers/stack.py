@@ -12,7 +12,7 @@ from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.reach import Reach, make_reach
-from kformer.layers.tensors import Rotation, ScoreBias, Tensor
+from kformer.layers.tensors import Rotation, ScoreBias, Tensor, rank
 from kformer.layers.transformer_layer import TransformerLayer
 
 
@@ -47,6 +47,19 @@ def _of_rows(
     """The function that adds the positions of these rows of the table to inputs, and a layer's arguments for them."""
     add, rotate = (functools.partial(act, rows=rows) for act in (positions.add, positions.rotate))
     return add, {"score_bias": score_bias, "rotation": rotate}
+
+
+def _of_queries(
+    positions: Positions, rows: Tensor, score_bias: ScoreBias | None
+) -> tuple[AddPositions, dict[str, ScoreBias | Rotation | None]]:
+    """`_of_rows` for a step over several positions: M rows of the table, one for each vector of the step."""
+    number = ops.shape(rows)[0]
+
+    def rotate(heads: Tensor) -> Tensor:  # (M x H or G, K)
+        by_vector = ops.reshape(heads, (number, -1, heads.shape[-1]))
+        return ops.reshape(positions.rotate(by_vector, ops.expand_dims(rows, 1)), ops.shape(heads))
+
+    return functools.partial(positions.add, rows=rows), {"score_bias": score_bias, "rotation": rotate}
 
 
 class Stack(keras.layers.Layer):
@@ -142,16 +155,24 @@ class Stack(keras.layers.Layer):
         return self.dropout(self._normalized(add(inputs)), training=training), add, acting
 
     def _apply_positions_step(
-        self, inputs: Tensor, room: int | Tensor, position: int | Tensor, table: Tensor | None
+        self, inputs: Tensor, room: int | Tensor, at: int | Tensor, table: Tensor | None
     ) -> tuple[Tensor, AddPositions, dict[str, ScoreBias | Rotation | None]]:
-        """`_apply_positions` for one position, without dropout; `room` is how many positions the caches keep."""
+        """`_apply_positions` for the vectors (M, D) of a step, without dropout.
+
+        `room` is how many positions the caches keep; `at` is where the queries stand, from `query_positions`.
+        """
         if self.positions is None:
             return self._normalized(inputs), _unchanged, {}
         if table is None:
             table = self.positions.table(room)
-        here = take_rows(table, ops.reshape(position, (1,)))  # one row
-        score_bias = self.positions.score_bias(here, self.reach.kept_rows(table, position, room))
-        add, acting = _of_rows(self.positions, here, score_bias)
+        here = take_rows(table, at if rank(at) else ops.reshape(at, (1,)))  # one row, (Q, ...) or (B, Q, ...)
+        score_bias = self.positions.score_bias(here, self.reach.kept_rows(table, at, room))
+        if rank(at):
+            number, queries = ops.shape(inputs)[0], ops.shape(at)[-1]
+            each = ops.reshape(ops.broadcast_to(at, (number // queries, queries)), (-1,))  # (M,)
+            add, acting = _of_queries(self.positions, take_rows(table, each), score_bias)
+        else:
+            add, acting = _of_rows(self.positions, here, score_bias)
         return self._normalized(add(inputs)), add, acting
 
     def _normalized(self, inputs: Tensor) -> Tensor:

@@ -12,6 +12,11 @@ Rotation = Callable[[Tensor], Tensor]  # Rotates heads by their positions: (...,
 ScoreBias = Tensor | Callable[[Tensor], Tensor]
 
 
+def rank(tensor: int | Tensor) -> int:
+    """The number of a tensor's dimensions; 0 for a number of Python."""
+    return len(getattr(tensor, "shape", ()))
+
+
 class KeysValues(NamedTuple):
     """Projected keys and values, split into heads."""
 

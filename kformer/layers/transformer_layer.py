@@ -13,7 +13,7 @@ from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.feed_forward import make_feed_forward
 from kformer.layers.normalization import LAYER_NORM_EPSILON
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.tensors import KeysValues, Tensor, check_width
+from kformer.layers.tensors import Tensor, check_width
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -152,23 +152,6 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     def attend(query: Tensor) -> Tensor:
         outputs, weights = attention(query, **arguments, return_attention_scores=True, training=False)
         scores.append(weights)
-        return outputs
-
-    return attend
-
-
-def reading(attention: MultiHeadAttention, kept: list[KeysValues], **arguments: Any) -> Callable[[Tensor], Tensor]:
-    """A function that computes self-attention without dropout, and appends its keys and values to `kept`.
-
-    Args:
-        attention: The sublayer.
-        kept: Each call appends keys and values (B, G, T, K).
-        arguments: The arguments of `MultiHeadAttention.read`, except its inputs.
-    """
-
-    def attend(inputs: Tensor) -> Tensor:
-        outputs, keys_values = attention.read(inputs, **arguments)
-        kept.append(keys_values)
         return outputs
 
     return attend

@@ -3,6 +3,7 @@
 Shape letters: B batch, T length, P tokens read at once, V vocabulary.
 """
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -11,10 +12,9 @@ from keras import ops
 from kformer.config import TransformerConfig
 from kformer.layers import Decoder, EncoderLayer
 from kformer.layers.tensors import KeysValues, Tensor
-from kformer.models.stepwise import History, StepwiseTransformer
+from kformer.models.stepwise import Context, History, StepwiseTransformer
 from kformer.models.transformer import (
     DECODER,
-    LOGITS,
     TARGET_EMBEDDING,
     Policy,
     make_embedding,
@@ -77,21 +77,20 @@ class StepwiseLanguageModel(StepwiseTransformer):
             The history after P steps, the last of which gave the last token; and (B,) float32, the log probabilities of
             the P tokens together. Both are as if the model had read the tokens one by one.
         """
-        decoder, embedding = self.model.get_layer(DECODER), self.model.get_layer(TARGET_EMBEDDING)
-        outputs, kept = decoder.read(embedding(tokens[:, :-1]))
-        logits = self.model.get_layer(LOGITS)(embedding(outputs, reverse=True))
-        log_probs = ops.log_softmax(logits, axis=-1)  # (B, P, V)
-        of_tokens = ops.take_along_axis(log_probs, ops.expand_dims(tokens[:, 1:], -1), axis=-1)
         batch_size, length = ops.shape(tokens)[0], ops.shape(tokens)[1] - 1
-        places = decoder.reach.kept_positions(length - 1, decoder.reach.room(room))
-        order = self._order(batch_size)
-        caches = [self.cache.holding(pair, places, order).tensors for pair in kept]
+        once = dataclasses.replace(self, rows_per_source=1, block=length)
+        next_logits = once.begin(Context(*self.encode(tokens), length))
+        logits, read = next_logits(tokens[:, :-1], once.no_history(batch_size, length))  # (B, P, V)
+        log_probs = ops.log_softmax(logits, axis=-1)
+        of_tokens = ops.take_along_axis(log_probs, ops.expand_dims(tokens[:, 1:], -1), axis=-1)
+        reach, order = self.model.get_layer(DECODER).reach, self._order(batch_size)
+        places = reach.kept_positions(length - 1, self._kept(room))
+        caches = [self.cache.holding(pair, places, order).tensors for pair in read.caches]
         ancestors: Any = ()
         if self.rows_per_source > 1:
             own_row = ops.arange(batch_size * self.rows_per_source, dtype="int32") % self.rows_per_source
             ancestors = ops.where(ops.less(places, length), ops.expand_dims(own_row, 1), -1)
-        position = ops.cast(length, "int32")
-        return History(caches, ancestors, position), ops.sum(of_tokens, axis=(1, 2))
+        return History(caches, ancestors, read.position), ops.sum(of_tokens, axis=(1, 2))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
         """No keys and values, and a mask (B, 1, 1, 1) that only tells how many texts there are."""

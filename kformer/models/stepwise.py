@@ -1,7 +1,7 @@
 """A Transformer as a `next_logits` closure, for the searches of `kformer.decoding`.
 
-Shape letters: B sentences, R rows per sentence (the beam size of a search), N = B x R, S source length,
-T target length, V vocabulary, H heads, K size of a head.
+Shape letters: B sentences, R rows per sentence (the beam size of a search), N = B x R, k positions of a step,
+S source length, T positions in a cache, V vocabulary, H heads, K size of a head.
 """
 
 import dataclasses
@@ -13,7 +13,8 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers import Cache, RowOrder, ancestry_mask, row_order
-from kformer.layers.tensors import KeysValues, Tensor
+from kformer.layers.row_order import query_positions
+from kformer.layers.tensors import KeysValues, Tensor, rank
 from kformer.models import transformer
 
 
@@ -29,9 +30,11 @@ class History(NamedTuple):
     """The state of the positions decoded so far."""
 
     caches: list[KeysValues]  # for every step of the decoder's depth, the tensors of its cache
-    # (N, positions in a cache) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
+    # (N, T) int32, see `ancestry_mask`; () with one row per sentence, which needs no record
     ancestors: Any
-    position: Tensor  # () int32
+    # () int32, the next position; or (N,) int32, the next position of each row. A search may lower (N,) positions by up
+    # to k, to give up some of its last tokens.
+    position: Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +43,12 @@ class StepwiseTransformer:
 
     Args:
         model: From `build_transformer`, or another model with the same layer names.
-        max_length: T, the largest number of steps.
+        max_length: The largest number of positions.
         pad_id: Marks padding in sources.
         rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
         cache: The class that keeps keys and values. An export uses its own class.
-        more_room: Number of positions by which full caches grow.
+        more_room: Number of positions by which full caches grow, at least `block`.
+        block: The largest number of positions of a step, k.
 
     Examples:
         Vocabularies of nine tokens, and one layer each in encoder and decoder:
@@ -62,6 +66,7 @@ class StepwiseTransformer:
     rows_per_source: int = 1
     cache: type[Cache] = Cache
     more_room: int = 16
+    block: int | Tensor = 1
 
     def start(self, source: Tensor, room: int | Tensor) -> tuple[Context, History]:
         """Encodes the source.
@@ -76,11 +81,10 @@ class StepwiseTransformer:
     def no_history(self, batch_size: int | Tensor, room: int | Tensor) -> History:
         """The history of B sentences before the first position, with room for as many positions."""
         order = self._order(batch_size)
-        caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order)]
+        caches = [cache.tensors for cache in self._decoder.empty_caches(self.cache, room, order, self.block)]
         ancestors: Any = ()
         if self.rows_per_source > 1:
-            kept = self._decoder.reach.room(room)
-            ancestors = ops.full((batch_size * self.rows_per_source, kept), -1, dtype="int32")
+            ancestors = ops.full((batch_size * self.rows_per_source, self._kept(room)), -1, dtype="int32")
         return History(caches, ancestors, ops.convert_to_tensor(0, "int32"))
 
     def encode(self, source: Tensor) -> tuple[list[KeysValues], Tensor]:
@@ -92,42 +96,65 @@ class StepwiseTransformer:
         """The function `next_logits(tokens, history) -> (logits, history)` for sentences and caches of this context.
 
         `tokens` are the (N,) int32 ids of one position, at first the start ids; `logits` are (N, V) float32 for the
-        next position.
+        next position. Or `tokens` are the (N, k) int32 ids of k positions; then `logits` are (N, k, V).
         """
         target_embedding = transformer.find_embedding(self.model, transformer.TARGET_EMBEDDING)
         to_logits = self.model.get_layer(transformer.LOGITS)
         order = self._order(ops.shape(context.source_mask)[0])
         memory = [self.cache.of_source(pair, order) for pair in context.memory]
         table = self._decoder.positions.table(context.room)
-        room = self._decoder.reach.room(context.room)
+        room = self._kept(context.room)
         slots = ops.arange(room, dtype="int32")
 
         def next_logits(tokens: Tensor, history: History) -> tuple[Tensor, History]:
             caches = [self.cache.of_history(pair, room, order) for pair in history.caches]
-            ancestors, self_mask = self._seen(history, slots)
-            embedded = target_embedding(tokens)  # (N, D)
+            length = ops.shape(tokens)[1] if len(tokens.shape) == 2 else 1
+            at = query_positions(history.position, self.rows_per_source, length)
+            if rank(at) == 0 and isinstance(self.block, int) and self.block == 1:
+                ancestors, self_mask = self._seen(history, slots, room)
+            else:
+                ancestors, self_mask = self._seen_by_queries(history, at, length, room)
+            embedded = target_embedding(tokens)  # (N, D) or (N, k, D)
             output, caches = self._decoder.step(
                 embedded, caches, history.position, self_mask, table, memory, context.source_mask
             )
-            logits = to_logits(target_embedding(output, reverse=True))  # (N, V)
-            return logits, History([cache.tensors for cache in caches], ancestors, history.position + 1)
+            logits = to_logits(target_embedding(output, reverse=True))  # (N, V) or (N, k, V)
+            return logits, History([cache.tensors for cache in caches], ancestors, history.position + length)
 
         return next_logits
 
-    def _seen(self, history: History, slots: Tensor) -> tuple[Any, Tensor]:
+    def _seen(self, history: History, slots: Tensor, room: int | Tensor) -> tuple[Any, Tensor]:
         """The ancestors, including those of this position, and the mask of the keys that each row may attend to."""
         if self.rows_per_source == 1:
             # Slot n gets position n, and is never empty again. With a window, later positions take its place there.
             seen = ops.less_equal(slots, history.position)  # (positions in a cache,)
             return (), ops.reshape(seen, (1, 1, 1, -1))
         own_row = ops.arange(ops.shape(history.ancestors)[0], dtype="int32") % self.rows_per_source  # (N,)
-        here = ops.equal(slots, self._decoder.reach.slot(history.position))
+        here = ops.equal(slots, self._decoder.reach.slot(history.position, room))
         ancestors = ops.where(here, ops.expand_dims(own_row, -1), history.ancestors)  # (N, positions in a cache)
         return ancestors, ancestry_mask(ancestors, self.rows_per_source)  # (B, 1, R, positions in a cache x R)
 
+    def _seen_by_queries(
+        self, history: History, at: Tensor, length: int | Tensor, room: int | Tensor
+    ) -> tuple[Any, Tensor]:
+        """`_seen` for queries at positions of their own, from `query_positions`: none sees a later position."""
+        rows = self.rows_per_source
+        at = at if rank(at) else ops.broadcast_to(at, (rows,))  # (Q,) or (B, Q)
+        seen = self._decoder.reach.seen(at, room)  # (Q, T) or (B, Q, T)
+        if rows == 1:
+            return (), ops.reshape(seen, (-1, 1, length, room))
+        places = ops.reshape(self._decoder.reach.slot(at, room), (-1, rows, length, 1))
+        written = ops.any(ops.equal(ops.arange(room, dtype="int32"), places), axis=2)  # (1 or B, R, T)
+        own_row = ops.expand_dims(ops.arange(rows, dtype="int32"), 1)  # (R, 1)
+        ancestors = ops.where(written, own_row, ops.reshape(history.ancestors, (-1, rows, room)))
+        ancestors = ops.reshape(ancestors, (-1, room))
+        return ancestors, ancestry_mask(ancestors, rows, seen)
+
     def is_full(self, context: Context, history: History) -> Tensor:
-        """() boolean, True if the caches have no room for a further position."""
-        return ops.greater_equal(history.position, context.room)
+        """() boolean, True if the caches have no room for a further step of any row."""
+        last = context.room if self.block == 1 else context.room + 1 - self.block
+        full = ops.greater_equal(history.position, last)
+        return ops.any(full) if rank(history.position) else full
 
     def keep(self, context: Context, history: History, sentences: Tensor) -> tuple[Context, History]:
         """Context and history of some of the sentences; with more room, if the caches are full.
@@ -145,21 +172,30 @@ class StepwiseTransformer:
             context.room,
         )
         order = self._order(ops.shape(context.source_mask)[0])
-        former, kept_room = self._decoder.reach.room(context.room), self._decoder.reach.room(room)
+        former, kept_room = self._kept(context.room), self._kept(room)
         caches = [self.cache.of_history(pair, former, order) for pair in history.caches]
-        ancestors = history.ancestors
+        ancestors, position = history.ancestors, history.position
         if self.rows_per_source > 1:
-            first_rows = ops.expand_dims(sentences * self.rows_per_source, 1)
-            rows = first_rows + ops.arange(self.rows_per_source, dtype="int32")
-            ancestors = take_rows(ancestors, ops.reshape(rows, (-1,)))
+            ancestors = take_rows(ancestors, self._rows_of(sentences))
             ancestors = ops.pad(ancestors, [[0, 0], [0, kept_room - former]], constant_values=-1)
+        if rank(position):
+            position = take_rows(position, self._rows_of(sentences))
         memory = [KeysValues(*(take_rows(tensor, sentences) for tensor in pair)) for pair in context.memory]
         kept = Context(memory, take_rows(context.source_mask, sentences), room)
-        return kept, History([cache.keep(sentences, kept_room) for cache in caches], ancestors, history.position)
+        return kept, History([cache.keep(sentences, kept_room) for cache in caches], ancestors, position)
+
+    def _rows_of(self, sentences: Tensor) -> Tensor:
+        """The numbers of the rows of these sentences."""
+        first_rows = ops.expand_dims(sentences * self.rows_per_source, 1)
+        return ops.reshape(first_rows + ops.arange(self.rows_per_source, dtype="int32"), (-1,))
 
     @property
     def _decoder(self) -> Any:
         return self.model.get_layer(transformer.DECODER)
+
+    def _kept(self, room: int | Tensor) -> int | Tensor:
+        """T, how many positions the caches of a search of `room` positions keep."""
+        return self._decoder.reach.room(room, self.block)
 
     def _order(self, batch_size: int | Tensor) -> RowOrder:
         attention = self._decoder.layers[0].self_attention
@@ -201,6 +237,9 @@ def start_decoding(
 
 def reorder_rows(history: History, rows: Tensor) -> History:
     """The history in which row i continues the former row `rows[i]` of the same sentence; `rows` is (N,) int32.
+
+    The rows of a sentence must stand at one position: a row that stands further back would write over what other rows
+    now continue.
 
     Only `ancestors` is reordered, the record of which row wrote each position. The caches are not copied, because that
     would cost more memory traffic than the rest of a step of beam search.
