@@ -2,7 +2,7 @@
 
 import importlib.util
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
-from kformer.text.batches import Hypothesis, hypotheses
 from kformer.text.codec import TextCodec
 from kformer.text.texts import translate_texts
 from kformer.tokenizers import load_tokenizers
@@ -31,7 +30,7 @@ def check_package() -> None:
 
 
 class CTranslate2Engine:
-    """A folder of `export_ctranslate2` as a function that translates batches.
+    """A folder of `export_ctranslate2` as a function that translates batches, with the outputs of a SavedModel.
 
     Its greedy search finds what kformer's finds. In beam search, CTranslate2 divides a log probability by length **
     length_penalty, which is another penalty than the paper's.
@@ -46,6 +45,8 @@ class CTranslate2Engine:
         ModuleNotFoundError: The package ctranslate2 is missing.
         ValueError: CTranslate2 cannot load the folder.
     """
+
+    signatures: tuple[str, ...] = ()  # none beside the call
 
     def __init__(
         self,
@@ -70,10 +71,18 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"CTranslate2 cannot load {folder}: {error}. Export the model again.") from error
 
-    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """The best translations of each text, best first."""
+    def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
+        """The best translations of B texts: `translation` (B, n_best), strings, and `score` (B, n_best), float32."""
         found = translate_texts(self._codec, self._find, tf.constant(list(texts), tf.string), self._n_best)
-        return hypotheses(found["translation"].numpy(), found["score"].numpy())
+        return {name: tensor.numpy() for name, tensor in found.items()}
+
+    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Refuses every name: the folder has no signatures.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(f"A folder of CTranslate2 has no signature {name}. Export the model as a SavedModel.")
 
     def _find(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         """As `Searcher.find`. CTranslate2 adds the end id to a source itself."""

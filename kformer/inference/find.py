@@ -9,7 +9,7 @@ from kformer.runtime.versions import description, find_saved_model
 
 
 def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:
-    """The run folder at `path`, or the folder of the SavedModel there (the last of numbered versions).
+    """The run folder or folder of CTranslate2 at `path`, or that of the SavedModel there (the last numbered version).
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights.
@@ -18,6 +18,8 @@ def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:
     saved_model = find_saved_model(path)
     if saved_model is not None:
         return saved_model
+    if description(path).get("format") == "ctranslate2":
+        return path
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Name a run folder or a SavedModel.")
     return RunFolder(path).check()
@@ -37,7 +39,7 @@ def check_search(model: RunFolder | pathlib.Path, decoding: DecodingConfig | Non
     if not isinstance(model, RunFolder):
         if decoding is not None or n_best != 1:
             raise ValueError(
-                f"{model} is a SavedModel: its search was fixed when it was exported, and it gives one translation "
+                f"{model} is an export: its search was fixed when it was exported, and it gives one translation "
                 "per text. Leave out the options of the search and n-best, or name the run folder."
             )
         return

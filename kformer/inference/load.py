@@ -2,6 +2,7 @@
 
 import pathlib
 import warnings
+from typing import TYPE_CHECKING
 
 from kformer.config import DecodingConfig
 from kformer.files.checksums import SUMS_FILE, check_folder
@@ -13,6 +14,9 @@ from kformer.runtime.confinement import check_links
 from kformer.runtime.version_files import check_files
 from kformer.runtime.versions import DESCRIPTION_FILE, description
 
+if TYPE_CHECKING:
+    from kformer.export.ctranslate2_engine import CTranslate2Engine
+
 
 def load_saved_model(
     model: RunFolder | pathlib.Path,
@@ -20,7 +24,7 @@ def load_saved_model(
     n_best: int,
     threads_per_operation: int | None,
     trust: bool,
-) -> SavedModel:
+) -> "SavedModel | CTranslate2Engine":
     """The SavedModel of a model from `find_model`; a run folder's is made first, and kept.
 
     Args:
@@ -34,6 +38,10 @@ def load_saved_model(
         with saved_model_of(model, model.decoding_config(decoding), n_best) as kept:
             # This program has made it, and its checksums were compared.
             return _loaded(kept, threads_per_operation, True, "Remove that folder: it is made again")
+    if description(model).get("format") == "ctranslate2":
+        from kformer.export.ctranslate2_engine import CTranslate2Engine  # which needs Python's TensorFlow
+
+        return CTranslate2Engine(model, threads=threads_per_operation)
     check_export(model, trust)
     return _loaded(model, threads_per_operation, trust, "Export the model again")
 

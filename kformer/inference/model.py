@@ -19,7 +19,10 @@ from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
 from kformer.text.options import check_values, option_arrays, with_defaults
 
 if TYPE_CHECKING:
+    from kformer.export.ctranslate2_engine import CTranslate2Engine
     from kformer.runtime.c_api import SavedModel
+
+    Export = SavedModel | CTranslate2Engine
 
 _WITH_OPTIONS = "generate_with_options"
 _KEPT_COPIES = 4  # loaded models of copies, for a process that gets a new copy with every batch
@@ -31,7 +34,7 @@ class _Loaded:
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = threading.Lock()
-        self.saved_model: SavedModel | None = None
+        self.saved_model: Export | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_copies, (self.name,)
@@ -56,10 +59,10 @@ class Model:
     the same model use what it has loaded. A process keeps the models of the last four for which it got copies.
 
     Args:
-        path: A run folder, a SavedModel, or a folder of numbered SavedModel versions: the last one when the model is
+        path: A run folder, an export, or a folder of numbered SavedModel versions: the last one when the model is
             loaded.
         decoding: How a run folder's model searches; by default as the folder says (`RunFolder.decoding_config`).
-            It must be None for a SavedModel, whose search is fixed.
+            It must be None for an export, whose search is fixed.
         n_best: Hypotheses per text, at most the beam size.
         threads_per_operation: Threads that share one operation; None: as many as there are cores, which is best for
             one batch at a time. Where many batches are answered, 1 is best: `translate_all` then keeps every core
@@ -78,7 +81,7 @@ class Model:
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights. A copy raises this and the
             following errors when it is loaded.
-        ValueError: `decoding` or `n_best` was given for a SavedModel, `n_best` exceeds the beam size, the model is of
+        ValueError: `decoding` or `n_best` was given for an export, `n_best` exceeds the beam size, the model is of
             another task, or it does not take the options. When the model is loaded: a file of it is damaged, or a
             SavedModel could do more than compute.
         RuntimeError: A call in a process that was forked from one that had loaded a model.
@@ -144,7 +147,7 @@ class Model:
         self._saved_model()
         return self
 
-    def _saved_model(self) -> "SavedModel":
+    def _saved_model(self) -> "Export":
         check_process()  # before the lock, which another thread may have held when this process was forked
         with self._loaded.lock:
             if self._loaded.saved_model is None:
@@ -175,7 +178,7 @@ class Model:
         if known and _WITH_OPTIONS not in known:  # only an export lacks it, and lists what it has
             raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {_WITH_OPTIONS}.")
 
-    def _tell_unknown(self, saved_model: "SavedModel", texts: Sequence[bytes]) -> None:
+    def _tell_unknown(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
         """Calls `on_unknown` for the texts that the vocabulary mostly lacks, if the SavedModel can tell."""
         if self.on_unknown is None or MOSTLY_UNKNOWN not in saved_model.signatures:
             return
