@@ -26,7 +26,10 @@ class Format(NamedTuple):
     files: tuple[str, ...] = ()
 
 
-_FORMATS = (Format("marian", "kformer.importing.marian:read", model_types=("marian",)),)
+_FORMATS = (
+    Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
+    Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
+)
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
 
