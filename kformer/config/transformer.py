@@ -128,6 +128,11 @@ class TransformerConfig(Config):
     normalize_embeddings: bool = setting(
         False, "Whether a norm follows the sum of embeddings and positions, as in BERT and BART."
     )
+    keep_pooler: bool = setting(
+        False,
+        "Whether a masked language model holds the first layer of a classifier's head, as BERT does, for classifiers "
+        "that begin with its weights. It is not trained before.",
+    )
     embedding_dim: int | None = setting(
         None, "Size of the embedding vectors, by default d_model. If it is another one, a projection follows them."
     )
@@ -243,6 +248,11 @@ class TransformerConfig(Config):
     def longest_sequence(self) -> int | None:
         """The largest number of positions of a sequence; None if the positional encoding has no limit."""
         return self.max_length if self.positional_encoding in _LIMITED_POSITIONS else None
+
+    @property
+    def target_pad_id(self) -> int:
+        """Id of the places where nothing is to be predicted. Labels have ids of their own, and are padded with 0."""
+        return 0 if task_kind(self.task).has_labels else self.pad_id
 
     @classmethod
     def of_size(cls, name: str, **changes: Any) -> Self:

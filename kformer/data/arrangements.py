@@ -88,8 +88,7 @@ class MaskedTokens(Arrangement):
     10 % stay (Devlin et al. 2019, section 3.1, task 1). Every epoch chooses other tokens.
 
     Args:
-        vocab_size: V.
-        special_ids: Number of special ids, which are the lowest ones. They are never chosen.
+        ordinary: (V,) booleans, True for ids that stand for text. Only these are hidden, or put in place of others.
         mask_id: The id that hides a token.
         word_starts: (V,) booleans, True for tokens that begin a word: then whole words are chosen, with all their
             tokens. The first token of a row begins a word, too. None: each token is chosen by itself.
@@ -97,9 +96,9 @@ class MaskedTokens(Arrangement):
 
     inputs = ("source",)
 
-    def __init__(self, vocab_size: int, special_ids: int, mask_id: int, word_starts: np.ndarray | None = None) -> None:
-        self.vocab_size = vocab_size
-        self.special_ids = special_ids
+    def __init__(self, ordinary: np.ndarray, mask_id: int, word_starts: np.ndarray | None = None) -> None:
+        self.ordinary = ordinary
+        self.ids = np.flatnonzero(ordinary)
         self.mask_id = mask_id
         self.word_starts = word_starts
 
@@ -107,7 +106,7 @@ class MaskedTokens(Arrangement):
         source = rows.source
         chosen = self._choose(source, random)
         kind = random.random(source.shape)
-        by_chance = random.integers(self.special_ids, self.vocab_size, source.shape)
+        by_chance = self.ids[random.integers(len(self.ids), size=source.shape)]
         hidden = np.where(kind < REPLACED_BY_MASK, self.mask_id, source)
         hidden = np.where(kind >= 1 - REPLACED_AT_RANDOM, by_chance, hidden)
         labels = np.where(chosen, source, rows.target_pad_id)
@@ -115,7 +114,7 @@ class MaskedTokens(Arrangement):
 
     def _choose(self, source: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """(B, S) booleans: the tokens that are predicted."""
-        ordinary = source >= self.special_ids
+        ordinary = self.ordinary[source]
         number = np.cumsum(ordinary, axis=1)
         begins = ordinary if self.word_starts is None else ordinary & (self.word_starts[source] | (number == 1))
         word = np.cumsum(begins, axis=1) - 1

@@ -18,7 +18,6 @@ from kformer.runtime.paths import check_export_path
 from kformer.runtime.versions import DESCRIPTION_FILE, check_version, next_version
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
-from kformer.tokenizers.base import NUM_SPECIAL_IDS
 
 
 class Trial(NamedTuple):
@@ -170,7 +169,8 @@ def describe(folder: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) 
 
 def random_texts(tokenizer: Tokenizer, number: int = 16) -> list[str]:
     """`number` texts of 1 to `number` random pieces; every call gives the same texts."""
-    pieces = np.random.default_rng(0).integers(NUM_SPECIAL_IDS, tokenizer.vocab_size, (number, number))
+    ordinary = np.setdiff1d(np.arange(tokenizer.vocab_size), [*tokenizer.special_ids()])
+    pieces = np.random.default_rng(0).choice(ordinary, (number, number))
     ids = tf.RaggedTensor.from_tensor(pieces.astype("int32"), lengths=range(1, number + 1))
     return [text.decode("utf-8", "replace") for text in tokenizer.detokenize(ids).numpy()]
 

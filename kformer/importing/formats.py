@@ -29,6 +29,7 @@ class Format(NamedTuple):
 _FORMATS = (
     Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
     Format("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
+    Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
 )
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}

@@ -76,6 +76,31 @@ class Dense(keras.layers.Dense):
         super().quantize(mode, type_check=type_check and type(self) is not Dense, config=config)
 
 
+@keras.saving.register_keras_serializable(package="kformer")
+class KeptDense(Dense):
+    """Keeps the weights of a dense layer for a model that begins with them. Its inputs pass unchanged.
+
+    Args:
+        kwargs: Those of `Dense`.
+
+    Examples:
+        >>> layer = KeptDense(8)
+        >>> inputs = np.ones((1, 3, 8))
+        >>> bool(np.all(layer(inputs) == inputs)), len(layer.weights), layer.trainable_weights
+        (True, 2, [])
+    """
+
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(units, **{"trainable": False, **kwargs})
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        """(..., M) floats to the same."""
+        return inputs
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+
 def project_together(layers: Sequence[Dense], inputs: Tensor) -> list[Tensor]:
     """Applies dense layers without activation to the same inputs; under an `Arithmetic`, in one product.
 

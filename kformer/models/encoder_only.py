@@ -14,8 +14,9 @@ from keras import ops
 
 from kformer.config import TransformerConfig, check_special_ids
 from kformer.layers import Encoder, EncoderLayer, Logits, SegmentEmbedding, TokenEmbedding
-from kformer.layers.arithmetic import Dense
+from kformer.layers.arithmetic import Dense, KeptDense
 from kformer.layers.dropout import Dropout
+from kformer.layers.feed_forward import gelu_tanh
 from kformer.layers.normalization import make_norm
 from kformer.layers.tensors import Tensor
 from kformer.models.transformer import (
@@ -88,8 +89,9 @@ def build_tagger(config: TransformerConfig, dtype: Policy = None) -> keras.Model
 def build_masked_language_model(config: TransformerConfig, dtype: Policy = None) -> keras.Model:
     """A model that predicts the tokens at masked positions (Devlin et al. 2019, section 3.1, task 1).
 
-    The encoder's output goes through a dense layer, GELU and a norm. Then the embedding matrix projects it to the
-    vocabulary; BERT adds a bias (`softmax_bias`).
+    The encoder's output goes through a dense layer, GELU (in the form of `activation`) and a norm. Then the embedding
+    matrix projects it to the vocabulary; BERT adds a bias (`softmax_bias`). With `keep_pooler` the model holds the
+    dense layer of `build_classifier`, and does not use it.
 
     Args:
         config: Sizes and options.
@@ -104,7 +106,11 @@ def build_masked_language_model(config: TransformerConfig, dtype: Policy = None)
         (1, 4, 9)
     """
     encoded = _encode(config, dtype, reversible=True)
-    transformed = Dense(config.d_model, activation="gelu", dtype=dtype, name=TRANSFORM)(encoded.output)
+    output = encoded.output
+    if config.keep_pooler:
+        output = KeptDense(config.d_model, dtype=dtype, name=POOLER)(output)
+    activation = gelu_tanh if config.activation == "gelu_tanh" else "gelu"
+    transformed = Dense(config.d_model, activation=activation, dtype=dtype, name=TRANSFORM)(output)
     norm = make_norm(config.normalization, config.layer_norm_epsilon, dtype=dtype, name=TRANSFORM_NORM)
     logits = make_logits(config)(encoded.embedding(norm(transformed), reverse=True))
     return keras.Model({"source": encoded.source}, logits, name="masked_language_model")

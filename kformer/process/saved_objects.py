@@ -15,7 +15,7 @@ from kformer.process.import_hooks import ImportHook
 # Modules, and the names of the classes that Keras may find in a saved model.
 CLASSES = {
     "kformer.layers.adaptive_depth": ("AdaptiveDepth",),
-    "kformer.layers.arithmetic": ("Dense",),
+    "kformer.layers.arithmetic": ("Dense", "KeptDense"),
     "kformer.layers.attention": ("MultiHeadAttention",),
     "kformer.layers.decoder": ("Decoder",),
     "kformer.layers.decoder_layer": ("DecoderLayer",),

@@ -6,6 +6,8 @@ Classifiers and taggers can begin with its weights.
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, MaskedTokens
@@ -15,13 +17,12 @@ from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
 from kformer.tasks.texts import encoded_texts
 from kformer.tokenizers import Tokenizer, train_tokenizers
-from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID
 
 
 class MaskedLanguageModelTask(Task):
     """The task to predict the hidden tokens of a text. Of a pair, only the source is used.
 
-    The id of unknown tokens stands in place of hidden ones. A subword tokenizer with bytes never uses it for a text.
+    An id of the tokenizer stands in place of hidden tokens, see `Tokenizer.mask_id`.
     """
 
     name = "masked-language-model"
@@ -50,7 +51,8 @@ class MaskedLanguageModelTask(Task):
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         tokenizer = tokenizers[0]
         starts = tokenizer.word_starts() if training.mask_whole_words else None
-        return MaskedTokens(tokenizer.vocab_size, NUM_SPECIAL_IDS, UNKNOWN_ID, starts)
+        ordinary = ~np.isin(np.arange(tokenizer.vocab_size), [*tokenizer.special_ids()])
+        return MaskedTokens(ordinary, tokenizer.mask_id, starts)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
         raise ValueError(

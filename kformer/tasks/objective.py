@@ -30,6 +30,6 @@ def cross_entropy(transformer: TransformerConfig, training: TrainingConfig) -> O
         >>> [metric.name for metric in objective.metrics]
         ['token_loss', 'accuracy', 'perplexity']
     """
-    pad_id, epsilon, form = transformer.pad_id, training.label_smoothing, training.label_smoothing_form
+    pad_id, epsilon, form = transformer.target_pad_id, training.label_smoothing, training.label_smoothing_form
     metrics = [TokenLoss(epsilon, pad_id, form), TokenAccuracy(pad_id), Perplexity(pad_id)]
     return Objective(LabelSmoothedCrossEntropy(epsilon, pad_id, form), metrics)

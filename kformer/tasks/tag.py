@@ -21,7 +21,7 @@ from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.text.texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
-from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID
+from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.tokenizers.ragged import join, sums_before
 from kformer.tokenizers.text_ops import collapse_whitespace, replace_invalid
 
@@ -37,7 +37,7 @@ def encode_words(text: tf.Tensor, tokenizer: Tokenizer) -> Words:
     """Splits texts (B,) at blanks, and tokenizes each word by itself. A word without any token gets the unknown id."""
     words = tf.strings.split(collapse_whitespace(replace_invalid(text)))  # (B, W)
     pieces = tokenizer.tokenize(words.flat_values)
-    unknown = tf.fill([pieces.nrows(), 1], tf.constant(UNKNOWN_ID, tf.int32))
+    unknown = tf.fill([pieces.nrows(), 1], tf.constant(tokenizer.unknown_id, tf.int32))
     is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
     pieces = tf.concat([pieces, tf.RaggedTensor.from_tensor(unknown, lengths=is_empty)], axis=1)
     ids = words.with_flat_values(pieces).merge_dims(1, 2)

@@ -7,6 +7,7 @@ from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizer, save_tokenizers
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.train import train_tokenizers
+from kformer.tokenizers.wordpiece import WordPieceTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "SentencePieceTokenizer",
     "SymbolTokenizer",
     "Tokenizer",
+    "WordPieceTokenizer",
     "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",

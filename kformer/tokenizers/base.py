@@ -53,7 +53,8 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
     Attributes:
         vocab_size: the number of ids, the special ids included.
-        pad_id, start_id, end_id: the special ids. `tokenize` never returns them.
+        pad_id, start_id, end_id: special ids. `tokenize` never returns them.
+        unknown_id: the special id of text that the vocabulary lacks.
 
     Examples:
         >>> tokenizer: Tokenizer = SymbolTokenizer(["K", "AE", "T"])
@@ -66,6 +67,19 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
     pad_id: int = PAD_ID
     start_id: int = START_ID
     end_id: int = END_ID
+    unknown_id: int = UNKNOWN_ID
+
+    @property
+    def mask_id(self) -> int:
+        """The id that hides a token from a masked language model, by default the unknown id.
+
+        A subword tokenizer with bytes never uses the unknown id for a text.
+        """
+        return self.unknown_id
+
+    def special_ids(self) -> frozenset[int]:
+        """The ids that stand for no text of their own."""
+        return frozenset((self.pad_id, self.start_id, self.end_id, self.unknown_id, self.mask_id))
 
     @property
     def closing_ids(self) -> tuple[int, ...]:
@@ -138,7 +152,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
 
     def fallback_ids(self) -> list[int]:
         """The ids that stand for text that is not in the vocabulary: the unknown id, and the ids of single bytes."""
-        return [UNKNOWN_ID]
+        return [self.unknown_id]
 
     def is_mostly_unknown(self, text: tf.Tensor) -> tf.Tensor:
         """(B,) string to (B,) bool: whether more than half of a text's tokens have `fallback_ids`.

@@ -5,7 +5,7 @@ Shapes: B batch, T tokens.
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -76,12 +76,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         self.last_ids = (end_id,) if last_ids is None else tuple(last_ids)
         self.unknown_text = unknown_text
         self.reads_language_codes = reads_language_codes
-        given = (pad_id, start_id, end_id, unknown_id, *self.first_ids, *self.last_ids, *self.hidden_ids)
-        if min(given) < 0 or max(given) >= self.vocab_size:
-            raise ValueError(
-                f"Special ids must be from 0 to {self.vocab_size - 1}, the last id of the vocabulary. "
-                f"Received: {', '.join(map(str, given))}. Pass the ids that the pieces have in the vocabulary."
-            )
+        check_ids(self.special_ids(), self.vocab_size)
         known = {piece: number for number, piece in enumerate(self.pieces) if piece}
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(tf.constant([*known]), tf.constant([*known.values()], tf.int32)),
@@ -136,14 +131,14 @@ class PieceVocabularyTokenizer(Tokenizer):
 
     def _shown_pieces(self) -> list[str]:
         """The piece of each id; for special and hidden ids it is empty."""
-        hidden = {self.pad_id, self.start_id, self.end_id, self.unknown_id, *self.first_ids, *self.hidden_ids}
+        hidden = self.special_ids()
         return ["" if number in hidden else piece for number, piece in enumerate(self.pieces)]
 
     def has_ids_of(self, other: Tokenizer) -> bool:
         return isinstance(other, PieceVocabularyTokenizer) and self.pieces == other.pieces
 
-    def fallback_ids(self) -> list[int]:
-        return [self.unknown_id]
+    def special_ids(self) -> frozenset[int]:
+        return super().special_ids() | {*self.first_ids, *self.last_ids, *self.hidden_ids}
 
     def spellings(self) -> list[tuple[str, ...]]:
         """See `Tokenizer.spellings`. A piece that begins a word is written with SentencePiece's mark, or without it."""
@@ -171,6 +166,20 @@ class PieceVocabularyTokenizer(Tokenizer):
         options = {name: value for name, value in description.items() if name != "kind"}
         pieces = json.loads((directory / PIECES_FILE).read_text(encoding="utf-8"))
         return cls((directory / MODEL_FILE).read_bytes(), pieces, **options)
+
+
+def check_ids(special: Iterable[int], vocab_size: int) -> None:
+    """Refuses special ids outside the vocabulary.
+
+    Raises:
+        ValueError: There is one.
+    """
+    outside = [number for number in special if not 0 <= number < vocab_size]
+    if outside:
+        raise ValueError(
+            f"Special ids must be from 0 to {vocab_size - 1}, the last id of the vocabulary. "
+            f"Received: {', '.join(map(str, outside))}. Pass the ids that the pieces have in the vocabulary."
+        )
 
 
 def _text_of(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bytes:

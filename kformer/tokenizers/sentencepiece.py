@@ -197,7 +197,7 @@ class SentencePieceTokenizer(Tokenizer):
     def spellings(self) -> list[tuple[str, ...]]:
         """See `Tokenizer.spellings`. A piece that begins a word is written with SentencePiece's mark, or without it."""
         processor = sentencepiece.SentencePieceProcessor(model_proto=self.model_bytes)
-        none = {*self.fallback_ids(), self.pad_id, self.start_id, self.end_id}
+        none = {*self.fallback_ids(), *self.special_ids()}
         pieces = ["" if piece_id in none else processor.id_to_piece(piece_id) for piece_id in range(self.vocab_size)]
         return [tuple(filter(None, dict.fromkeys((piece, piece.removeprefix(MARK_OF_BLANK))))) for piece in pieces]
 

@@ -9,12 +9,20 @@ from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTok
 from kformer.tokenizers.piece_vocabulary import PIECES_FILE, PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
 from kformer.tokenizers.symbols import SYMBOLS_FILE, SymbolTokenizer
+from kformer.tokenizers.wordpiece import WordPieceTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
 DESCRIPTION_FILE = "tokenizer.json"
 KINDS: dict[str, type[Tokenizer]] = {
     kind.kind: kind
-    for kind in (SentencePieceTokenizer, PieceVocabularyTokenizer, SymbolTokenizer, WordTokenizer, KerasNLPTokenizer)
+    for kind in (
+        SentencePieceTokenizer,
+        PieceVocabularyTokenizer,
+        WordPieceTokenizer,
+        SymbolTokenizer,
+        WordTokenizer,
+        KerasNLPTokenizer,
+    )
 }
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
 _WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, PIECES_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLDER}

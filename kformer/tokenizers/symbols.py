@@ -46,7 +46,6 @@ class SymbolTokenizer(Tokenizer):
         super().__init__(name="symbol_tokenizer")
         _check_symbols(symbols)
         self.symbols = tuple(symbols)
-        self.unknown_id = UNKNOWN_ID
         self.vocab_size = NUM_SPECIAL_IDS + len(symbols)
         ids = tf.range(NUM_SPECIAL_IDS, self.vocab_size, dtype=tf.int32)
         self._table = tf.lookup.StaticHashTable(

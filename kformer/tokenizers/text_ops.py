@@ -121,6 +121,16 @@ def read_text(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(normalize_text(text), f"^[ {INVISIBLE}]+$", "")
 
 
+def lower(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string, valid UTF-8, to (B,) string: lower case, each letter by itself, in the same way on every machine.
+
+    TensorFlow's operation writes a sigma at the end of a word as ς, and I as ı where the system's language is Turkish.
+    """
+    for upper, small in (("Σ", "σ"), ("I", "i"), ("İ", "i̇")):
+        text = tf.strings.regex_replace(text, upper, small)
+    return tf.strings.lower(text, encoding="utf-8")
+
+
 def traced(
     tokenize: Callable[[tf.Tensor], tf.RaggedTensor], detokenize: Callable[[tf.RaggedTensor], tf.Tensor]
 ) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], Callable[[tf.RaggedTensor], tf.Tensor]]:

@@ -18,7 +18,7 @@ def compile_model(model: keras.Model, transformer: TransformerConfig, training: 
     model.compile(
         optimizer=optimizer,
         loss=objective.loss,
-        metrics=[*objective.metrics, TokenCount(transformer.pad_id)],
+        metrics=[*objective.metrics, TokenCount(transformer.target_pad_id)],
         # On a CPU, TensorFlow's own kernels (oneDNN) train faster than XLA's.
         jit_compile="auto" if compiled_by_xla() else False,
     )

@@ -13,6 +13,7 @@ from kformer.config import (
     check_positions,
     check_scores,
     check_special_ids,
+    task_kind,
 )
 from kformer.config.decoding import FROM_DATA
 from kformer.data import Corpus
@@ -139,13 +140,14 @@ def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
 def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:
     """The configuration with the sizes of the vocabularies, the special ids, and as much weight tying as possible."""
     tying = transformer.embedding_tying
+    special = source if task_kind(transformer.task).has_labels else target  # labels have no special ids in a text
     return transformer.replace(
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
         embedding_tying="target" if tying == "all" and not source.has_ids_of(target) else tying,
-        pad_id=target.pad_id,
-        start_id=target.start_id,
-        end_id=target.end_id,
+        pad_id=special.pad_id,
+        start_id=special.start_id,
+        end_id=special.end_id,
     )
 
 

@@ -489,3 +489,8 @@ def test_texts_may_be_as_long_as_the_learned_positions_and_no_longer():
     with pytest.raises(ValueError, match="has 64 learned positions, and training takes pairs of up to 65 tokens"):
         check_positions(learned, TrainingConfig(max_length=65))
     check_positions(TransformerConfig(max_length=64), TrainingConfig(max_length=65))  # sinusoids have no end
+
+
+def test_labels_are_padded_with_0_whatever_the_padding_of_texts_is():
+    assert TransformerConfig(pad_id=3, task="tag", num_decoder_layers=0).target_pad_id == 0
+    assert TransformerConfig(pad_id=3).target_pad_id == 3

@@ -6,6 +6,7 @@ import pytest
 from kformer.data.arrangements import MaskedTokens, NextToken, Rows, ShiftedTarget, SourceToLabels
 
 PAD, START, END, MASK = 0, 1, 2, 3
+ORDINARY = np.arange(200) > MASK
 
 
 def rows(source, target):
@@ -52,7 +53,7 @@ class TestMasked:
     LINE = (START, *range(10, 110), END, PAD)
 
     def test_labels_stand_where_tokens_were_chosen_and_the_rest_is_unchanged(self):
-        arrangement = MaskedTokens(vocab_size=200, special_ids=4, mask_id=MASK)
+        arrangement = MaskedTokens(ORDINARY, mask_id=MASK)
         inputs, labels = arranged(arrangement, [self.LINE], [[0]])
         chosen = labels != PAD
         np.testing.assert_array_equal(labels[chosen], np.array([self.LINE])[chosen])
@@ -61,7 +62,7 @@ class TestMasked:
 
     def test_the_shares_are_those_of_bert(self):
         lines = np.tile(self.LINE, (400, 1))  # 40,000 tokens: the shares below are exact to about 0.01
-        inputs, labels = arranged(MaskedTokens(200, 4, MASK), lines, lines)
+        inputs, labels = arranged(MaskedTokens(ORDINARY, MASK), lines, lines)
         chosen = labels != PAD
         assert chosen.sum() / (400 * 100) == pytest.approx(0.15, abs=0.01)
         found = inputs["source"][chosen]
@@ -72,20 +73,30 @@ class TestMasked:
         assert others.min() >= 4
         assert others.max() > 150  # any token of the vocabulary
 
+    def test_special_ids_may_be_any(self):
+        ordinary = ~np.isin(np.arange(200), [0, 100, 101, 102, 103])
+        lines = np.tile([101, *range(20, 60), 102, 0], (200, 1))
+        inputs, labels = arranged(MaskedTokens(ordinary, mask_id=103), lines, lines)
+        chosen = labels != PAD
+        assert not chosen[:, [0, -2, -1]].any()
+        found = inputs["source"][chosen]
+        assert ordinary[found[found != 103]].all()
+        assert found.min() < 4  # low ids stand for text here
+
     def test_the_random_numbers_decide(self):
-        arrangement = MaskedTokens(200, 4, MASK)
+        arrangement = MaskedTokens(ORDINARY, MASK)
         first, again, other = (arranged(arrangement, [self.LINE], [[0]], seed)[1] for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
 
     def test_a_short_text_has_one_hidden_token_and_an_empty_row_none(self):
-        _, labels = arranged(MaskedTokens(200, 4, MASK), [[START, 9, END], [PAD, PAD, PAD]], [[0], [0]])
+        _, labels = arranged(MaskedTokens(ORDINARY, MASK), [[START, 9, END], [PAD, PAD, PAD]], [[0], [0]])
         assert labels.tolist() == [[0, 9, 0], [0, 0, 0]]
 
     def test_whole_words_are_chosen_with_all_their_tokens(self):
         starts = np.zeros(200, bool)
         starts[np.arange(10, 110, 2)] = True  # words of two tokens: 10 11, 12 13, ...
-        _, labels = arranged(MaskedTokens(200, 4, MASK, word_starts=starts), [self.LINE] * 5, [[0]] * 5)
+        _, labels = arranged(MaskedTokens(ORDINARY, MASK, word_starts=starts), [self.LINE] * 5, [[0]] * 5)
         chosen = (labels != PAD)[:, 1:101].reshape(5, 50, 2)
         assert 0 < chosen.sum() < 250
         np.testing.assert_array_equal(chosen[..., 0], chosen[..., 1])
@@ -93,7 +104,7 @@ class TestMasked:
     def test_a_row_that_begins_within_a_word_has_a_draw_for_it(self):
         # Words of two tokens: 11 12, which no token begins, 10 11, and 13 12.
         starts = np.isin(np.arange(200), [10, 13])
-        _, labels = arranged(MaskedTokens(200, 4, MASK, starts), [[11, 12, 10, 11, 13, 12]] * 400, [[0]] * 400)
+        _, labels = arranged(MaskedTokens(ORDINARY, MASK, starts), [[11, 12, 10, 11, 13, 12]] * 400, [[0]] * 400)
         chosen = (labels != PAD).reshape(400, 3, 2)
         np.testing.assert_array_equal(chosen[..., 0], chosen[..., 1])
         together = chosen[:, 0, 0] & chosen[:, 1, 0]

@@ -8,7 +8,14 @@ from kformer.config import TrainingConfig
 from kformer.data.arrangements import Rows
 from kformer.scripts import is_han, is_unspaced
 from kformer.tasks import task_of
-from kformer.tokenizers import KerasNLPTokenizer, SentencePieceTokenizer, SymbolTokenizer, Tokenizer, WordTokenizer
+from kformer.tokenizers import (
+    KerasNLPTokenizer,
+    SentencePieceTokenizer,
+    SymbolTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+    WordTokenizer,
+)
 
 WITH_BLANKS = {
     "Latin": "All human beings are born free and equal in dignity and rights.",
@@ -114,6 +121,8 @@ def test_word_pieces_begin_a_word_without_their_mark() -> None:
     pieces = ["[PAD]", "[UNK]", "the", "fox", "##es", "run", "##s"]
     tokenizer = KerasNLPTokenizer(keras_nlp.tokenizers.WordPieceTokenizer(pieces))
     assert starts(tokenizer, "the foxes runs") == [True, True, False, True, False]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces[2:]]
+    assert starts(WordPieceTokenizer(pieces, 0, 2, 3, 1, 4), "the foxes runs") == [True, True, False, True, False]
 
 
 def test_pieces_of_a_wrapped_sentence_piece_model_begin_words_as_they_do_unwrapped() -> None:
