@@ -26,7 +26,11 @@ class Format(NamedTuple):
     files: tuple[str, ...] = ()
 
 
-_FORMATS = (Format("marian", "kformer.importing.marian:read", model_types=("marian",)),)
+_FORMATS = (
+    Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
+    Format("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
+    Format("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),
+)
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
 
