@@ -57,12 +57,23 @@ class ShiftedTarget(Arrangement):
 
 
 class NextToken(Arrangement):
-    """A language model: it reads the start id and the target, and predicts the target. The source is not used."""
+    """A language model: it reads the start id and the target, and predicts the target. The source is not used.
+
+    Args:
+        has_start: Whether it reads the start id. If not, it reads the target, and predicts what follows its first
+            token.
+    """
 
     inputs = ("target_in",)
 
+    def __init__(self, has_start: bool = True) -> None:
+        self.has_start = has_start
+
     def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
-        return {"target_in": shifted(rows)}, rows.target
+        if self.has_start:
+            return {"target_in": shifted(rows)}, rows.target
+        following = _lengthened(rows.target[:, 1:], rows.target.shape[1], rows.target_pad_id)
+        return {"target_in": np.where(following == rows.target_pad_id, rows.target_pad_id, rows.target)}, following
 
 
 class SourceToLabels(Arrangement):

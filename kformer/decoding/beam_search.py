@@ -33,6 +33,7 @@ class BeamState(NamedTuple):
     limits: Any  # (B,) int32; the largest lengths
     done: Any  # (B,) bool; True if the sentence's result is final
     constraints: States  # with B * K rows
+    given: Any = ()  # (B,) int32; number of first tokens that are given and do not count; () if all tokens count
 
 
 class Candidates(NamedTuple):
@@ -193,16 +194,16 @@ class BeamSearch(Search):
         """(B, 2K) bool, True for extensions that end a hypothesis."""
         return ops.equal(candidates.next_tokens, self.space.end_id)
 
-    def _norm(self, lengths: Any) -> Any:
-        """What the log probability of a hypothesis of these lengths is divided by."""
-        return length_norm(lengths, self.length_penalty)
+    def _scores(self, now: BeamState, log_probs: Any, lengths: Any) -> Any:
+        """The scores (B, M) of M hypotheses of each sentence, for their log probabilities and lengths, () or (B, 1)."""
+        return log_probs / length_norm(lengths, self.length_penalty)
 
     def _best_attainable(self, new: BeamState) -> Any:
         """(B,) float32, a score that no live hypothesis can exceed.
 
         Log probabilities are at most 0, and lp grows with the length.
         """
-        return new.live_log_probs[:, 0] / self._norm(new.limits)
+        return new.live_log_probs[:, 0] / length_norm(new.limits, self.length_penalty)
 
     def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         beams = self.beam_size
@@ -238,7 +239,7 @@ class BeamSearch(Search):
     def _with_finished(self, now: BeamState, new: BeamState, candidates: Candidates, ends: Any) -> BeamState:
         """`new` with the n best of the finished hypotheses so far and the candidates that end."""
         done = ops.expand_dims(now.done, 1)  # (B, 1)
-        scores = candidates.log_probs / self._norm(new.step)  # (B, 2K)
+        scores = self._scores(new, candidates.log_probs, new.step)  # (B, 2K)
         scores = ops.where(ends & ~done, scores, NO_HYPOTHESIS)
         # The earlier hypotheses stand first, so that they stay first where scores are equal.
         best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.n_best)  # (B, n)
@@ -273,7 +274,7 @@ class BeamSearch(Search):
     def result(self, now: BeamState) -> SearchResult:
         """The finished hypotheses, best first, then live ones that were cut off at the limit."""
         limits = ops.expand_dims(now.limits, -1)  # (B, 1)
-        cut_scores = now.live_log_probs / self._norm(limits)  # (B, K)
+        cut_scores = self._scores(now, now.live_log_probs, limits)  # (B, K)
         cut_lengths = ops.zeros_like(now.last_tokens) + limits  # (B, K)
         scores = ops.concatenate([now.finished_scores, cut_scores], axis=1)  # (B, n + K)
         lengths = ops.concatenate([now.finished_lengths, cut_lengths], axis=1)

@@ -24,11 +24,13 @@ class TransformersBeamSearch(BeamSearch):
     - K finished hypotheses are kept, whatever n is. A sentence is done when there are K and the best live hypothesis,
       if it ended now, would be no better than the worst of them. A longer one might be: this is no bound.
     - What is live at the limit counts as finished, and competes by its score.
+    - What is given counts neither for length nor for probability: the prompt of a language model.
     - With `forced_end`, a hypothesis ends at the limit at no cost: the end token has the probability 1 there.
 
     Args:
         space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
         forced_end: Whether a sequence that reaches its limit gets the end token there.
+        given: (B,) int32, how many first tokens of each sentence are given; None if none are.
     """
 
     def __init__(
@@ -39,13 +41,24 @@ class TransformersBeamSearch(BeamSearch):
         n_best: int,
         reorder: Callable[[Any, Any], Any],
         forced_end: bool,
+        given: Any = None,
     ) -> None:
         super().__init__(space, beam_size, length_penalty, beam_size, reorder)
         self.returned = n_best
         self.forced_end = forced_end
+        self.given = given
+
+    def first_state(self) -> BeamState:
+        return super().first_state()._replace(given=() if self.given is None else self.given)
+
+    def after(self, tokens: Any, log_probs: Any) -> BeamState:
+        return super().after(tokens, log_probs if self.given is None else ops.zeros_like(log_probs))
 
     def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         found = super()._best_candidates(now, logits)
+        if self.given is not None:
+            is_free = self._is_given(now) & (found.log_probs > NO_HYPOTHESIS)
+            found = found._replace(log_probs=ops.where(is_free, 0.0, found.log_probs))
         if not self.forced_end:
             return found
         nothing = ops.full_like(now.live_log_probs, NO_HYPOTHESIS)
@@ -57,6 +70,11 @@ class TransformersBeamSearch(BeamSearch):
             ops.where(at_limit, beams, found.parents),
             ops.where(at_limit, self.space.end_id, found.next_tokens),
         )
+
+    @staticmethod
+    def _is_given(now: BeamState) -> Any:
+        """(B, 1) bool, True where the next token is given."""
+        return ops.less(now.step, ops.expand_dims(now.given, 1))
 
     def _at_limit(self, now: BeamState) -> Any:
         """(B, 1) bool, True where the next token is the last one."""
@@ -73,11 +91,13 @@ class TransformersBeamSearch(BeamSearch):
         earlier = ops.full_like(candidates.next_tokens[:, : self.beam_size], self.space.end_id)
         return take_columns(ops.concatenate([earlier, candidates.next_tokens], axis=1), kept)
 
-    def _norm(self, lengths: Any) -> Any:
-        return ops.power(ops.cast(lengths, "float32"), self.length_penalty)
+    def _scores(self, now: BeamState, log_probs: Any, lengths: Any) -> Any:
+        if self.given is not None:
+            lengths = ops.maximum(lengths - ops.expand_dims(now.given, 1), 1)
+        return log_probs / ops.power(ops.cast(lengths, "float32"), self.length_penalty)
 
     def _best_attainable(self, new: BeamState) -> Any:
-        return new.live_log_probs[:, 0] / self._norm(new.step)
+        return self._scores(new, new.live_log_probs[:, :1], new.step)[:, 0]
 
     def result(self, now: BeamState) -> SearchResult:
         found = super().result(now)

@@ -44,6 +44,10 @@ class Checkpoint(abc.ABC):
     def __contains__(self, name: object) -> bool:
         return name in self.names()
 
+    def are_equal(self, one: str, other: str) -> bool:
+        """Whether two tensors have the same shape and numbers."""
+        return self.shape(one) == self.shape(other) and np.array_equal(self.read(one), self.read(other))
+
 
 def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
     """The weights in a folder of Hugging Face: `model.safetensors` or else `pytorch_model.bin`, each perhaps divided.

@@ -30,6 +30,8 @@ _FORMATS = (
     Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
     Format("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
     Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
+    Format("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
+    Format("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),
 )
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}

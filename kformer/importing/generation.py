@@ -34,11 +34,7 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
     Raises:
         ValueError: A field asks for something that kformer's searches do not do.
     """
-    path = folder / "generation_config.json"
-    fields = Fields(path) if path.is_file() else config
-    for name, value in _WITHOUT_EFFECT.items():
-        fields.expect(name, value, default=value)
-    _check_forbidden(fields, config)
+    fields = _search_fields(folder, config)
     longest = fields.get("max_length", _LONGEST) - 1  # transformers counts the start token
     if max_positions is not None:
         longest = min(longest, max_positions)
@@ -55,6 +51,46 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         min_length=max(0, fields.get("min_length", 0) - 2),  # which counts the start and the end token
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
     )
+
+
+def read_continuation(folder: pathlib.Path, config: Fields, longest: int) -> DecodingConfig:
+    """The search of a language model that a folder asks for.
+
+    Whether and how tokens are drawn at random is left out: with kformer, each request says so.
+
+    Args:
+        folder: Of the model. Its generation_config.json counts, if there is one.
+        config: Its config.json.
+        longest: The largest number of tokens that the model reads at once.
+
+    Raises:
+        ValueError: A field asks for something that kformer's searches do not do.
+    """
+    fields = _search_fields(folder, config)
+    fields.expect("min_new_tokens", None)
+    new, whole = fields.get("max_new_tokens"), fields.get("max_length")
+    return DecodingConfig(
+        beam_size=fields.get("num_beams", 1),
+        length_penalty=float(fields.get("length_penalty", 1.0)),
+        max_extra_length=new or whole or DecodingConfig.max_extra_length,
+        # transformers counts the first token, too: the start token, or that of the prompt.
+        max_length=whole - 1 if whole and not new else None,
+        beam_rules="transformers",
+        renormalize=bool(fields.get("renormalize_logits", False)),
+        min_length=max(0, fields.get("min_length", 0) - 1),
+        no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
+        max_source_length=longest,
+    )
+
+
+def _search_fields(folder: pathlib.Path, config: Fields) -> Fields:
+    """The fields of generation_config.json, or else of config.json, if kformer's searches can follow them."""
+    path = folder / "generation_config.json"
+    fields = Fields(path) if path.is_file() else config
+    for name, value in _WITHOUT_EFFECT.items():
+        fields.expect(name, value, default=value)
+    _check_forbidden(fields, config)
+    return fields
 
 
 def _check_forbidden(fields: Fields, config: Fields) -> None:

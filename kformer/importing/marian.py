@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from kformer.config import TransformerConfig
+from kformer.importing.activations import ACTIVATIONS
 from kformer.importing.bart_layers import bart_layers
 from kformer.importing.checkpoint import Checkpoint, open_checkpoint
 from kformer.importing.fields import Fields
@@ -13,14 +14,6 @@ from kformer.importing.generation import read_decoding
 from kformer.importing.imported import ImportedModel, Source, same, transposed
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "swish": "silu",
-    "silu": "silu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-}
 _EPSILON = 1e-5  # of PyTorch's layer norm
 _SHARED, _SOURCE, _TARGET = (
     "model.shared.weight",
@@ -97,8 +90,8 @@ class _Ties:
             for name in (_SOURCE, _TARGET)
         )
         softmax = _SOFTMAX if _SOFTMAX in checkpoint else target
-        target_is_softmax = softmax == target or _are_equal(checkpoint, target, softmax)
-        if target_is_softmax and (source == target or _are_equal(checkpoint, source, target)):
+        target_is_softmax = softmax == target or checkpoint.are_equal(target, softmax)
+        if target_is_softmax and (source == target or checkpoint.are_equal(source, target)):
             self.tying = "all"
             self.weights = {"shared_embedding/embeddings": same(source)}
             return
@@ -106,12 +99,6 @@ class _Ties:
         self.weights = {"source_embedding/embeddings": same(source), "target_embedding/embeddings": same(target)}
         if not target_is_softmax:
             self.weights["target_embedding/reverse_embeddings"] = transposed(softmax)
-
-
-def _are_equal(checkpoint: Checkpoint, one: str, other: str) -> bool:
-    return checkpoint.shape(one) == checkpoint.shape(other) and np.array_equal(
-        checkpoint.read(one), checkpoint.read(other)
-    )
 
 
 def _tokenizers(folder: pathlib.Path, transformer: TransformerConfig) -> tuple[Tokenizer, Tokenizer]:

@@ -22,7 +22,7 @@ from kformer.tasks.base import Task
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.text_parts import divided, parts_of, pieces
 from kformer.text.codec import TextCodec, longest_source, longest_translation
-from kformer.text.scoring import target_batch
+from kformer.text.scoring import next_tokens
 from kformer.text.search import Searcher
 from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.texts import BATCH_TOKENS, in_batches
@@ -121,7 +121,8 @@ class LanguageModel(Predictor):
 
         Returns:
             `log_probability` (B,) float32, the natural logarithm of the probability of each text and its end, and
-            `tokens` (B,) int32, the number of tokens, the end included.
+            `tokens` (B,) int32, the number of tokens, the end included. Where a text begins without a start id
+            (`Tokenizer.has_start`), its first token, and that of each part, is given and not counted.
         """
         return {name: values.numpy() for name, values in self._score(text_tensor(texts)).items()}
 
@@ -165,17 +166,21 @@ class LanguageModel(Predictor):
         ids = self.source_tokenizer.tokenize(text)
         parts = parts_of(ids, self.codec.longest_part)
 
-        def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
-            target_in, target_out = target_batch(self.codec, tf.gather(parts.ids, rows))
+        def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            begun = self.source_tokenizer.begun(tf.gather(parts.ids, rows))
+            target_in, target_out = next_tokens(self.config, begun)
             logits = self.model({"target_in": target_in}, training=False)
             loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
             goes_on = tf.expand_dims(~tf.gather(parts.is_last, rows), 1) & (target_out == self.config.end_id)
-            return (-tf.reduce_sum(tf.where(goes_on | (target_out == self.config.pad_id), 0.0, loss), axis=1),)
+            counts = ~goes_on & (target_out != self.config.pad_id)
+            log_probability = -tf.reduce_sum(tf.where(counts, loss, 0.0), axis=1)
+            return log_probability, tf.reduce_sum(tf.cast(counts, tf.int32), axis=1)
 
         lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1
-        (of_parts,) = in_batches(lengths, BATCH_TOKENS, batch, (tf.zeros((0,), tf.float32),))
-        log_probability = tf.math.unsorted_segment_sum(of_parts, parts.text, ids.nrows())
-        return {"log_probability": log_probability, "tokens": tf.cast(ids.row_lengths(), tf.int32) + 1}
+        nothing = (tf.zeros((0,), tf.float32), tf.zeros((0,), tf.int32))
+        of_parts = in_batches(lengths, BATCH_TOKENS, batch, nothing)
+        sums = (tf.math.unsorted_segment_sum(values, parts.text, ids.nrows()) for values in of_parts)
+        return dict(zip(("log_probability", "tokens"), sums, strict=True))
 
     def _continued(self, text: tf.Tensor, options: Options | None = None, draw: bool = False) -> dict[str, tf.Tensor]:
         text = replace_invalid(text)
@@ -184,10 +189,11 @@ class LanguageModel(Predictor):
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             prompt = tf.gather(ids, rows)
-            found = self._find(prompt, options, batch_seed(options, rows) if options and draw else None)
-            whole = self.source_tokenizer.detokenize(found.tokens[:, 0])
-            begun = byte_lengths(self.source_tokenizer.detokenize(prompt))
-            rest = tf.strings.substr(whole, tf.minimum(begun, byte_lengths(whole)), byte_lengths(whole))
+            begun = self.source_tokenizer.begun(prompt)
+            found = self._find(begun, options, batch_seed(options, rows) if options and draw else None)
+            whole = self.source_tokenizer.detokenize(tf.concat([begun[:, :1], found.tokens[:, 0]], axis=1))
+            given = byte_lengths(self.source_tokenizer.detokenize(prompt))
+            rest = tf.strings.substr(whole, tf.minimum(given, byte_lengths(whole)), byte_lengths(whole))
             return tf.gather(text, rows) + rest, found.scores[:, 0]
 
         nothing = [tf.zeros((0,), tf.string), tf.zeros((0,), tf.float32)]
@@ -195,10 +201,14 @@ class LanguageModel(Predictor):
         texts, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"text": texts, "score": score}
 
-    def _find(self, prompt: tf.RaggedTensor, options: Options | None, seed: tf.Tensor | None) -> SearchResult:
-        """Searches for texts that begin with the prompts (B, None), or draws them with a seed (2,)."""
-        source, _ = self.codec.pad(prompt)  # (B, F + 1)
-        lengths = tf.cast(prompt.row_lengths(), tf.int32)
+    def _find(self, begun: tf.RaggedTensor, options: Options | None, seed: tf.Tensor | None) -> SearchResult:
+        """Searches for texts that begin so (B, None), or draws them with a seed (2,).
+
+        The result lacks the first id of each text.
+        """
+        prefix = begun[:, 1:]
+        source, _ = self.codec.pad(prefix)  # (B, F + 1)
+        lengths = tf.cast(prefix.row_lengths(), tf.int32)
         most, least, penalty = self.decoding.max_extra_length, None, None
         if options:
             most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
@@ -210,15 +220,16 @@ class LanguageModel(Predictor):
         if longest is not None:
             limits = tf.minimum(limits, longest)
         read = tf.reduce_min(tf.minimum(lengths, limits))
-        begun = {"prefix": prompt.to_tensor(self.config.pad_id), "min_length": least, "read": read}
+        starts = tf.gather(begun.values, begun.row_starts())
+        given = {"prefix": prefix.to_tensor(self.config.pad_id), "min_length": least, "read": read, "starts": starts}
         if options and seed is not None:
             drawing = seed, options["temperature"], options["top_k"], options["top_p"]
-            return self.searcher.sample(source, limits, *drawing, **begun)
-        return self.searcher.find(source, limits, length_penalty=penalty, **begun)
+            return self.searcher.sample(source, limits, *drawing, **given)
+        return self.searcher.find(source, limits, length_penalty=penalty, **given)
 
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part]
-        return {"target_in": target_batch(self.codec, ids)[0]}
+        return {"target_in": self.source_tokenizer.begun(ids).to_tensor(self.config.pad_id)}
 
 
 class LanguageModelTask(Task):
@@ -248,7 +259,7 @@ class LanguageModelTask(Task):
         return encode_with(encode, short, *tokenizers, max_length)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
-        return NextToken()
+        return NextToken(tokenizers[0].has_start)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:
         return LanguageModel.from_run(run, decoding)

@@ -6,6 +6,7 @@ Shape letters: B pairs, S source length, T target length with the end token.
 import keras
 import tensorflow as tf
 
+from kformer.config import TransformerConfig
 from kformer.decoding.beam_search import length_norm
 from kformer.text.codec import TextCodec, longest_translation
 from kformer.text.texts import in_batches
@@ -57,8 +58,12 @@ def _log_probabilities(
 
 def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Inputs and labels of the model, (B, T) int32 each, for targets (B, None) without start and end ids."""
-    config = codec.config
-    special = tf.fill([target.nrows(), 1], tf.constant(config.end_id, tf.int32))
-    target_in = tf.concat([tf.fill(tf.shape(special), config.start_id), target], axis=1)
-    target_out = tf.concat([target, special], axis=1)
-    return target_in.to_tensor(default_value=config.pad_id), target_out.to_tensor(default_value=config.pad_id)
+    starts = tf.fill([target.nrows(), 1], tf.constant(codec.config.start_id, tf.int32))
+    return next_tokens(codec.config, tf.concat([starts, target], axis=1))
+
+
+def next_tokens(config: TransformerConfig, begun: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sequences (B, None) with the id that stands before each, and the labels: their next ids and the end."""
+    ends = tf.fill([begun.nrows(), 1], tf.constant(config.end_id, tf.int32))
+    labels = tf.concat([begun[:, 1:], ends], axis=1)
+    return begun.to_tensor(config.pad_id), labels.to_tensor(config.pad_id)

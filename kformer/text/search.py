@@ -75,6 +75,7 @@ class Searcher:
         length_penalty: Tensor | None = None,
         min_length: Tensor | None = None,
         read: Tensor | None = None,
+        starts: Tensor | None = None,
     ) -> SearchResult:
         """Greedy search, or beam search if the beam size exceeds 1.
 
@@ -88,13 +89,14 @@ class Searcher:
                 among them, in place of the configuration's.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. Every prefix must have P tokens or more, and every limit must be P or more.
+            starts: (B,) int32, with `read`: the ids that stand before the sequences, in place of the start id.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self.space(source, limits, prefix, min_length), penalty, n_best)
+        search = self._search(self.space(source, limits, prefix, min_length), penalty, n_best, prefix)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -104,18 +106,25 @@ class Searcher:
             context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
             return run_in_stretches(search, stepwise, context, history)
         room = ops.minimum(self.first_room + read, longest)
-        context, history, *known = self._after_reading(stepwise, source, room, prefix, read)
+        context, history, *known = self._after_reading(stepwise, source, room, prefix, read, starts)
         return run_in_stretches(search, stepwise, context, history, search.after(*known))
 
     def _after_reading(
-        self, stepwise: StepwiseTransformer, source: Tensor, room: Tensor, prefix: Tensor | None, read: Tensor
+        self,
+        stepwise: StepwiseTransformer,
+        source: Tensor,
+        room: Tensor,
+        prefix: Tensor | None,
+        read: Tensor,
+        starts: Tensor | None,
     ) -> tuple[Context, History, Tensor, Tensor]:
         """Context and history after the first P tokens of the prefixes, and the arguments of `Search.after`."""
         if prefix is None or not isinstance(stepwise, StepwiseLanguageModel):
             raise ValueError("Only a decoder-only model reads the beginning of its prefixes at once. Leave out `read`.")
         batch_size = ops.shape(source)[0]
-        starts = ops.full((batch_size, 1), self.config.start_id, dtype="int32")
-        tokens = ops.concatenate([starts, prefix[:, :read]], axis=1)  # (B, P + 1)
+        if starts is None:
+            starts = ops.full((batch_size,), self.config.start_id, dtype="int32")
+        tokens = ops.concatenate([ops.expand_dims(starts, 1), prefix[:, :read]], axis=1)  # (B, P + 1)
         history, log_probs = ops.cond(
             read > 0,
             lambda: stepwise.read(tokens, room),
@@ -123,13 +132,14 @@ class Searcher:
         )
         return Context(*stepwise.encode(source), room), history, tokens, log_probs
 
-    def _search(self, space: SearchSpace, length_penalty: float | Tensor, n_best: int) -> Search:
+    def _search(self, space: SearchSpace, length_penalty: float | Tensor, n_best: int, prefix: Tensor | None) -> Search:
         decoding = self.decoding
         if decoding.beam_size == 1:
             return GreedySearch(space)
         options = (space, decoding.beam_size, length_penalty, n_best, reorder_rows)
         if decoding.beam_rules == "transformers":
-            return TransformersBeamSearch(*options, decoding.forced_end)
+            given = None if prefix is None else self._lengths(prefix)
+            return TransformersBeamSearch(*options, decoding.forced_end, given)
         kind = OpenNMTBeamSearch if decoding.beam_rules == "opennmt" else BeamSearch
         return kind(*options)
 
@@ -144,6 +154,7 @@ class Searcher:
         prefix: Tensor | None = None,
         min_length: Tensor | None = None,
         read: Tensor | None = None,
+        starts: Tensor | None = None,
     ) -> SearchResult:
         """Draws a translation of each source at random; see `find` and `kformer.decoding.sample` for the arguments.
 
@@ -157,7 +168,7 @@ class Searcher:
         if read is None:
             context, history = stepwise.start(source, longest)
         else:
-            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read)
+            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read, starts)
         return sample(
             stepwise.begin(context),
             history,
@@ -168,6 +179,10 @@ class Searcher:
             top_p=top_p,
             read=known,
         )
+
+    def _lengths(self, prefix: Tensor) -> Tensor:
+        """(B,) int32, the numbers of tokens of prefixes (B, F)."""
+        return ops.sum(ops.cast(ops.not_equal(prefix, self.config.pad_id), "int32"), axis=1)
 
     def _stepwise(self, longest: int | Tensor, rows_per_source: int) -> StepwiseTransformer:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)

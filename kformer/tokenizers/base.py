@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kformer.scripts import is_unspaced
 from kformer.tokenizers.offsets import Spans
-from kformer.tokenizers.ragged import sums
+from kformer.tokenizers.ragged import sums, with_lengths
 from kformer.tokenizers.text_ops import as_ids
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
@@ -55,6 +55,8 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         vocab_size: the number of ids, the special ids included.
         pad_id, start_id, end_id: special ids. `tokenize` never returns them.
         unknown_id: the special id of text that the vocabulary lacks.
+        has_start: whether a language model reads the start id before a text. If not, a text begins with its own first
+            token, as in GPT-2; only before a text without tokens stands the start id.
 
     Examples:
         >>> tokenizer: Tokenizer = SymbolTokenizer(["K", "AE", "T"])
@@ -68,6 +70,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
     start_id: int = START_ID
     end_id: int = END_ID
     unknown_id: int = UNKNOWN_ID
+    has_start: bool = True
 
     @property
     def mask_id(self) -> int:
@@ -141,6 +144,17 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             f"A tokenizer of the kind {self.kind} cannot give the offsets of its tokens in a text. Leave out the "
             "signature translate_detailed, or train with a tokenizer of kformer's own."
         )
+
+    def begun(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """What a language model reads of texts, (B, None) int32 ids to (B, None) int32: at least one id each.
+
+        Examples:
+            >>> SymbolTokenizer(["K", "AE", "T"]).begun(tf.ragged.constant([[4, 5]])).to_list()
+            [[1, 4, 5]]
+        """
+        needs_start = tf.ones_like(ids.row_lengths()) if self.has_start else tf.cast(ids.row_lengths() == 0, tf.int64)
+        starts = tf.fill([tf.reduce_sum(needs_start)], tf.constant(self.start_id, tf.int32))
+        return tf.concat([with_lengths(starts, needs_start), ids], axis=1)
 
     def has_ids_of(self, other: "Tokenizer") -> bool:
         """Whether both give the same ids to the same tokens, so that two texts may share a matrix of embeddings."""

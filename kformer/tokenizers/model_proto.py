@@ -28,6 +28,13 @@ def without_rule_files(model_bytes: bytes) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
+def without_dummy_prefix(model_bytes: bytes) -> bytes:
+    """A serialized SentencePiece model that puts no blank before a text."""
+    model = _model_class().FromString(model_bytes)
+    model.normalizer_spec.add_dummy_prefix = False
+    return model.SerializeToString(deterministic=True)
+
+
 @functools.cache
 def _model_class() -> type[Message]:
     """Those parts of `ModelProto` in sentencepiece_model.proto that are edited or copied.
@@ -37,6 +44,10 @@ def _model_class() -> type[Message]:
     """
     file = FileDescriptorProto(name="kformer/sentencepiece_model.proto", package=_PACKAGE, syntax="proto2")
     spec = file.message_type.add(name="NormalizerSpec")
+    # The first two are only copied. They are declared, because unknown fields would be written behind the others.
+    spec.field.add(name="name", number=1, type=Field.TYPE_BYTES, label=Field.LABEL_OPTIONAL)
+    spec.field.add(name="precompiled_charsmap", number=2, type=Field.TYPE_BYTES, label=Field.LABEL_OPTIONAL)
+    spec.field.add(name="add_dummy_prefix", number=3, type=Field.TYPE_BOOL, label=Field.LABEL_OPTIONAL)
     spec.field.add(name="normalization_rule_tsv", number=6, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL)
     model = file.message_type.add(name="ModelProto")
     model.field.add(name="pieces", number=1, type=Field.TYPE_BYTES, label=Field.LABEL_REPEATED)

@@ -13,6 +13,7 @@ import sentencepiece
 import tensorflow as tf
 
 from kformer.tokenizers.base import Tokenizer, begins_word
+from kformer.tokenizers.model_proto import without_dummy_prefix
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import join
 from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
@@ -101,10 +102,14 @@ class PieceVocabularyTokenizer(Tokenizer):
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special and hidden ids, and ids outside the vocabulary, are left out."""
+        return tf.strings.regex_replace(self._joined(ids), r"^\s+|\s+$", "")
+
+    def _joined(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """As `detokenize`, with all blanks."""
         ids = self._content(ids)
         known = (ids.flat_values >= 0) & (ids.flat_values < self.vocab_size)
         written = tf.gather(tf.constant(self._written()), tf.where(known, ids.flat_values, self.pad_id))
-        return tf.strings.regex_replace(replace_invalid(join(ids.with_flat_values(written))), r"^\s+|\s+$", "")
+        return replace_invalid(join(ids.with_flat_values(written)))
 
     def _divided(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The language codes at the beginning of texts, one or none in each row, and the rest of the texts."""
@@ -180,6 +185,54 @@ def check_ids(special: Iterable[int], vocab_size: int) -> None:
             f"Special ids must be from 0 to {vocab_size - 1}, the last id of the vocabulary. "
             f"Received: {', '.join(map(str, outside))}. Pass the ids that the pieces have in the vocabulary."
         )
+
+
+class LlamaTokenizer(PieceVocabularyTokenizer):
+    """Subwords by a SentencePiece model, with the blanks of the text, as Llama and Mistral have them.
+
+    A blank is put before a text that does not begin with one, and `detokenize` leaves out the first one. Other blanks
+    stay as they are, also those at the end of a text, which a language model continues.
+
+    Args:
+        model_bytes, pieces, pad_id, start_id, end_id, unknown_id: see `PieceVocabularyTokenizer`.
+        has_start: see `Tokenizer`.
+
+    Raises:
+        ValueError: As `PieceVocabularyTokenizer`, or the model removes blanks.
+    """
+
+    kind: ClassVar[str] = "llama"
+
+    def __init__(
+        self,
+        model_bytes: bytes,
+        pieces: Sequence[str],
+        pad_id: int,
+        start_id: int,
+        end_id: int,
+        unknown_id: int,
+        has_start: bool = True,
+    ) -> None:
+        super().__init__(model_bytes, pieces, pad_id, start_id, end_id, unknown_id)
+        self.has_start = has_start
+        self._plain_model = without_dummy_prefix(model_bytes)
+        pieces_of_blanks = read_model(self._plain_model).encode("  ", out_type=str)
+        if "".join(pieces_of_blanks) != 2 * MARK_OF_BLANK:
+            raise ValueError(
+                f"The SentencePiece model reads two blanks as {pieces_of_blanks}. Expected: a model that keeps blanks, "
+                "trained with remove_extra_whitespaces=false."
+            )
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("pad_id", "start_id", "end_id", "unknown_id", "has_start")}
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        begun = tf.strings.regex_replace(replace_invalid(as_texts(text)), f"^([^ {MARK_OF_BLANK}])", r" \1")
+        return self._ids(tf_text.SentencepieceTokenizer(self._plain_model, out_type=tf.string).tokenize(begun))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.detokenize`. Special ids, and ids outside the vocabulary, are left out."""
+        return tf.strings.regex_replace(self._joined(ids), "^ ", "")
 
 
 def _text_of(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bytes:

@@ -5,8 +5,9 @@ import pathlib
 
 from kformer.files.writing import replacing_folder
 from kformer.tokenizers.base import Tokenizer
+from kformer.tokenizers.byte_bpe import MERGES_FILE, ByteBPETokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
-from kformer.tokenizers.piece_vocabulary import PIECES_FILE, PieceVocabularyTokenizer
+from kformer.tokenizers.piece_vocabulary import PIECES_FILE, LlamaTokenizer, PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import MODEL_FILE, SentencePieceTokenizer
 from kformer.tokenizers.symbols import SYMBOLS_FILE, SymbolTokenizer
 from kformer.tokenizers.wordpiece import WordPieceTokenizer
@@ -19,13 +20,15 @@ KINDS: dict[str, type[Tokenizer]] = {
         SentencePieceTokenizer,
         PieceVocabularyTokenizer,
         WordPieceTokenizer,
+        LlamaTokenizer,
+        ByteBPETokenizer,
         SymbolTokenizer,
         WordTokenizer,
         KerasNLPTokenizer,
     )
 }
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
-_WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, PIECES_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLDER}
+_WRITTEN = {DESCRIPTION_FILE, MODEL_FILE, PIECES_FILE, MERGES_FILE, SYMBOLS_FILE, CONFIG_FILE, ASSETS_FOLDER}
 
 
 def save_tokenizer(tokenizer: Tokenizer, directory: str | pathlib.Path) -> None:

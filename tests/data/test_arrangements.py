@@ -35,6 +35,11 @@ class TestShifted:
         assert inputs["target_in"].tolist() == [[1, 8, 9], [0, 0, 0]]
         assert labels.tolist() == self.TARGET
 
+    def test_a_language_model_without_a_start_predicts_what_follows_the_first_token(self):
+        inputs, labels = arranged(NextToken(has_start=False), self.SOURCE, [[8, 9, 2], [2, 0, 0]])
+        assert inputs["target_in"].tolist() == [[8, 9, 0], [0, 0, 0]]
+        assert labels.tolist() == [[9, 2, 0], [0, 0, 0]]
+
 
 class TestLabels:
     def test_a_classifier_predicts_the_first_target_id_alone(self):

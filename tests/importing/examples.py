@@ -10,6 +10,7 @@ import tensorflow as tf
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.weights import load_weights
+from kformer.tasks import LanguageModel
 from kformer.tokenizers import load_tokenizers
 
 FOLDER = pathlib.Path(__file__).parent / "examples"
@@ -53,3 +54,7 @@ class Example:
         predictor = predictor_class.from_run(self.run.path, self.run.decoding_config().replace(**changes))
         found = predictor.answer(tf.constant(self.expected["lines"]))
         return [text.decode() for text in found["translation"].numpy()], found["score"].numpy()
+
+    def language_model(self, **changes):
+        """The language model, with some fields of its search changed."""
+        return LanguageModel.from_run(self.run.path, self.run.decoding_config().replace(**changes))

@@ -1,5 +1,6 @@
 """What holds for every tokenizer: graphs, edge cases, files, SavedModels."""
 
+import io
 import pathlib
 import pickle
 from collections.abc import Callable
@@ -8,12 +9,15 @@ from typing import Any
 import keras_nlp
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers import (
+    ByteBPETokenizer,
     KerasNLPTokenizer,
+    LlamaTokenizer,
     SentencePieceTokenizer,
     SymbolTokenizer,
     Tokenizer,
@@ -25,12 +29,38 @@ from kformer.tokenizers import (
     save_tokenizers,
     train_tokenizers,
 )
+from kformer.tokenizers.byte_bpe import byte_characters
 from kformer.tokenizers.text_ops import check_keras, check_tensorflow_text
+
+
+def byte_tokenizer() -> ByteBPETokenizer:
+    pieces = [*byte_characters(), "AE", "<pad>", "<start>", "<end>"]
+    return ByteBPETokenizer(pieces, ["A E"], pad_id=257, start_id=258, end_id=259)
+
+
+def llama_tokenizer() -> LlamaTokenizer:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["K AE T", "low lower lowest"]),
+        model_writer=model,
+        vocab_size=280,
+        model_type="bpe",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
+    return LlamaTokenizer(model.getvalue(), pieces, pad_id=0, start_id=1, end_id=2, unknown_id=0)
+
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
 MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
     "sentencepiece": lambda bpe: bpe,
     "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
+    "bytes": lambda bpe: byte_tokenizer(),
+    "llama": lambda bpe: llama_tokenizer(),
     "words": lambda bpe: WordTokenizer(["K", "AE", "T", "<", ">"]),
     "wordpiece": lambda bpe: WordPieceTokenizer(WORDS, 0, 2, 3, 1, 4, lowercase=False),
     "keras bytes": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(lowercase=False)),

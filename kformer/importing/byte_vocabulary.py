@@ -1,0 +1,96 @@
+"""The vocabulary of a byte pair encoding in a folder of Hugging Face: vocab.json and merges.txt, or tokenizer.json."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from kformer.importing.fields import Fields
+from kformer.tokenizers import ByteBPETokenizer
+from kformer.tokenizers.byte_bpe import byte_characters
+
+_IN_NO_TEXT = byte_characters()[0xFF]  # a byte that UTF-8 does not have
+_PLAIN_MODEL = {
+    "type": "BPE",
+    "dropout": None,
+    "continuing_subword_prefix": "",
+    "end_of_word_suffix": "",
+    "byte_fallback": False,
+    "ignore_merges": False,
+}
+_PLAIN_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+
+
+def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
+    """The tokenizer of a folder, with the special ids of its configuration.
+
+    Where the configuration has no id for padding, or gives it the id of the end, an id is taken that no text has: one
+    that no token has, or else that of the byte FF.
+
+    Args:
+        folder: Of the model.
+        config: Its config.json.
+
+    Raises:
+        FileNotFoundError: There is no vocabulary.
+        ValueError: A file is damaged, or describes another tokenizer.
+    """
+    tokens, merges, special = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
+    vocab_size = config.number("vocab_size")
+    pieces = [""] * vocab_size
+    for piece, number in tokens.items():
+        if not isinstance(number, int) or not 0 <= number < vocab_size:
+            raise ValueError(
+                f"The vocabulary in {folder} gives {piece!r} the id {number}. Expected: ids below "
+                f"vocab_size={vocab_size} of config.json. The files are of different models."
+            )
+        pieces[number] = piece
+    end_id = config.id("eos_token_id")
+    pad_id = config.get("pad_token_id", end_id)
+    if pad_id == end_id:
+        pad_id = pieces.index("") if "" in pieces else pieces.index(_IN_NO_TEXT)
+    path = folder / "tokenizer_config.json"
+    options = Fields(path) if path.is_file() else None
+    if options is not None:
+        options.expect("add_prefix_space", False, default=False)
+    has_start = options is not None and bool(options.get("add_bos_token", False))
+    hidden = sorted(number for number in special if number not in (pad_id, end_id))
+    return ByteBPETokenizer(pieces, merges, pad_id, config.id("bos_token_id", end_id), end_id, hidden, has_start)
+
+
+def _read_files(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[int]]:
+    """Ids of tokens, merges, and the ids of special tokens, which these files do not tell."""
+    path = folder / "merges.txt"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Copy the whole folder.")
+    lines = path.read_text(encoding="utf-8").split("\n")
+    merges = [line for line in lines if line and not line.startswith("#version")]
+    try:
+        tokens = {**json.loads((folder / "vocab.json").read_text(encoding="utf-8"))}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{folder / 'vocab.json'} is no vocabulary: {error!r}. Copy it again.") from error
+    return tokens, merges, []
+
+
+def _read_json(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[int]]:
+    """As `_read_files`, from tokenizer.json."""
+    fields = Fields(folder / "tokenizer.json")
+    fields.expect("normalizer", None)
+    model = _expect_parts(fields, "model", _PLAIN_MODEL)
+    _expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES)
+    added = fields.get("added_tokens", [])
+    tokens = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    return tokens, merges, [token["id"] for token in added if token["special"]]
+
+
+def _expect_parts(fields: Fields, name: str, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A field with fields of its own, after a check of some of these. One that is empty or missing changes nothing."""
+    found = fields.get(name, {})
+    for part, value in parts.items():
+        if found.get(part) != value and (value or found.get(part)):
+            raise ValueError(
+                f"{name}.{part} in {fields.path} is {found.get(part)!r:.100}, which kformer cannot represent. "
+                f"Expected: {value!r}."
+            )
+    return found
