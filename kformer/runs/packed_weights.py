@@ -94,7 +94,8 @@ def _round(name: str, matrix: np.ndarray, axis: int, steps: int) -> dict[str, np
 def _unpack(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every weight as float32."""
     one = np.float32(1)
-    names = [name for name in arrays if not name.endswith(_SCALE)]
+    # A weight may itself be called "scale", as in RMS normalization.
+    names = [name for name in arrays if not (name.endswith(_SCALE) and name.removesuffix(_SCALE) in arrays)]
     return {name: arrays[name] * arrays.get(name + _SCALE, one) for name in names}
 
 

@@ -55,6 +55,7 @@ class ByteBPETokenizer(Tokenizer):
         ValueError: A special id is outside the vocabulary; or a byte, or a piece of a merge, is not in it.
 
     Examples:
+        >>> from kformer.tokenizers.byte_bpe import byte_characters
         >>> pieces = [*byte_characters(), "an", "Ġan", "<pad>", "<end>"]
         >>> tokenizer = ByteBPETokenizer(pieces, ["a n", "Ġ an"], pad_id=258, start_id=259, end_id=259)
         >>> tokenizer.tokenize(["banana an"]).to_list()

@@ -199,6 +199,11 @@ class LlamaTokenizer(PieceVocabularyTokenizer):
 
     Raises:
         ValueError: As `PieceVocabularyTokenizer`, or the model removes blanks.
+
+    Examples:
+        >>> tokenizer = load_tokenizer("runs/llama/tokenizers/shared")  # doctest: +SKIP
+        >>> tokenizer.normalize(["two  blanks "]).numpy().tolist()  # doctest: +SKIP
+        [b'two  blanks ']
     """
 
     kind: ClassVar[str] = "llama"

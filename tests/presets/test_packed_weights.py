@@ -46,6 +46,17 @@ def test_a_transformers_matrices_are_off_by_half_a_step_at_most_and_its_vectors_
         assert distance.max() > 0
 
 
+def test_a_weight_may_be_called_scale(tmp_path):
+    inputs = keras.Input((3,))
+    model, again = (
+        keras.Model(inputs, keras.layers.RMSNormalization(name="norm", dtype="float32")(inputs)) for _ in range(2)
+    )
+    model.set_weights([np.array([1.0, 2.0, 3.0])])
+    save_packed_weights(tmp_path / "weights.npz", model)
+    load_packed_weights(tmp_path / "weights.npz", again)
+    np.testing.assert_array_equal(again.get_weights()[0], [1.0, 2.0, 3.0])
+
+
 def test_a_scale_for_each_row_or_each_column_whichever_loses_less(tmp_path):
     # Whole steps of 1 in the first row and of 0.001 in the second: nothing is lost. By columns 0.064 would be.
     rows = [[127, 64, -3], [0.127, 0.064, -0.127]]
