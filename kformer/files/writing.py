@@ -2,7 +2,8 @@
 
 A file is written beside its target, forced to the disk (fsync) and then renamed: under the target's name, readers find
 either all of the old content or all of the new content, even after a crash or a loss of power. If writing fails, the
-target does not change, and no partial file stays.
+target does not change, and no partial file stays. A symbolic link stays, and the file that it leads to is the target.
+What cannot be replaced (a pipe, a device, an open file such as /dev/stdout) is written to directly.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 import zipfile
 import zlib
@@ -23,6 +25,10 @@ DAMAGE = (
     *(RuntimeError, OverflowError, IndexError, OSError),
 )
 
+_OPEN_FILES = "/proc"  # Linux has a link there for each open file of a process.
+_LONGEST_NAME = 50  # characters in the name of a hidden folder, where a name has at most 255 bytes
+_MOST_LINKS = 40  # in a row, as for Linux
+
 
 class WriteError(OSError):
     """A file could not be written, for example on a full disk. The previous content is undamaged."""
@@ -32,14 +38,15 @@ def check_file_path(path: str | pathlib.Path) -> None:
     """Refuses a path to which `replacing` could not write, before any work is done for it.
 
     Raises:
-        OSError: The path is not a regular file, or no file can be made in its folder.
+        OSError: The path is a folder, or nothing can be written there.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
+    target = _target(path)
+    if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Name a file in it.")
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path} is not a regular file, so it cannot be replaced. Name another file.")
-    check_folder_path(path.parent)
+    if _is_replaceable(target):
+        check_folder_path(target.parent)
+    elif not os.access(target, os.W_OK):
+        raise PermissionError(f"{path} cannot be written to. Change its permissions, or name another file.")
 
 
 def check_new_folder(path: str | pathlib.Path) -> None:
@@ -98,15 +105,50 @@ def replacing(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Gives a path to write to, in a hidden folder beside `path`. The file takes the name `path` when the block ends.
 
     The path given has the same name as `path`, because some writers require certain suffixes. Missing parent folders
-    are made. Processes that write the same file at the same time do not disturb each other: the last one wins.
+    are made. Processes that write the same file at the same time do not disturb each other: the last one wins. The
+    permissions of a file that is replaced stay, and its owner where the system allows that.
     """
-    path = pathlib.Path(path)
-    with staging_folder(path.parent, path.name) as folder:
-        partial = folder / path.name
+    target = _target(path)
+    if not _is_replaceable(target):
+        yield pathlib.Path(path)
+        return
+    with staging_folder(target.parent, target.name) as folder:
+        partial = folder / pathlib.Path(path).name
         yield partial
+        _keep_permissions(target, partial)
         _sync(partial)
-        partial.replace(path)
-        _sync(path.parent)  # The new name itself is content of the parent folder.
+        partial.replace(target)
+        _sync(target.parent)  # The new name itself is content of the parent folder.
+
+
+def _target(path: str | pathlib.Path) -> pathlib.Path:
+    """What `path` leads to through symbolic links. An open file (/dev/stdout, /dev/fd/3) has its own name in the end.
+
+    Raises:
+        OSError: Links lead round in a circle.
+    """
+    target = pathlib.Path(path)
+    for _ in range(_MOST_LINKS):
+        target = pathlib.Path(os.path.realpath(target.parent)) / target.name
+        if target.is_relative_to(_OPEN_FILES) or not target.is_symlink():
+            return target
+        target = target.parent / target.readlink()
+    raise OSError(f"{path} is a symbolic link that leads round in a circle. Name another file.")
+
+
+def _is_replaceable(target: pathlib.Path) -> bool:
+    """Whether a file at `target` may get a new one in its place, so that it is no pipe, device or open file."""
+    return not target.is_relative_to(_OPEN_FILES) and (target.is_file() or not target.exists())
+
+
+def _keep_permissions(old: pathlib.Path, new: pathlib.Path) -> None:
+    """Gives a new file the owner and the permissions of the one that it replaces."""
+    if not old.exists():
+        return
+    state = old.stat()
+    with contextlib.suppress(OSError):  # only root may give files to others
+        os.chown(new, state.st_uid, state.st_gid)
+    new.chmod(stat.S_IMODE(state.st_mode))
 
 
 def is_same_file(path: pathlib.Path, descriptor: int) -> bool:
@@ -149,7 +191,7 @@ def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Gives an empty folder to fill. At the end of the block it takes the name `path`, and replaces a former folder."""
-    path = pathlib.Path(path)
+    path = _target(path)
     with staging_folder(path.parent, path.name) as fresh:
         yield fresh
         sync_tree(fresh)
@@ -173,7 +215,7 @@ def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
     left behind, and removes them. (On a file system without locks, they stay.)
     """
     parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".kformer-{name}-"
+    prefix = f".kformer-{name[:_LONGEST_NAME]}-"
     _remove_abandoned(parent, prefix)
     hidden, descriptor = _locked_folder(parent, prefix)
     try:

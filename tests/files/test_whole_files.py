@@ -3,11 +3,14 @@
 import json
 import os
 import pathlib
+import stat
+import subprocess
+import sys
 
 import pytest
 
 from kformer.files import writing
-from kformer.files.writing import new_folder, replacing, replacing_folder, write_json, write_text
+from kformer.files.writing import check_file_path, new_folder, replacing, replacing_folder, write_json, write_text
 from kformer.runs.ownership import owned
 
 
@@ -121,3 +124,68 @@ def test_a_path_that_is_not_utf_8_can_be_written_as_json(tmp_path):
     path = os.fsdecode(b"run\xff")
     write_json(tmp_path / "a.json", {"run": path})
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"run": path}
+
+
+@pytest.mark.parametrize("content", ["old", None])
+def test_a_symbolic_link_stays_and_its_target_is_written(content, tmp_path):
+    (tmp_path / "data").mkdir()
+    if content is not None:
+        (tmp_path / "data" / "out.txt").write_text(content)
+    (tmp_path / "data" / "inner").symlink_to("out.txt")
+    (tmp_path / "link").symlink_to("data/inner")
+    check_file_path(tmp_path / "link")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "data" / "inner").is_symlink()
+    assert (tmp_path / "data" / "out.txt").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["data", "link"]
+
+
+def test_a_symbolic_link_to_a_folder_stays_and_the_folder_is_replaced(tmp_path):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "link").symlink_to("first")
+    with replacing_folder(tmp_path / "link") as folder:
+        (folder / "b").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert os.listdir(tmp_path / "first") == ["b"]
+
+
+def test_links_that_lead_round_in_a_circle_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="leads round in a circle. Name another file"):
+        check_file_path(tmp_path / "a")
+
+
+def test_the_permissions_of_a_replaced_file_stay(tmp_path):
+    (tmp_path / "private").touch(mode=0o600)
+    write_text(tmp_path / "private", "new")
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    check_file_path(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        write_text(tmp_path / "pipe", "text")
+        assert reader.communicate()[0] == "text"
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_standard_output_is_written_to_by_its_name_and_by_a_link_to_it(tmp_path):
+    """The links in the folder stand for those in /dev, which root could replace for all programs."""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    for path in ("stdout", "/proc/self/fd/1", "/dev/fd/1"):
+        code = f"from kformer.files.writing import write_text; write_text({path!r}, 'text')"
+        with (tmp_path / "file").open("w") as file:
+            subprocess.run([sys.executable, "-c", code], cwd=tmp_path, stdout=file, check=True)
+            assert (tmp_path / "file").stat().st_ino == os.fstat(file.fileno()).st_ino
+        assert (tmp_path / "file").read_text() == "text"
+        found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert found.stdout == "text"
+    assert (tmp_path / "stdout").is_symlink()
+
+
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path):
+    write_text(tmp_path / ("a" * 255), "text")
+    assert (tmp_path / ("a" * 255)).read_text() == "text"
