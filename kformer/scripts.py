@@ -1,4 +1,4 @@
-"""What separates words: white space, and scripts that are written without blanks between words."""
+"""What separates words (white space, and scripts that are written without blanks between words), and what does not."""
 
 # All characters with Unicode's property White_Space, which are ASCII blanks, NEXT LINE, and the separators Zs, Zl and
 # Zp. And U+FEFF, a byte order mark: some programs put it before each text, and it remains inside where files are
@@ -7,6 +7,11 @@ WHITESPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
+
+# Characters without a width that do not change what a word is: soft hyphens, places where a line may break or not, and
+# marks of the direction of writing. They may stand within brackets, too. The joiners U+200C and U+200D are no such
+# characters: in Persian, in the scripts of India and in emoji they make another word or sign.
+MEANINGLESS = "\xad\u061c\u200b\u200e\u200f" + "".join(map(chr, (*range(0x202A, 0x202F), *range(0x2060, 0x2070))))
 
 _HAN = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 _UNSPACED = (

@@ -3,16 +3,17 @@
 Shapes: B batch. Ragged tensors are (B, None): a row for each text, an entry for each character or token.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from kformer.scripts import WHITESPACE
+from kformer.scripts import MEANINGLESS, WHITESPACE
 from kformer.tokenizers.ragged import find, join, kept, next_of, numbers, pick, previous_of, row_ids, sums, sums_before
 from kformer.tokenizers.text_ops import replace_invalid, tf_text
 
 _EXTRA = "\n"
-_SPACES = tuple(map(ord, WHITESPACE))
+_SPACES, _MEANINGLESS = tuple(map(ord, WHITESPACE)), tuple(map(ord, MEANINGLESS))
 
 
 class Spans(NamedTuple):
@@ -43,7 +44,25 @@ def byte_lengths(text: tf.Tensor) -> tf.Tensor:
 
 def is_space(points: tf.RaggedTensor) -> tf.RaggedTensor:
     """True for code points that are white space."""
-    return points.with_values(tf.reduce_any(points.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1))
+    return points.with_values(_is_one_of(points.values, _SPACES))
+
+
+def _is_one_of(points: tf.Tensor, chosen: Sequence[int]) -> tf.Tensor:
+    return tf.reduce_any(points[:, tf.newaxis] == tf.constant(chosen), axis=1)
+
+
+def read_characters(text: tf.Tensor) -> Characters:
+    """The characters of `text_ops.read_text(text)`, and where they stand in `text`.
+
+    A character that is not read belongs to the one before it.
+    """
+    points, given_start = decode(text)
+    is_read = tf.logical_not(_is_one_of(points.values, _MEANINGLESS))
+    read = tf.strings.unicode_encode(kept(points, is_read), "UTF-8")
+    given, (_, start) = kept(given_start, is_read), decode(read)
+    found, past_end = normalized_characters(read), byte_lengths(text)
+    places = (pick(given, find(start, place), past_end) for place in (found.given_start, found.given_end))
+    return Characters(found.start, *places)
 
 
 def normalized_characters(text: tf.Tensor) -> Characters:

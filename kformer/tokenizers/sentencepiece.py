@@ -25,6 +25,7 @@ from kformer.tokenizers.offsets import (
     given_places,
     joined_places,
     normalized_characters,
+    read_characters,
     with_every_bad_byte_replaced,
 )
 from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
@@ -47,9 +48,10 @@ class SentencePieceTokenizer(Tokenizer):
     """Subwords by a SentencePiece model (Kudo and Richardson, 2018).
 
     A tokenizer that `train` made changes texts only in their Unicode form and their white space: `normalize` returns
-    the form NFC, with one blank for each run of white space and no blank at the ends. A text of invisible characters
-    alone, such as U+200B, has no token. Characters outside the vocabulary are written as bytes. Text that looks like a
-    special piece, such as "<s>" or "<0x41>", is treated as text.
+    the form NFC, with one blank for each run of white space and no blank at the ends, and without soft hyphens, zero
+    width spaces and marks of direction (`kformer.scripts.MEANINGLESS`). A text of invisible characters alone has no
+    token. Characters outside the vocabulary are written as bytes. Text that looks like a special piece, such as "<s>"
+    or "<0x41>", is treated as text.
 
     Args:
         model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. If it was
@@ -110,7 +112,7 @@ class SentencePieceTokenizer(Tokenizer):
         tokenizer = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.int32)
         ids, start, end = tokenizer.tokenize_with_offsets(read_text(as_texts(text)))
         start, end = (tf.cast(place, tf.int64) for place in (start, end))
-        return Spans(ids, *given_places(normalized_characters(text), start, end, text))
+        return Spans(ids, *given_places(read_characters(text), start, end, text))
 
     def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
         pieces = ids.with_flat_values(tf.gather(tf.constant(self._written_pieces()), ids.flat_values))

@@ -11,11 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from kformer.scripts import WHITESPACE
+from kformer.scripts import MEANINGLESS, WHITESPACE
 
-# Within the brackets of a regular expression: characters that show nothing, which are soft hyphens, blanks and joiners
-# without a width, and marks of the direction of writing. Beside other characters they have a meaning.
-INVISIBLE = r"\x{AD}\x{61C}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}"
+# Within the brackets of a regular expression: characters that show nothing where they stand alone.
+INVISIBLE = MEANINGLESS + "\u180e\u200c\u200d"
 
 
 def check_tensorflow_text(tensorflow_version: str, text_version: str | None) -> None:
@@ -117,7 +116,11 @@ def normalize_text(text: tf.Tensor) -> tf.Tensor:
 
 
 def read_text(text: tf.Tensor) -> tf.Tensor:
-    """As `normalize_text`, for texts to tokenize: a text that shows nothing becomes "", as if it were blank."""
+    """As `normalize_text`, for texts to tokenize: without `MEANINGLESS` characters.
+
+    A text that shows nothing becomes "", as if it were blank.
+    """
+    text = tf.strings.regex_replace(replace_invalid(text), f"[{MEANINGLESS}]+", "")
     return tf.strings.regex_replace(normalize_text(text), f"^[ {INVISIBLE}]+$", "")
 
 

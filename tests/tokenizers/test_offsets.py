@@ -76,6 +76,18 @@ def test_a_character_that_is_composed_has_all_bytes_that_were_given(sentencepiec
     assert "e\u0301".encode() in slices(text, spans, 0)
 
 
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "words"])
+def test_a_character_that_is_not_read_belongs_to_the_one_before_it(name, request):
+    tokenizer = request.getfixturevalue(name)
+    text = "\u200ethe\xad c\xadat\u200b , e\u200b\u0301\u200f".encode()
+    spans = tokenizer.tokenize_with_offsets(tf.constant([text, "the cat ,"]))
+    assert spans.ids.to_list() == tokenizer.tokenize(tf.constant([text, "the cat ,"])).to_list()
+    assert b"".join(slices(text, spans, 0)).replace(b" ", b"") == text[3:].replace(b" ", b"")
+    if name == "words":
+        assert slices(text, spans, 0)[:2] == ["the\xad".encode(), "c\xadat\u200b".encode()]
+        assert spans.ids.to_list()[0][:3] == spans.ids.to_list()[1]
+
+
 @pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols", "words"])
 def test_a_text_alone_has_the_places_that_it_has_among_others(name, request):
     tokenizer = request.getfixturevalue(name)
