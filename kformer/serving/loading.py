@@ -85,6 +85,16 @@ class Loader:
                 self.changed.notify_all()
             self._on_change(name, version.number, State.LOADING, error)
 
+    def tell_outdated(self, name: str, version: Version) -> None:
+        """Notes, once, that the files of a version that answers have changed."""
+        if not version.is_outdated:
+            version.is_outdated = True
+            error = (
+                f"the files in {version.path} have changed since this version was loaded, and it answers as before; "
+                "give a new model a new version number"
+            )
+            self._on_change(name, version.number, version.state, error)
+
     def is_busy(self) -> bool:
         """Whether a version is being loaded or let go, other than those whose loading takes too long."""
         with self.changed:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from kformer.runtime.versions import versions
 from kformer.serving.config_files import ModelSettings
 from kformer.serving.loading import Loader
-from kformer.serving.version import State, Version, fingerprint, newest, next_try
+from kformer.serving.version import State, Version, fingerprint, has_other_files, newest, next_try
 
 # A version that was let go stays in the status for this long, so that one can see what happened.
 SECONDS_SHOWN = 600.0
@@ -80,6 +80,9 @@ class ServedModel:
             for version in self.available():
                 if version.number not in wanted:
                     self._loader.let_go(self._name, version)
+        for version in self.available():
+            if version.number in found and self._read(functools.partial(has_other_files, version)):
+                self._loader.tell_outdated(self._name, version)
         return self._forget(found)
 
     def _read(self, read: Callable[[], Found]) -> Found:

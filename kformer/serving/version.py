@@ -5,9 +5,12 @@ import enum
 import pathlib
 import time
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from kformer.runtime.c_api import SavedModelError
 from kformer.serving.servable import Servable
+
+Files: TypeAlias = list[tuple[str, int, int, int]] | int | None  # from `fingerprint`
 
 
 class State(enum.Enum):
@@ -35,6 +38,7 @@ class Version:
         is_passing: Whether the error may pass without a change of the files.
         changed: When the state changed, by `time.monotonic`.
         is_dropped: Nobody wants it any more: it is let go as soon as it is loaded.
+        is_outdated: Its files have changed since it was loaded, and this was told.
     """
 
     number: int
@@ -42,11 +46,12 @@ class Version:
     state: State = State.START
     error: str = ""
     servable: Servable | None = None
-    files: object = None
+    files: Files = None
     tries: int = 0
     is_passing: bool = False
     changed: float = dataclasses.field(default_factory=time.monotonic)
     is_dropped: bool = False
+    is_outdated: bool = False
 
     @property
     def is_loading(self) -> bool:
@@ -90,7 +95,19 @@ def next_try(version: Version) -> Version | None:
     return None
 
 
-def fingerprint(path: pathlib.Path) -> object:
+def has_other_files(version: Version) -> bool:
+    """Whether the graph or the weights were replaced after the version was loaded, by their sizes and times."""
+    before, now = (_model_files(files) for files in (version.files, fingerprint(version.path)))
+    return any(now.get(name, facts) != facts for name, facts in before.items())
+
+
+def _model_files(files: Files) -> dict[str, tuple[int, int]]:
+    if not isinstance(files, list):
+        return {}
+    return {name: (size, time) for name, size, time, _ in files if name.endswith(".pb") or "/variables/" in name}
+
+
+def fingerprint(path: pathlib.Path) -> Files:
     """A value that changes when the files of a version change, or the rights to them."""
     try:
         return sorted(_facts(file) for file in (path, *path.rglob("*")))

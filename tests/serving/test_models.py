@@ -524,6 +524,34 @@ def test_a_load_that_ends_during_a_look_does_not_change_the_order(tmp_path):
     assert begun == [1, 2, 3]
 
 
+@pytest.mark.parametrize("way", ["files", "link"])
+def test_files_that_are_replaced_under_a_version_that_answers_are_told_once(way, tmp_path):
+    for color in ("blue", "green"):
+        (tmp_path / color / "1").mkdir(parents=True)
+        (tmp_path / color / "1" / "model").touch()
+        (tmp_path / color / "1" / "saved_model.pb").write_text(color)
+    (tmp_path / "base").symlink_to("blue")
+    world = World(tmp_path / "base")
+    with contextlib.closing(world.manager):
+        world.manager.update()
+        (tmp_path / "blue" / "1" / "notes").touch()
+        (tmp_path / "blue" / "1" / "saved_model.pb").chmod(0o600)
+        world.manager.update()
+        told = len(world.changes)
+        if way == "link":
+            (tmp_path / "base").unlink()
+            (tmp_path / "base").symlink_to("green")
+        else:
+            shutil.rmtree(tmp_path / "blue" / "1")
+            shutil.copytree(tmp_path / "green" / "1", tmp_path / "blue" / "1")
+        for _ in range(3):
+            world.manager.update()
+        ((name, number, state, error),) = world.changes[told:]
+        assert (name, number, state) == ("m", 1, State.AVAILABLE)
+        assert "base/1 have changed since this version was loaded, and it answers as before; give a new model" in error
+        assert world.manager.status("m")[0].error == ""
+
+
 def test_versions_that_are_long_gone_leave_the_status(world, clock):
     world.add(1)
     world.manager.update()
