@@ -59,8 +59,17 @@ def main() -> None:
     try:
         app(prog_name="kformer")
     except (ValueError, OSError, ImportError, FloatingPointError, FolderLostError) as error:
-        print(f"kformer: {error}", file=sys.stderr)
+        print(f"kformer: {error}{_lost_folder()}", file=sys.stderr)
         sys.exit(exit_status(error))
+
+
+def _lost_folder() -> str:
+    """What to say where relative paths lead nowhere."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return " (the current folder was deleted: go to another one)"
+    return ""
 
 
 def _open_standard_streams() -> None:

@@ -1,10 +1,12 @@
 """TensorFlow Serving's gRPC interface, as `Client` uses it. Its messages hold tensors, so it imports TensorFlow."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
 import numpy as np
+import requests.utils
 import tensorflow as tf
 from google.protobuf import message
 from tensorflow_serving.apis import (
@@ -31,6 +33,7 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # variables in the order in which gRPC looks for them
 _TRIED_AGAIN = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -108,11 +111,36 @@ class GrpcTransport:
     def _refused(self, error: grpc.RpcError) -> ServerError:
         code = error.code()
         http_status = 413 if _is_too_large(error) else Code.of_number(code.value[0]).http_status
-        return ServerError(f"{self._address.url} answers {code.name}: {error.details()}", code=http_status)
+        told = f"{self._address.url} answers {code.name}: {error.details()}{self._remedy(error)}"
+        return ServerError(told, code=http_status)
+
+    def _remedy(self, error: grpc.RpcError) -> str:
+        """A sentence for errors whose cause is mostly a certificate, the URL or a proxy."""
+        if "CERTIFICATE_VERIFY_FAILED" in (error.details() or ""):
+            return (
+                ". Trust its authority: ca_file of the client, or the variable GRPC_DEFAULT_SSL_ROOTS_FILE_PATH, names "
+                "a file in PEM form."
+            )
+        if _is_of_tls(error):
+            return ". If the server has no TLS, name it by grpc."
+        proxy = next((name for name in _PROXIES if os.environ.get(name)), None)
+        if error.code() == grpc.StatusCode.UNAVAILABLE and proxy and not _is_direct(self._address.host):
+            return f". The variable {proxy} names a proxy, by which gRPC connects. Set no_proxy for a host without one."
+        return ""
+
+
+def _is_direct(host: str) -> bool:
+    """Whether `no_proxy` says that this host is reached without a proxy."""
+    return requests.utils.should_bypass_proxies(f"http://{host}", no_proxy=None)
 
 
 def _may_succeed_later(error: grpc.RpcError) -> bool:
-    return error.code() in _TRIED_AGAIN and not _is_too_large(error)
+    return error.code() in _TRIED_AGAIN and not _is_too_large(error) and not _is_of_tls(error)
+
+
+def _is_of_tls(error: grpc.RpcError) -> bool:
+    """Whether the two sides do not agree on TLS, such as a certificate that is not trusted. gRPC says UNAVAILABLE."""
+    return "handshake failed" in (error.details() or "").lower()
 
 
 def _is_too_large(error: grpc.RpcError) -> bool:

@@ -1,6 +1,7 @@
 """TensorFlow Serving's REST interface, as `Client` uses it. TensorFlow is not needed."""
 
 import base64
+import http.client
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -133,7 +134,22 @@ def _no_answer(url: str, error: requests.RequestException) -> ServerError:
     outer = error.args[0] if error.args else error
     reason = getattr(outer, "reason", outer)
     late = isinstance(reason, urllib3.exceptions.ReadTimeoutError)
-    return ServerError(f"{url} does not answer: {reason}", code=504 if late else 503)
+    return ServerError(f"{url} does not answer: {reason}{_remedy(reason)}", code=504 if late else 503)
+
+
+def _remedy(reason: Exception) -> str:
+    """A sentence for errors whose cause is mostly the URL or a certificate."""
+    cause = reason.args[-1] if isinstance(reason, urllib3.exceptions.ProtocolError) else reason
+    if isinstance(cause, http.client.RemoteDisconnected):
+        return ". If it is a port with TLS, name it by https."
+    if isinstance(cause, http.client.BadStatusLine):
+        return ". This is no HTTP. If it is a port of gRPC, name it by grpc://HOST:PORT/NAME."
+    if isinstance(cause, urllib3.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(cause):
+        return (
+            ". Trust its authority: ca_file of the client, or the variable REQUESTS_CA_BUNDLE, names a file in PEM "
+            "form."
+        )
+    return ""
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -72,13 +72,20 @@ def read_body(body: bytes) -> PredictBody:
         with _without_collector():
             values = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"JSON Parse error: {_other_form(body) or error}") from None
+        raise _invalid(f"JSON Parse error: {_other_form(body) or _fault(error)}") from None
     if not isinstance(values, dict):
         raise _invalid(f"JSON Value: {_shown(values)} Is not object")
     signature = values.get("signature_name", "")
     if not isinstance(signature, str):
         raise _invalid("'signature_name' key must be a string value.")
     return PredictBody(signature, values)
+
+
+def _fault(error: ValueError | RecursionError) -> str:
+    """What is wrong, without Python's words for its own limits."""
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    return "lists or objects are nested too deeply." if isinstance(error, RecursionError) else "a number is too long."
 
 
 def _other_form(body: bytes) -> str | None:
@@ -286,7 +293,9 @@ def _is_named(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     """The beginning of a wrong value."""
-    return repr(value)[:_SHOWN] if isinstance(value, str | int | float | None) else type(value).__name__
+    if isinstance(value, list | dict):
+        return "list" if isinstance(value, list) else "object"
+    return repr(value)[:_SHOWN] if isinstance(value, str) else json.dumps(value)[:_SHOWN]
 
 
 def _invalid(message: str) -> ServingError:

@@ -189,6 +189,12 @@ class Rest:
                 ) from None
         if size > most:
             raise too_large(f"A request may have {most} bytes. Received: {size} or more. Send several requests.")
+        if size == 0 and (protocol := request.headers.get("upgrade")):  # httptools has not read the body
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"A request with a body cannot ask for another protocol. Received: Upgrade: {protocol[:50]}. Send it "
+                "without this header, over HTTP/1.1.",
+            )
         return b"".join(chunks)
 
 

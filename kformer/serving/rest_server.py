@@ -1,6 +1,7 @@
 """REST's side of a server: its socket, its connections, and what stands between them and the endpoints."""
 
 import contextlib
+import errno
 import math
 import socket
 from collections.abc import Callable, Iterator
@@ -93,21 +94,29 @@ def listening(settings: ServerSettings) -> Iterator[socket.socket]:
     Raises:
         OSError: The server cannot listen there.
     """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol must be named: asyncio looks at it, and sends small answers at once (TCP_NODELAY) for TCP alone.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with bound(settings.host, settings.rest_port) as listening:
         # Connections inherit this: if a client reads nothing for this time, its connection ends. gRPC has its own.
         patience = max(1000, round(settings.limits.seconds * 1000))  # milliseconds
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
-        try:
-            listening.bind((settings.host, settings.rest_port))
-        except OSError as error:
-            raise port_error(settings.host, settings.rest_port, str(error.strerror)) from error
         listening.listen(_BACKLOG)
         yield listening
 
 
-def port_error(host: str, port: int, reason: str) -> OSError:
-    """The error of a port that cannot be opened."""
-    return OSError(f"The server cannot listen on {host}, port {port}: {reason}. Choose another port, or 0 for any.")
+@contextlib.contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that has this address.
+
+    Raises:
+        OSError: It cannot have it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol must be named: asyncio looks at it, and sends small answers at once (TCP_NODELAY) for TCP alone.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((host, port))
+        except OSError as error:
+            is_of_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            remedy = "Name an address of this machine by --host" if is_of_host else "Choose another port, or 0 for any"
+            raise OSError(f"The server cannot listen on {host}, port {port}: {error.strerror}. {remedy}.") from error
+        yield opened

@@ -18,7 +18,7 @@ from kformer.serving.models import ModelManager
 from kformer.serving.predict import Predictor
 from kformer.serving.reloading import ConfigWatch
 from kformer.serving.rest import Rest, application
-from kformer.serving.rest_server import RestServer, listening, port_error
+from kformer.serving.rest_server import RestServer, bound, listening
 from kformer.serving.servable import Servable
 from kformer.serving.settings import ServerSettings
 from kformer.serving.version import State
@@ -126,7 +126,8 @@ class Server:
             pair = (self.settings.key.read_bytes(), self.settings.certificate.read_bytes())
             return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
-            raise port_error(self.settings.host, self.settings.grpc_port, str(error)[:100]) from error
+            with bound(self.settings.host, self.settings.grpc_port):  # tells the reason, which gRPC keeps for itself
+                raise OSError(str(error)) from error
 
     @contextlib.contextmanager
     def _on_signals(self) -> Iterator[None]:

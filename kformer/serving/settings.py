@@ -60,6 +60,9 @@ class ServerSettings:
         allowed_hosts: Names by which REST may be asked, besides localhost and `host`; "*" for any.
         origins: Of pages of other servers that may use REST (CORS), such as https://example.org; "*" for any.
         certificate, key: Files for TLS, in PEM form; None: without TLS.
+
+    Raises:
+        ValueError: Both protocols have one port.
     """
 
     models: Sequence[ModelSettings]
@@ -81,6 +84,12 @@ class ServerSettings:
     origins: Sequence[str] = ()
     certificate: pathlib.Path | None = None
     key: pathlib.Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.rest_port == self.grpc_port != 0:
+            raise ValueError(
+                f"REST and gRPC need a port each. Received for both: {self.rest_port}. Change one of them."
+            )
 
     @property
     def drain_seconds(self) -> float:

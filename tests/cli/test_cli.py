@@ -999,6 +999,14 @@ def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
 
 
 def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
+def test_a_current_folder_that_was_deleted_is_told(tmp_path):
+    (tmp_path / "gone").mkdir()
+    command = ["sh", "-c", 'rmdir ../gone; "$0" -m kformer plot masks --output masks.png', sys.executable]
+    answer = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr.endswith(" (the current folder was deleted: go to another one)\n"), answer.stderr
+
+
     texts = ["one ||| two", "|||"]
     with (tmp_path / "out").open("wb") as target:
         translate_lines(lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, 2)

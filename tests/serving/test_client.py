@@ -189,11 +189,43 @@ def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, pr
             with client, pytest.raises(ServerError, match="The token is missing or wrong.") as refused:
                 client.translate("one two")
             assert refused.value.code == 401
-        tries = 6 if protocol == "rest" else 1  # gRPC does not tell it from a server that is away
         began = time.monotonic()
-        with Client(url, tries=tries) as client, pytest.raises(ServerError, match=r"(?i)certificate.verify.failed"):
+        told = r"(?i)certificate.verify.failed.*\. Trust its authority: ca_file of the client, or the variable"
+        with Client(url) as client, pytest.raises(ServerError, match=told):
             client.translate("one two")
         assert time.monotonic() - began < 2  # the second wait between tries
+        if protocol == "rest":
+            plain, told = url.replace("https", "http"), "If it is a port with TLS, name it by https"
+            with Client(plain, tries=1) as client, pytest.raises(ServerError, match=told):
+                client.translate("one two")
+
+
+def test_another_protocol_behind_a_port_is_told(served):
+    url = f"http://{served.grpc_address}/v1/models/numbers"
+    with (
+        Client(url, tries=1) as client,
+        pytest.raises(ServerError, match=r"no HTTP. If it is a port of gRPC, name it by"),
+    ):
+        client.translate("one two")
+    with (
+        Client(f"grpcs://{served.grpc_address}/numbers") as client,
+        pytest.raises(ServerError, match="has no TLS, name"),
+    ):
+        client.translate("one two")
+
+
+def test_a_proxy_that_grpc_goes_by_is_named(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with (
+        Client("grpc://localhost:1/numbers", tries=1) as client,
+        pytest.raises(ServerError, match="variable http_proxy n"),
+    ):
+        client.translate("one two")
+    monkeypatch.setenv("no_proxy", "localhost")
+    with Client("grpc://localhost:1/numbers", tries=1) as client, pytest.raises(ServerError) as refused:
+        client.translate("one two")
+    assert "proxy" not in str(refused.value)
 
 
 def test_threads_may_share_a_client(client, pairs):

@@ -238,9 +238,11 @@ def test_a_port_that_is_taken_is_told(numbers_export, served):
         numbers_export, "--rest-port", port, "--grpc-port", "0"
     )
     port = str(served.server.grpc_port)
-    assert f"cannot listen on 127.0.0.1, port {port}" in refused(
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use. Choose another port" in refused(
         numbers_export, "--grpc-port", port, "--rest-port", "0"
     )
+    assert "REST and gRPC need a port each. Received for both: 8500." in refused(numbers_export, "--rest-port", "8500")
+    assert "Name an address of this machine by --host" in refused(numbers_export, "--host", "192.0.2.1")
 
 
 def test_a_wrong_configuration_file_is_told(numbers_export, tmp_path):

@@ -42,6 +42,14 @@ def test_rows_in_rows_out_and_columns_in_columns_out(served):
     assert column.body["outputs"]["score"] == [answer["score"] for answer in row.body["predictions"]]
 
 
+def test_a_request_that_asks_for_another_protocol_is_told_that_its_body_was_not_read(served):
+    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
+    refused = served.predict({"instances": ["one"]}, headers=headers)
+    assert refused.status == 400
+    assert "cannot ask for another protocol. Received: Upgrade: h2c. Send it without" in refused.body["error"]
+    assert served.ask("GET", MODEL, headers=headers).status == 200
+
+
 def test_a_signature_is_chosen_by_its_name(served):
     found = served.predict({"signature_name": "n_best", "instances": ["one two"]}).body["predictions"]
     assert found[0]["translation"][0] == "dos uno"
