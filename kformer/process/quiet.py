@@ -22,11 +22,14 @@ _LETTERS = "IWE"  # first letters of the messages that levels 1, 2 and 3 drop: i
 
 
 def quiet_tensorflow() -> None:
-    """Makes TF_CPP_MIN_LOG_LEVEL take effect from the start of TensorFlow's import.
+    """Makes TF_CPP_MIN_LOG_LEVEL take effect from the start of TensorFlow's import, and drops notes of gRPC.
 
     If the variable is not set, it is set to 3: then TensorFlow's C++ code writes only why it ends the process.
     Python's exceptions and warnings are written as always. If TensorFlow is imported already, nothing is changed.
+    gRPC would write a line for each handshake of TLS that fails, between those of a server's log; what fails raises an
+    exception, too.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault(_LEVEL, _ALL_BUT_FATAL)

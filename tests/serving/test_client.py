@@ -171,7 +171,7 @@ def test_a_request_that_is_too_large_is_told_at_once(client):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol):
+def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol, capfd):
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -194,6 +194,7 @@ def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, pr
         with Client(url) as client, pytest.raises(ServerError, match=told):
             client.translate("one two")
         assert time.monotonic() - began < 2  # the second wait between tries
+        assert "Handshake failed" not in capfd.readouterr().err
         if protocol == "rest":
             plain, told = url.replace("https", "http"), "If it is a port with TLS, name it by https"
             with Client(plain, tries=1) as client, pytest.raises(ServerError, match=told):
