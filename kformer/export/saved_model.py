@@ -13,7 +13,14 @@ from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
-from kformer.export.target import ExportTarget, Trial, describe, export, write_errors_explained
+from kformer.export.target import (
+    ExportTarget,
+    Trial,
+    describe,
+    export,
+    write_errors_explained,
+    write_errors_of_tensorflow,
+)
 from kformer.export.variables import Weights
 from kformer.export.warmup import try_requests, write_warmup
 from kformer.files.checksums import note_checksums
@@ -164,10 +171,14 @@ def save_for_this_machine(predictor: Predictor, folder: pathlib.Path, n_best: in
         predictor: What to save.
         folder: An empty folder.
         n_best: N: a translator's `serving_default` gives `translation` and `score` of shape (B, N), best first.
+
+    Raises:
+        OSError: The folder cannot be written to, or the disk is full.
     """
     weights = Weights()
     functions = functions_of_this_machine(predictor, weights, n_best)
-    _save(predictor, weights, functions, folder)
+    with write_errors_of_tensorflow():
+        _save(predictor, weights, functions, folder)
     describe(folder, predictor, {})
     note_checksums(folder, [file for file in folder.rglob("*") if file.is_file()])
 

@@ -146,15 +146,24 @@ def _fill(
 def write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
     """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""
     try:
-        yield
-    except (tf.errors.OpError, OSError) as error:
-        said = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
-        # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
-        reason = said.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
+        with write_errors_of_tensorflow():
+            yield
+    except OSError as error:
         raise WriteError(
-            f"The export could not be written to {directory}: {reason}. No incomplete export remains there. Make room "
-            "on that disk, or name a folder on another one."
+            f"The export could not be written to {directory}: {error.strerror or error}. No incomplete export remains "
+            "there. Make room on that disk, or name a folder on another one."
         ) from error
+
+
+@contextlib.contextmanager
+def write_errors_of_tensorflow() -> Iterator[None]:
+    """Turns an error of TensorFlow in writing a file into an OSError with the reason alone."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        # TensorFlow puts the path of its own temporary file before the reason, and the operation behind it.
+        reason = error.message.strip().splitlines()[0].split("; ")[-1].split(" [Op:")[0].rstrip(".")
+        raise OSError(reason) from error
 
 
 def describe(folder: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import time
 import types
 
 import pytest
+import tensorflow as tf
 
 from kformer.config import DecodingConfig
 from kformer.files.checksums import note_checksums
@@ -98,6 +99,25 @@ def test_where_nothing_can_be_kept_it_is_made_for_this_time(tmp_path, run, made,
     path = kept(run)
     assert not path.exists()
     assert "kformer: the SavedModel cannot be stored in the cache: " in capsys.readouterr().err
+
+
+def test_where_the_disk_is_full_it_is_made_elsewhere_for_this_time(cache, run, monkeypatch, capsys):
+    """TensorFlow's error is no OSError."""
+    save = tf.saved_model.save
+
+    def full(served, path, signatures):
+        if cache in pathlib.Path(path).parents:
+            raise tf.errors.ResourceExhaustedError(None, None, f"{path}/variables; No space left on device")
+        save(served, path, signatures=signatures)
+
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    assert load_model(run.path, GREEDY)([b"one two"])[0][0].text == "dos uno"
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "kformer: the SavedModel cannot be stored in the cache: No space left on device. The next ca"
+    )
+    assert len(said.splitlines()) == 1
+    assert [*cache.iterdir()] == []
 
 
 @pytest.mark.parametrize("home", [None, "", "relative"])
