@@ -113,8 +113,7 @@ def export(
             _fill(fresh, predictor, target, samples, directory)
         return directory
     check_export_path(directory)
-    if version is not None:
-        check_version(directory, version)
+    check_version(directory, next_version(directory) if version is None else version)
     with staging_folder(directory, "export") as fresh:
         trial = _fill(fresh, predictor, target, samples, directory)
         with write_errors_explained(directory):

@@ -5,6 +5,7 @@ Nothing here needs TensorFlow, so a command can refuse a wrong folder or option 
 
 import json
 import pathlib
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -64,20 +65,26 @@ def check_version(directory: pathlib.Path, version: int) -> None:
     """Refuses a version that cannot be written.
 
     Raises:
-        ValueError: It is negative.
+        ValueError: It is negative, or no int64 number.
         FileExistsError: It exists.
     """
-    if version < 0:
-        raise ValueError(f"version must be at least 0. Received: version={version}.")
-    if (directory / str(version)).exists():
-        raise FileExistsError(
-            f"{directory / str(version)} exists already. Choose another version, or leave it out to get the next one."
-        )
+    if not 0 <= version <= LARGEST_VERSION:
+        raise ValueError(f"version must be from 0 to {LARGEST_VERSION}. Received: version={version}.")
+    path = versions(directory).get(version, directory / str(version))
+    if path.exists():
+        raise FileExistsError(f"{path} exists already. Choose another version, or leave it out to get the next one.")
 
 
 def next_version(directory: pathlib.Path) -> int:
-    """One more than the last version in a base folder; 1 where there is none."""
-    return max(versions(directory), default=0) + 1
+    """One more than the last version in a base folder; 1 where there is none.
+
+    Raises:
+        ValueError: The last version is the largest that there can be.
+    """
+    number = max(versions(directory), default=0) + 1
+    if number > LARGEST_VERSION:
+        raise ValueError(f"{directory} has the largest version, {LARGEST_VERSION}. Choose a version that is free.")
+    return number
 
 
 def find_saved_model(path: str | pathlib.Path) -> pathlib.Path | None:
@@ -104,8 +111,13 @@ def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
 
 
 def versions(directory: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The entries of a base folder whose name is a number, which TensorFlow Serving takes for versions."""
+    """The entries of a base folder whose name is a number in ASCII digits, which TensorFlow Serving takes for versions.
+
+    As there, a name may begin with zeros. Of two names of one number, such as 01 and 1, the one with fewer zeros
+    counts; TensorFlow Serving takes either of them.
+    """
     if not directory.is_dir():
         return {}
-    entries = (entry for entry in directory.iterdir() if entry.name.isdecimal())
+    # In this order, the name with fewer zeros comes later and stays.
+    entries = (entry for entry in sorted(directory.iterdir()) if re.fullmatch("[0-9]+", entry.name))
     return {int(entry.name): entry for entry in entries if int(entry.name) <= LARGEST_VERSION}

@@ -30,7 +30,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
 from kformer.inference import Model
 from kformer.models import build_transformer
-from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version
+from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version, versions
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 
@@ -277,7 +277,7 @@ def test_versions_count_up_and_are_never_overwritten(numbers_translator, tmp_pat
     assert export_saved_model(numbers_translator, tmp_path) == tmp_path / "8"
     with pytest.raises(FileExistsError, match="7 exists already"):
         export_saved_model(numbers_translator, tmp_path, version=7)
-    with pytest.raises(ValueError, match="version must be at least 0. Received: version=-1"):
+    with pytest.raises(ValueError, match="version must be from 0 to 9223372036854775807. Received: version=-1"):
         export_saved_model(numbers_translator, tmp_path, version=-1)
 
 
@@ -288,8 +288,8 @@ def test_exports_at_once_into_one_folder_get_a_number_each(numbers_translator, t
 
     def next_version_of_both(directory):
         number = next_version(directory)
-        if not hasattr(thread, "first"):
-            thread.first = number
+        thread.calls = getattr(thread, "calls", 0) + 1
+        if thread.calls == 2:  # the first one is before the work
             meeting.wait()
         return number
 
@@ -406,6 +406,26 @@ def test_the_last_version_is_the_one_with_the_largest_number(tmp_path):
     assert find_saved_model(tmp_path) == tmp_path / "10"
     assert find_saved_model(tmp_path / "9") == tmp_path / "9"
     assert next_version(tmp_path) == 12
+
+
+def test_a_version_is_a_number_in_ascii_digits_as_tensorflow_serving_reads_it(tmp_path):
+    for name in ("0001", "1", "01", "٢", "²", "-3", "1e3", "0003"):
+        (tmp_path / name).mkdir()
+    assert versions(tmp_path) == {1: tmp_path / "1", 3: tmp_path / "0003"}
+
+
+def test_versions_end_with_the_largest_number(numbers_translator, tmp_path):
+    (tmp_path / str(2**63 - 1)).mkdir()
+    with pytest.raises(ValueError, match="has the largest version, 9223372036854775807. Choose a version that is free"):
+        export_saved_model(numbers_translator, tmp_path)
+    with pytest.raises(ValueError, match="version must be from 0 to 9223372036854775807. Received: version=9223372036"):
+        export_saved_model(numbers_translator, tmp_path, version=2**63)
+
+
+def test_a_version_exists_with_zeros_before_it_too(numbers_translator, tmp_path):
+    (tmp_path / "007").mkdir()
+    with pytest.raises(FileExistsError, match="007 exists already. Choose another version"):
+        export_saved_model(numbers_translator, tmp_path, version=7)
 
 
 def test_a_damaged_export_is_told(exported, tmp_path):
