@@ -19,6 +19,7 @@ from kformer.cli.options import (
     SearchOptions,
     Trust,
 )
+from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.text.options import OPTIONS, RequestOption
 
 
@@ -49,35 +50,40 @@ def generate(
     output: OutputFile = None,
     beam_size: BeamSize = None,
     length_penalty: Annotated[
-        float | None, typer.Option(min=0.0, help=OPTIONS["length_penalty"].help, rich_help_panel="Search")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=LARGEST_LENGTH_PENALTY,
+            help=OPTIONS["length_penalty"].help,
+            rich_help_panel="Search",
+        ),
     ] = None,
     max_source_length: MaxSourceLength = None,
     trust: Trust = False,
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
-    _check_options(options, length_penalty)
+    _check_options(options)
     given = LineOptions(model, preset, server, token_file, input, output, trust)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
     answer_lines(given, "language-model", "generating", search, options=options if _are_given(options) else {})
 
 
-def _check_options(options: dict[str, float], length_penalty: float | None) -> None:
+def _check_options(options: dict[str, float]) -> None:
     """Refuses options that do not go together, or that no model takes."""
     for name, value in options.items():
         if not OPTIONS[name].allows(value):
             raise ValueError(f"{_words([name])} {OPTIONS[name].rule}. Received: {value}.")
+    if 0 < options["max_length"] <= options["min_length"]:
+        raise ValueError(
+            "--min-length must be less than --max-length, which counts the end, too. Received: "
+            f"{options['min_length']} and {options['max_length']}. Change one of them."
+        )
     drawing = [name for name in options if OPTIONS[name].draws]
     if not options["temperature"] and _are_given(options, drawing):
         raise ValueError(
             f"{_words(drawing)} are for tokens that are drawn at random. Give --temperature, too, such as "
             "--temperature 1, or leave them out."
-        )
-    largest = OPTIONS["length_penalty"].highest
-    if _are_given(options) and (length_penalty or 0.0) > largest:
-        others = [name for name in options if not OPTIONS[name].draws]
-        raise ValueError(
-            f"With {_words(others, 'or')}, --length-penalty must be at most {largest}. Received: {length_penalty}."
         )
 
 
@@ -86,7 +92,7 @@ def _are_given(options: dict[str, float], names: Sequence[str] = ()) -> bool:
     return any(options[name] != OPTIONS[name].default for name in names or options)
 
 
-def _words(names: Sequence[str], conjunction: str = "and") -> str:
+def _words(names: Sequence[str]) -> str:
     """The options as a user writes them: "--top-k, --top-p and --seed"."""
     *first, last = [f"--{name.replace('_', '-')}" for name in names]
-    return f"{', '.join(first)} {conjunction} {last}" if first else last
+    return f"{', '.join(first)} and {last}" if first else last

@@ -13,6 +13,7 @@ import typer
 
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TASKS, DecodingConfig, task_kind
+from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.presets import find_preset, preset_names
@@ -81,6 +82,7 @@ LengthPenalty = Annotated[
     float | None,
     typer.Option(
         min=0.0,
+        max=LARGEST_LENGTH_PENALTY,
         help="Exponent of the length penalty; larger gives longer translations. By default the model's own.",
         rich_help_panel="Search",
     ),

@@ -11,6 +11,8 @@ from kformer.config.fields import setting
 _LINE_LENGTH = 64
 _SOURCE_LENGTH = 256
 BEAM_RULES = ("paper", "transformers", "opennmt")
+# Beyond it the penalty of a long text is too large for float32: all scores would be 0.
+LARGEST_LENGTH_PENALTY = 10.0
 FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio")  # a run measures them in its training data
 
 
@@ -33,7 +35,7 @@ class DecodingConfig(Config):
     panel: ClassVar[str] = "Search"
     beam_size: int = setting(4, "Width of the beam; 1 is greedy search.")
     length_penalty: float = setting(
-        0.6, "Exponent of the length penalty, alpha of Wu et al. (2016), equation 14; larger gives longer translations."
+        0.6, "Exponent of the length penalty, alpha of Wu et al. (2016), equation 14; larger gives longer translations. At most 10."
     )
     max_extra_length: int = setting(50, "A translation has at most so many tokens more than its source.")
     max_length: int | None = setting(
@@ -83,6 +85,16 @@ class DecodingConfig(Config):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={value}. Pass 0 {meaning}.")
+        if self.length_penalty > LARGEST_LENGTH_PENALTY:
+            raise ValueError(
+                f"length_penalty must be at most {LARGEST_LENGTH_PENALTY:g}. Received: "
+                f"length_penalty={self.length_penalty}. Values up to 2 are usual."
+            )
+        if self.max_length is not None and self.min_length >= self.max_length:
+            raise ValueError(
+                "min_length must be less than max_length, which counts the end, too. Received: "
+                f"min_length={self.min_length}, max_length={self.max_length}. Change one of them."
+            )
 
     @property
     def longest_line(self) -> int:

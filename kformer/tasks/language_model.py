@@ -91,7 +91,7 @@ class LanguageModel(Predictor):
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             max_length: Largest number of new tokens; 0 for no limit but `decoding.max_extra_length`.
             min_length: Least number of new tokens before the end; 0 for `decoding.min_length`, which counts the tokens
-                of the text, too.
+                of the text, too. It must be less than `max_length` and `decoding.max_extra_length`.
 
         Raises:
             ValueError: A text is not a string.
@@ -151,7 +151,7 @@ class LanguageModel(Predictor):
         With a temperature of 0 it searches, otherwise it draws tokens. `min_length` and `max_length` count new tokens.
         """
         chosen = named_options(options)
-        with tf.control_dependencies(checks(chosen)):
+        with tf.control_dependencies(checks(chosen, self.decoding.max_extra_length)):
             text = tf.identity(text)
         return tf.cond(
             chosen["temperature"] > 0,
@@ -212,7 +212,7 @@ class LanguageModel(Predictor):
         most, least, penalty = self.decoding.max_extra_length, None, None
         if options:
             most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
-            asked = tf.minimum(options["min_length"], self.decoding.max_extra_length)  # the sum has 32 bits
+            asked = options["min_length"]
             least = tf.where(asked > 0, lengths + asked, self.decoding.min_length)
             penalty = options["length_penalty"]
         limits = lengths + most

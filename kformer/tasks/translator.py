@@ -196,14 +196,14 @@ class Translator(Predictor):
         Args:
             text: One sentence.
             beam_size: At least 2; by default `decoding.beam_size`.
-            length_penalty: At least 0; by default `decoding.length_penalty`.
+            length_penalty: From 0 to 10; by default `decoding.length_penalty`.
 
         Raises:
             ValueError: An option is out of range, or the text has no token or more than the model reads at once.
         """
-        beams = self.decoding.beam_size if beam_size is None else beam_size
-        penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        return trace_text(self.codec, self.model, text, beams, penalty)
+        given = {"beam_size": beam_size, "length_penalty": length_penalty}
+        search = self.decoding.replace(**{name: value for name, value in given.items() if value is not None})
+        return trace_text(self.codec, self.model, text, search.beam_size, search.length_penalty)
 
     def translate_with_options(
         self,
@@ -223,7 +223,8 @@ class Translator(Predictor):
             text: (B,) string, UTF-8.
             target_prefix: The beginning of each translation: one for all texts, or (B,) strings. The model continues
                 after it, so it should end with a whole word. Its tokens count for length and score. The translation of
-                a text of several parts begins with it once; that of an empty text stays empty.
+                a text of several parts begins with it once; that of an empty text stays empty. A word or a symbol that
+                is not in the vocabulary is refused.
             length_penalty: Exponent of a beam search's length penalty, from 0 to 10; None: `decoding.length_penalty`.
             max_length: Largest number of tokens of a part's translation, its end included; 0 for no limit but those of
                 `decoding`, which always apply.
@@ -233,8 +234,8 @@ class Translator(Predictor):
             top_k: Only the k most probable tokens can be drawn; 0 for all.
             top_p: Only the most probable tokens that together reach this probability can be drawn; 1 for all.
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
-            min_length: Least number of tokens of a part's translation before its end; 0 for `decoding.min_length`. A
-                translation that reaches its largest length stops there all the same.
+            min_length: Least number of tokens of a part's translation before its end; 0 for `decoding.min_length`. It
+                must be less than `max_length`. Where the limits of `decoding` allow fewer tokens, it is their number.
 
         Returns:
             `translation` (B,) string and `score` (B,) float32 as in `translate`.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kformer.config import DecodingConfig
+from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.wording import did_you_mean
 
 _LARGEST = 2**31 - 1  # an int32
@@ -73,7 +74,7 @@ _ROWS = (
         "float32",
         default=None,
         lowest=0.0,
-        highest=10.0,  # Beyond 10, the penalty of a long text is too large for float32.
+        highest=LARGEST_LENGTH_PENALTY,
         rule="must be a number from 0 to 10",
         help="Exponent of the length penalty, which counts the prompt's tokens, too; larger gives longer texts. By "
         "default the model's own.",
@@ -94,7 +95,7 @@ _ROWS = (
         lowest=0,
         highest=_LARGEST,
         rule="must be at least 0; 0 means that of the model",
-        help="Least number of new tokens before the end; 0: the model's own minimum.",
+        help="Least number of new tokens before the end, less than the largest; 0: the model's own minimum.",
     ),
     RequestOption(
         "temperature",

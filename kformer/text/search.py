@@ -86,7 +86,7 @@ class Searcher:
             prefix: (B, F) int32, see `kformer.decoding.Prefix`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
             min_length: (B,) int32, the least number of tokens before the end of each translation, those of its prefix
-                among them, in place of the configuration's.
+                among them, in place of the configuration's. A limit that allows fewer counts.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. Every prefix must have P tokens or more, and every limit must be P or more.
             starts: (B,) int32, with `read`: the ids that stand before the sequences, in place of the start id.
@@ -215,7 +215,8 @@ class Searcher:
         if prefix is not None:
             found.append(Prefix(prefix, self.config.pad_id))
         if min_length is not None or self.decoding.min_length:
-            found.append(MinLength(self.decoding.min_length if min_length is None else min_length))
+            least = self.decoding.min_length if min_length is None else min_length
+            found.append(MinLength(ops.minimum(least, limits - 1)))  # there is room for the end
         if self.decoding.no_repeat_ngram_size:
             found.append(NoRepeatedNGrams(self.decoding.no_repeat_ngram_size))
         return found

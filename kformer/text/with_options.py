@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig
 from kformer.decoding import SearchResult
-from kformer.text.codec import TextCodec, best
+from kformer.text.codec import TextCodec, best, longest_translation
 from kformer.text.options import OPTIONS
 from kformer.text.parts import differs_from_last, divide
 from kformer.text.search import Searcher
 from kformer.text.texts import translate_parts
+from kformer.tokenizers import Tokenizer
 
 Options = Mapping[str, tf.Tensor]  # all options of a request by their names, each of rank 0
 OPTION_SPECS = [tf.TensorSpec([], option.dtype, name=option.name) for option in OPTIONS.values()]
@@ -38,13 +39,15 @@ def translate_with_options(
     prefixes = tf.size(target_prefix)
     one_or_each = tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text))
     rule = "target_prefix must have one entry, or one for each text"
-    with tf.control_dependencies([*checks(options), _require(one_or_each, rule, prefixes)]):
+    longest = longest_translation(codec.config, codec.decoding)
+    with tf.control_dependencies([*checks(options, longest), _require(one_or_each, rule, prefixes)]):
         text = tf.identity(text)
     texts = tf.size(text)
     parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
     # Only the translation of a text's first part begins with the prefix.
     of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
     prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
+    prefixes = _all_known(prefixes, codec.target_tokenizer, target_prefix)
     draws = options["temperature"] > 0
 
     def find(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
@@ -75,12 +78,33 @@ def batch_seed(options: Options, rows: tf.Tensor) -> tf.Tensor:
     return tf.stack([options["seed"], high])
 
 
-def checks(options: Options) -> list[tf.Operation]:
-    """The checks of all options. If one fails, a server answers with INVALID_ARGUMENT."""
+def checks(options: Options, longest: int | None) -> list[tf.Operation]:
+    """The checks of all options. If one fails, a server answers with INVALID_ARGUMENT.
+
+    Args:
+        options: Those of a request.
+        longest: The largest number of tokens that the model writes, if it has a number for all texts.
+    """
+    most = tf.constant(OPTIONS["max_length"].highest if longest is None else longest)
+    most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
+    least = options["min_length"]
+    rule = f"min_length must be less than {'max_length' if longest is None else f'max_length and {longest}'}"
     return [
-        _require(OPTIONS[name].allows(value), f"{name} {OPTIONS[name].rule}", value) for name, value in options.items()
+        *(
+            _require(OPTIONS[name].allows(value), f"{name} {OPTIONS[name].rule}", value)
+            for name, value in options.items()
+        ),
+        _require(least < most, f"{rule}, because the end counts, too", least, options["max_length"]),
     ]
 
 
-def _require(condition: tf.Tensor, rule: str, value: tf.Tensor) -> tf.Operation:
-    return tf.debugging.Assert(condition, [f"{rule}. Received:", value])
+def _all_known(ids: tf.RaggedTensor, tokenizer: Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
+    """The ids of texts, which must be in the vocabulary."""
+    known = tf.reduce_all(tf.not_equal(ids.values, tokenizer.unknown_id))
+    rule = "target_prefix must have only words or symbols of the model's vocabulary"
+    with tf.control_dependencies([_require(known, rule, texts)]):
+        return ids.with_values(tf.identity(ids.values))
+
+
+def _require(condition: tf.Tensor, rule: str, *values: tf.Tensor) -> tf.Operation:
+    return tf.debugging.Assert(condition, [f"{rule}. Received:", *values])

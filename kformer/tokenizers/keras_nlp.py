@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kformer.tokenizers.base import NUM_SPECIAL_IDS, Tokenizer, begins_word
+from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer, begins_word
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, traced
 
 CONFIG_FILE = "keras.json"
@@ -63,6 +63,8 @@ class KerasNLPTokenizer(Tokenizer):
             tokenizer._maybe_initialized_tf()
         self.tokenizer = tokenizer
         self.vocab_size = NUM_SPECIAL_IDS + tokenizer.vocabulary_size()
+        unknown = getattr(tokenizer, "oov_token", None)  # only WordPiece has one
+        self.unknown_id = UNKNOWN_ID if unknown is None else NUM_SPECIAL_IDS + tokenizer.token_to_id(unknown)
         # The graphs are also for callers outside of a graph: there, keras-nlp itself would return lists or tensors of
         # the Keras backend.
         self._tokenize, self._detokenize = traced(
@@ -99,11 +101,6 @@ class KerasNLPTokenizer(Tokenizer):
             return method(values)
         finally:
             self.tokenizer._sentence_piece = outside
-
-    def fallback_ids(self) -> list[int]:
-        """The id of WordPiece's unknown token. For other tokenizers the list is empty."""
-        unknown = getattr(self.tokenizer, "oov_token", None)
-        return [] if unknown is None else [NUM_SPECIAL_IDS + self.tokenizer.token_to_id(unknown)]
 
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. WordPiece marks the tokens that begin no word, with "##"."""

@@ -320,6 +320,16 @@ class TestDecodingConfig:
             DecodingConfig(**{name: value})
         assert getattr(DecodingConfig(**{name: 0}), name) == 0
 
+    def test_a_length_penalty_that_makes_all_scores_zero_is_refused(self):
+        assert DecodingConfig(length_penalty=10).length_penalty == 10.0
+        with pytest.raises(ValueError, match="length_penalty must be at most 10. Received: length_penalty=10.5. Value"):
+            DecodingConfig(length_penalty=10.5)
+
+    def test_the_least_length_leaves_room_for_the_end(self):
+        assert DecodingConfig(min_length=7, max_length=8).min_length == 7
+        with pytest.raises(ValueError, match="counts the end, too. Received: min_length=8, max_length=8. Change one"):
+            DecodingConfig(min_length=8, max_length=8)
+
     def test_lengths_of_texts_come_from_the_run_where_the_search_says_nothing(self):
         run = DecodingConfig(beam_size=8, max_source_length=60, max_sentence_length=110, short_ratio=0.6)
         assert DecodingConfig().completed(run) == run.replace(beam_size=4)

@@ -10,8 +10,10 @@ import toy
 
 from kformer.config import DecodingConfig
 from kformer.export.operations import read
+from kformer.models import build_transformer
 from kformer.tasks.translator import Translator
 from kformer.text.options import OPTIONS
+from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -22,13 +24,12 @@ DECODING = DecodingConfig(beam_size=3, length_penalty=0.6, max_length=8)
 
 @pytest.fixture(scope="module")
 def translator(numbers_translator):
-    return Translator(
-        numbers_translator.model,
-        numbers_translator.config,
-        numbers_translator.source_tokenizer,
-        numbers_translator.target_tokenizer,
-        DECODING,
-    )
+    return _with_search(numbers_translator, DECODING)
+
+
+def _with_search(translator, decoding):
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    return Translator(translator.model, translator.config, *tokenizers, decoding)
 
 
 def translated(translator, texts, **options):
@@ -61,6 +62,18 @@ def test_each_text_has_its_own_prefix(translator):
     assert scores[2] < scores[1] - 0.5
 
 
+@pytest.mark.parametrize("prefix", ["tres ocho", ["tres", "ocho"]])
+def test_a_prefix_that_is_not_in_the_vocabulary_is_refused(prefix):
+    symbols = SymbolTokenizer(["one", "two", "dos", "tres"])
+    config = toy.TRANSFORMER.replace(source_vocab_size=symbols.vocab_size, target_vocab_size=symbols.vocab_size)
+    untrained = Translator(build_transformer(config), config, symbols, symbols, DECODING)
+    assert translated(untrained, ["one"], target_prefix="tres dos")[0][0].startswith("tres dos")
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="target_prefix must have only words or symbols of the mod"
+    ):
+        translated(untrained, ["one", "two"], target_prefix=prefix)
+
+
 def test_of_several_parts_the_first_one_has_the_prefix(translator):
     found, _ = translated(translator, ["one two\ntwo one", "five"], target_prefix="tres")
     lines = found[0].split("\n")
@@ -88,8 +101,22 @@ def test_the_least_length_counts_tokens_before_the_end(translator, drawing):
     assert min(words_in(found[:2])) >= 5
     assert found[2] == ""
     assert max(words_in(translated(translator, texts)[0])) == 3
-    cut, _ = translated(translator, texts, min_length=5, max_length=4, **drawing)
-    assert words_in(cut) == [4, 4, 0]
+
+
+@pytest.mark.parametrize("options", [{"min_length": 4, "max_length": 4}, {"min_length": 8}])
+def test_a_least_length_without_room_for_the_end_is_refused(options, translator):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="min_length must be less than max_length and 8, because"):
+        translated(translator, ["one"], **options)
+
+
+def test_a_limit_that_is_below_the_least_length_leaves_room_for_the_end(translator, numbers_translator):
+    decoding = DECODING.replace(max_length=None, max_extra_length=3)
+    assert words_in(translated(_with_search(translator, decoding), ["one two"], min_length=30)[0]) == [4]
+    longer = _with_search(translator, DECODING.replace(min_length=6))
+    found, scores = translated(longer, ["one two"], max_length=3)
+    expected, as_asked = translated(translator, ["one two"], max_length=3)
+    assert found == expected == ["dos uno"]
+    np.testing.assert_allclose(scores, as_asked, rtol=1e-5)
 
 
 def test_the_least_length_counts_the_prefix_and_holds_for_each_part(translator):
@@ -100,9 +127,7 @@ def test_the_least_length_counts_the_prefix_and_holds_for_each_part(translator):
 
 
 def test_without_a_least_length_it_is_the_models_own(translator):
-    decoding = DECODING.replace(min_length=4)
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    longer = Translator(translator.model, translator.config, *tokenizers, decoding)
+    longer = _with_search(translator, DECODING.replace(min_length=4))
     found, _ = translated(longer, TEXTS)
     assert found == longer(TEXTS)
     assert min(words_in(found)) == 4
