@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from kformer.client.client import Client
+from kformer.client.errors import ServerError
 from kformer.config import answer_outputs
 from kformer.runtime.versions import DEFAULT_SIGNATURE
-from kformer.text.batches import BatchSeeds, Hypothesis, TranslateBatch, hypotheses
+from kformer.text.batches import BatchSeeds, Hypothesis, RefusedTextError, TranslateBatch, hypotheses
 from kformer.text.options import option_arrays
 
 REQUESTS_AT_ONCE = 4
+_OF_THE_REQUEST = (400, 413)  # statuses of a request that is wrong or too large
 
 
 def answer_batch(
@@ -27,7 +29,8 @@ def answer_batch(
             takes the model's own value for another one that is left out, but 0 for the seed.
 
     Raises:
-        ValueError: The model lacks the signature, or has learned another task.
+        ValueError: The model lacks the signature, or has learned another task. The function raises a
+            `RefusedTextError`, which is one, for a text that the server refuses.
         ServerError: The server does not answer.
     """
     signature = "generate_with_options" if options else DEFAULT_SIGNATURE if n_best == 1 else "n_best"
@@ -45,6 +48,25 @@ def answer_batch(
                 f"n_best={n_best}. Ask for no more."
             )
         return [best[:n_best] for best in found]
+
+    return _naming_refused_texts(answer)
+
+
+def _naming_refused_texts(ask: TranslateBatch) -> TranslateBatch:
+    """The same function. Of a batch that the server refuses each text is asked for alone, to find the one at fault.
+
+    It raises a `RefusedTextError` for that text.
+    """
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        try:
+            return ask(texts)
+        except ServerError as error:
+            if error.code not in _OF_THE_REQUEST:
+                raise
+            if len(texts) == 1:
+                raise RefusedTextError(str(error), texts[0]) from error
+        return [found for text in texts for found in answer([text])]
 
     return answer
 

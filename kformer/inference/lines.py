@@ -1,9 +1,9 @@
 """Translation as a Unix filter: a line in, a line out, in order."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from kformer.text.batches import BATCH_SIZE, Hypothesis, TranslateBatch, translate_all
+from kformer.text.batches import BATCH_SIZE, Hypothesis, RefusedTextError, TranslateBatch, translate_all
 from kformer.wording import count
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
@@ -135,15 +135,36 @@ def translate_lines(
         on_batch: Called after each batch with the number of lines in it.
         batch_size, at_once: See `translate_all`.
         on_line: Called for each line when its translations are written.
+
+    Raises:
+        RefusedTextError: A line gets no answer. The translations of all lines before it are written.
     """
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        return translate_all(translate, texts, batch_size, on_batch, at_once)
+
     number = 0
     for chunk in _chunks(lines, lines_at_once):
-        found = translate_all(translate, chunk, batch_size, on_batch, at_once)
-        for line, hypotheses in zip(chunk, found, strict=True):
+        answered, found, refused = _up_to_refused(chunk, answer)
+        for line, hypotheses in zip(answered, found, strict=True):
             on_line(line, hypotheses)
             target.write(_format(number, hypotheses, n_best).encode("utf-8"))
             number += 1
         target.flush()
+        if refused is not None:
+            raise RefusedTextError(f"Line {number + 1:,}: {refused}", refused.text) from refused
+
+
+def _up_to_refused(
+    lines: list[bytes], translate: TranslateBatch
+) -> tuple[list[bytes], list[list[Hypothesis]], RefusedTextError | None]:
+    """The lines before the first one that gets no answer, their translations, and the error of that line."""
+    refused = None
+    while True:
+        try:
+            return lines, translate(lines), refused
+        except RefusedTextError as error:  # one before it may be refused, too
+            lines, refused = lines[: lines.index(error.text)], error
 
 
 def _chunks(lines: Iterable[bytes | None], size: int) -> Iterator[list[bytes]]:

@@ -18,6 +18,19 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+class RefusedTextError(ValueError):
+    """A text of a batch gets no answer.
+
+    Args:
+        message: Why.
+        text: The text.
+    """
+
+    def __init__(self, message: str, text: bytes) -> None:
+        super().__init__(message)
+        self.text = text
+
+
 # From a batch of texts to the hypotheses of each text, best first.
 TranslateBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
 

@@ -6,13 +6,17 @@ import select
 import subprocess
 import sys
 import time
+import types
 
+import numpy as np
 import pytest
-from scripted_rest import ScriptedRest
+from scripted_rest import METADATA, ScriptedRest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.client.batches import REQUESTS_AT_ONCE
+from kformer.client import ServerError
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
+from kformer.text.batches import RefusedTextError
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -138,3 +142,39 @@ def test_a_server_that_refuses_is_one_line_without_a_traceback():
         answer = kformer("--server", server.url, stdin=b"one\n")
     assert answer.returncode == 1
     assert answer.stderr.decode() == f"kformer: {server.url} answers 400: Batch too large\n"
+
+
+def test_the_lines_before_a_line_that_a_server_refuses_are_written_and_its_number_is_told(served):
+    """The longest line is asked for first."""
+    url = f"{served.url}/v1/models/numbers"
+    lines = [b"one two", b"three", b"one " * 4500, b"four", b"two " * 5000]
+    answer = kformer("--server", url, stdin=b"\n".join(lines))
+    assert answer.returncode == 1
+    assert answer.stdout.split(b"\n") == [b"dos uno", b"tres", b""]
+    assert answer.stderr.decode().startswith(
+        f"kformer: Line 3: {url} answers 413: A text may have 16384 bytes. Received"
+    )
+
+
+@pytest.mark.parametrize("code", [400, 413, 503])
+def test_of_a_batch_that_a_server_refuses_the_texts_are_asked_for_one_by_one(code):
+    asked = []
+
+    def predict(signature, inputs):
+        asked.append(inputs["text"])
+        if len(inputs["text"]) > 1 or inputs["text"] == [b"bad"]:
+            raise ServerError("refused", code)
+        return {"translation": np.array(inputs["text"], object), "score": np.zeros(1, np.float32)}
+
+    metadata = {"metadata": {"signature_def": {"signature_def": METADATA}}}
+    answer = answer_batch(types.SimpleNamespace(predict=predict, metadata=lambda: metadata, url="the server"))
+    if code == 503:  # of the server, not of a text
+        with pytest.raises(ServerError):
+            answer([b"one", b"bad"])
+        assert len(asked) == 1
+        return
+    assert [best[0].text for best in answer([b"one", b"two"])] == ["one", "two"]
+    with pytest.raises(RefusedTextError, match="refused") as refused:
+        answer([b"three", b"bad", b"four"])
+    assert refused.value.text == b"bad"
+    assert asked[3:] == [[b"three", b"bad", b"four"], [b"three"], [b"bad"]]
