@@ -8,9 +8,10 @@ from kformer.cli.on_server import check_server_options, connected
 from kformer.cli.options import SearchOptions, choose_decoding, choose_model
 from kformer.cli.progress import status
 from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
+from kformer.config import task_kind
 from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
-from kformer.inference.lines import ShortTranslations, UnknownLines
+from kformer.inference.lines import CutLines, ShortTranslations, UnknownLines
 from kformer.inference.model import threads_for
 from kformer.text.batches import BATCH_SIZE
 
@@ -66,7 +67,7 @@ def _chosen_model(
     check_task(found, task)
     decoding = choose_decoding(found, search)
     short = ShortTranslations(search_of(found, decoding).get("short_ratio") or 0.0)
-    unknown = UnknownLines(reads_symbols(found))
+    unknown, cut = UnknownLines(reads_symbols(found)), CutLines()
     model = Model(
         path,
         decoding,
@@ -74,9 +75,10 @@ def _chosen_model(
         threads_per_operation=None if one_by_one else threads_for(number),
         task=task,
         on_unknown=unknown.note,
+        on_cut=cut.note if task_kind(task).has_labels else None,
         trust=given.trust,
         options=options,
     )
     with status(f"loading {path}"):
         model.load()
-    yield LineModel(model, BATCH_SIZE, one_by_one, (unknown, short))
+    yield LineModel(model, BATCH_SIZE, one_by_one, (unknown, cut, short))

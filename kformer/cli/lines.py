@@ -18,8 +18,8 @@ from kformer.files.writing import check_file_path, replacing
 from kformer.inference.lines import (
     FILE_LINES_AT_ONCE,
     LINES_AT_ONCE,
+    NotedLines,
     ShortTranslations,
-    UnknownLines,
     translate_lines,
 )
 from kformer.text.batches import Hypothesis, TranslateBatch
@@ -61,7 +61,7 @@ class LineModel(NamedTuple):
     answer: TranslateBatch
     batch_size: int
     at_once: int | None
-    watchers: Sequence[ShortTranslations | UnknownLines] = ()
+    watchers: Sequence[NotedLines | ShortTranslations] = ()
 
 
 def check_files(input: Path | None, output: Path | None) -> None:

@@ -35,7 +35,9 @@ class DecodingConfig(Config):
     panel: ClassVar[str] = "Search"
     beam_size: int = setting(4, "Width of the beam; 1 is greedy search.")
     length_penalty: float = setting(
-        0.6, "Exponent of the length penalty, alpha of Wu et al. (2016), equation 14; larger gives longer translations. At most 10."
+        0.6,
+        "Exponent of the length penalty, alpha of Wu et al. (2016), equation 14; larger gives longer translations. "
+        "At most 10.",
     )
     max_extra_length: int = setting(50, "A translation has at most so many tokens more than its source.")
     max_length: int | None = setting(

@@ -9,10 +9,10 @@ from kformer.decoding import SearchResult
 from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
 from kformer.export.kernels import ServedArithmetic
-from kformer.export.signatures import Function, Served, mostly_unknown, signature
+from kformer.export.signatures import Function, Served, reading, signature
 from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights, copy_weights
-from kformer.runtime.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
+from kformer.runtime.versions import DEFAULT_SIGNATURE, READING
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.translator import Translator
 from kformer.text.codec import best
@@ -61,7 +61,7 @@ def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: in
         functions = {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
     else:
         functions = {name: signature(served, name) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
-    return {**functions, MOSTLY_UNKNOWN: mostly_unknown(served)}
+    return {**functions, READING: reading(served)}
 
 
 def _served(predictor: Predictor, weights: Weights, precision: str, ranges: InputRanges) -> Served:

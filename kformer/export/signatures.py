@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kformer.export.variables import FrozenScope
-from kformer.runtime.versions import DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
+from kformer.runtime.versions import CUT, DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.translator import Translator
 
@@ -46,10 +46,17 @@ def n_best(served: Served, number: int) -> Function:
     return _function(served, lambda text: translator.find_n_best(text, number), [TEXT])
 
 
-def mostly_unknown(served: Served) -> Function:
-    """From `text` (B,) string to `mostly_unknown` (B,) bool: see `Tokenizer.is_mostly_unknown`."""
-    tokenizer = served.predictor.source_tokenizer
-    return _function(served, lambda text: {MOSTLY_UNKNOWN: tokenizer.is_mostly_unknown(text)}, [TEXT])
+def reading(served: Served) -> Function:
+    """From `text` (B,) string to `mostly_unknown` and `cut`, (B,) bool.
+
+    See `Tokenizer.is_mostly_unknown` and `Predictor.is_cut`.
+    """
+    predictor = served.predictor
+
+    def read(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {MOSTLY_UNKNOWN: predictor.source_tokenizer.is_mostly_unknown(text), CUT: predictor.is_cut(text)}
+
+    return _function(served, read, [TEXT])
 
 
 def _function(

@@ -1,5 +1,6 @@
 """Translation as a Unix filter: a line in, a line out, in order."""
 
+import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -55,15 +56,45 @@ class ShortTranslations:
         )
 
 
-class UnknownLines:
-    """Counts lines of text that a model's vocabulary mostly lacks, such as one in another script.
-
-    Args:
-        symbols: Whether the model reads symbols with blanks between them; None: that is not known.
+class NotedLines(abc.ABC):
+    """Counts lines that somebody notes.
 
     Attributes:
         count: How many there are.
         first: The number of the first one, from 1; 0 if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = 0
+        self._lines = 0
+        self._found: set[int] = set()  # hashes, because the texts could take all memory
+
+    def note(self, text: bytes) -> None:
+        """Remembers a text that counts. Several threads may call this at the same time."""
+        self._found.add(hash(text))
+
+    def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
+        """Looks at the next line, whose text was noted before if it counts."""
+        self._lines += 1
+        if hash(line) in self._found:
+            self.count += 1
+            self.first = self.first or self._lines
+
+    def message(self) -> str | None:
+        """How many there are, and what may help; None if there are none."""
+        return self._told() if self.count else None
+
+    @abc.abstractmethod
+    def _told(self) -> str:
+        """The message about one line or more."""
+
+
+class UnknownLines(NotedLines):
+    """Counts lines of text that a model's vocabulary mostly lacks, such as one in another script.
+
+    Args:
+        symbols: Whether the model reads symbols with blanks between them; None: that is not known.
 
     Examples:
         >>> unknown = UnknownLines(symbols=True)
@@ -75,27 +106,10 @@ class UnknownLines:
     """
 
     def __init__(self, symbols: bool | None) -> None:
+        super().__init__()
         self._symbols = symbols
-        self.count = 0
-        self.first = 0
-        self._lines = 0
-        self._found: set[int] = set()  # hashes, because the texts could take all memory
 
-    def note(self, text: bytes) -> None:
-        """Remembers a text that the vocabulary mostly lacks. Several threads may call this at the same time."""
-        self._found.add(hash(text))
-
-    def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
-        """Looks at the next line, whose text was noted before if the vocabulary lacks it."""
-        self._lines += 1
-        if hash(line) in self._found:
-            self.count += 1
-            self.first = self.first or self._lines
-
-    def message(self) -> str | None:
-        """How many there are, and what may help; None if there are none."""
-        if not self.count:
-            return None
+    def _told(self) -> str:
         are, their = ("is", "its answer means") if self.count == 1 else ("are", "their answers mean")
         remedy = (
             'The model reads symbols with blanks between them, "c a t" in place of "cat".'
@@ -105,6 +119,25 @@ class UnknownLines:
         return (
             f"{count(self.count, 'line')} {are} mostly text that is not in the model's vocabulary, so that {their} "
             f"little. The first is line {self.first:,}. {remedy}"
+        )
+
+
+class CutLines(NotedLines):
+    """Counts lines whose end a classifier or tagger does not read.
+
+    Examples:
+        >>> cut = CutLines()
+        >>> cut.note(b"a long text")
+        >>> cut(b"a long text", [])
+        >>> cut.message()
+        '1 line is longer than the model reads, so that its end does not count. The first is line 1. Divide such lines.'
+    """
+
+    def _told(self) -> str:
+        are, their = ("is", "its end does") if self.count == 1 else ("are", "their ends do")
+        return (
+            f"{count(self.count, 'line')} {are} longer than the model reads, so that {their} not count. The first is "
+            f"line {self.first:,}. Divide such lines."
         )
 
 

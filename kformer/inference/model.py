@@ -14,7 +14,7 @@ from kformer.inference.find import check_search, check_task, find_model, search_
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runtime.tensors import text_array
-from kformer.runtime.versions import MOSTLY_UNKNOWN, description
+from kformer.runtime.versions import CUT, MOSTLY_UNKNOWN, READING, description
 from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
 from kformer.text.options import check_values, option_arrays, with_defaults
 
@@ -72,6 +72,7 @@ class Model:
             their probabilities, tags or continuations with their scores.
         on_unknown: Called for each text of which more than half is not in the vocabulary (`Tokenizer.fallback_ids`),
             by the thread that answers it. A SavedModel that `kformer export` made does not tell.
+        on_cut: The same for each text whose end a classifier or tagger does not read.
         trust: Load a SavedModel whatever operations it has: see `kformer.runtime.c_api.SavedModel`.
         options: How a language model goes on with texts: values by their names in `kformer.text.options.OPTIONS`, such
             as `{"temperature": 1.0, "seed": 7}`. Those that are left out are the model's own. Every batch has its own
@@ -104,6 +105,7 @@ class Model:
     threads_per_operation: int | None = None
     task: str = "translate"
     on_unknown: Callable[[bytes], None] | None = None
+    on_cut: Callable[[bytes], None] | None = None
     trust: bool = False
     options: Mapping[str, float | int] = dataclasses.field(default_factory=dict, hash=False)
     _inputs: dict[str, float | int] = dataclasses.field(init=False, repr=False, compare=False)
@@ -139,7 +141,7 @@ class Model:
             outputs = saved_model.run(_WITH_OPTIONS, {"text": text_array(texts), **options})
         else:
             outputs = saved_model(texts)
-        self._tell_unknown(saved_model, texts)
+        self._tell(saved_model, texts)
         return hypotheses(*(outputs[name] for name in answer_outputs(self.task)))
 
     def load(self) -> Self:
@@ -178,13 +180,16 @@ class Model:
         if known and _WITH_OPTIONS not in known:  # only an export lacks it, and lists what it has
             raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {_WITH_OPTIONS}.")
 
-    def _tell_unknown(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
-        """Calls `on_unknown` for the texts that the vocabulary mostly lacks, if the SavedModel can tell."""
-        if self.on_unknown is None or MOSTLY_UNKNOWN not in saved_model.signatures:
+    def _tell(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
+        """Calls `on_unknown` and `on_cut` for the texts that they are for, if the model can tell."""
+        given = {MOSTLY_UNKNOWN: self.on_unknown, CUT: self.on_cut}
+        wanted = {output: tell for output, tell in given.items() if tell is not None}
+        if not wanted or READING not in saved_model.signatures:
             return
-        found = saved_model.run(MOSTLY_UNKNOWN, {"text": text_array(texts)})[MOSTLY_UNKNOWN]
-        for text in itertools.compress(texts, found):
-            self.on_unknown(text)
+        found = saved_model.run(READING, {"text": text_array(texts)})
+        for output, tell in wanted.items():
+            for text in itertools.compress(texts, found[output]):
+                tell(text)
 
 
 def threads_for(texts: int) -> int | None:

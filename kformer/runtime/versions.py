@@ -16,7 +16,9 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
-MOSTLY_UNKNOWN = "mostly_unknown"  # signature and output: which texts the vocabulary lacks; only the cache has it
+# Signature: how the model reads a text. Its outputs: is most of it not in the vocabulary, is its end not read? Only the
+# cache has it.
+READING, MOSTLY_UNKNOWN, CUT = "reading", "mostly_unknown", "cut"
 # An export has only those that are asked for.
 MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
 # TensorFlow Serving ignores this folder of a SavedModel.

@@ -19,6 +19,7 @@ from kformer.text.text_model import text_tensor
 from kformer.text.texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
+from kformer.tokenizers.ragged import sums
 
 
 class Classifier(LabelPredictor):
@@ -56,7 +57,8 @@ class Classifier(LabelPredictor):
 
         Returns:
             `label` (B,) string; `probability` (B,) float32, the probability of the label; `probabilities` (B, N)
-            float32, those of all labels; and `labels` (B, N) string, these labels in the same order.
+            float32, those of all labels; and `labels` (B, N) string, these labels in the same order. A text without any
+            token has the label "" and only probabilities of 0.
         """
         ids = self._ids(text)
 
@@ -68,8 +70,11 @@ class Classifier(LabelPredictor):
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         (probabilities,) = in_batches(lengths, BATCH_TOKENS, batch, [tf.zeros((0, len(self.labels)))])
         label = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=1))
+        is_token = (ids.values != self.source_tokenizer.start_id) & (ids.values != self.source_tokenizer.end_id)
+        is_text = sums(ids.with_values(tf.cast(is_token, tf.int64))) > 0
+        probabilities = tf.where(is_text[:, tf.newaxis], probabilities, 0.0)
         return {
-            "label": label,
+            "label": tf.where(is_text, label, ""),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
             "labels": tf.repeat([tf.constant(self.labels)], tf.shape(probabilities)[0], axis=0),
@@ -78,11 +83,17 @@ class Classifier(LabelPredictor):
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"source": self._ids(text).to_tensor(self.config.pad_id)}
 
+    def is_cut(self, text: tf.Tensor) -> tf.Tensor:
+        return self._all_ids(text).row_lengths() > self.longest
+
     def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
         """(B,) string to (B, None) int32, at most `longest` ids of each text."""
+        return self._all_ids(text)[:, : self.longest]
+
+    def _all_ids(self, text: tf.Tensor) -> tf.RaggedTensor:
         if not self.reads_pairs:
             text = tf.strings.regex_replace(text, TAB, " ")
-        return encode_texts(text, self.source_tokenizer)[:, : self.longest]
+        return encode_texts(text, self.source_tokenizer)
 
 
 class ClassifyTask(LabelTask):

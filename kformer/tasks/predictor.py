@@ -162,6 +162,10 @@ class Predictor(tf.Module, abc.ABC):
         `kformer.config.TASKS`.
         """
 
+    def is_cut(self, text: tf.Tensor) -> tf.Tensor:
+        """(B,) string to (B,) bool: whether the end of a text is not read. A translator divides long texts instead."""
+        return tf.fill(tf.shape(text), False)
+
     @abc.abstractmethod
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The model's inputs for sample texts, as in training. An int8 export measures ranges of numbers with them."""

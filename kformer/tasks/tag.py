@@ -88,6 +88,9 @@ class Tagger(LabelPredictor):
         tags, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"tags": tags, "score": score}
 
+    def is_cut(self, text: tf.Tensor) -> tf.Tensor:
+        return encode_words(text, self.source_tokenizer).ids.row_lengths() > self.longest
+
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = encode_words(text, self.source_tokenizer).ids
         return {"source": ids[:, : self.longest].to_tensor(self.config.pad_id)}

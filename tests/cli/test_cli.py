@@ -992,13 +992,6 @@ def test_more_hypotheses_than_beams_are_refused(numbers_run):
         Model(numbers_run, n_best=5)
 
 
-def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
-    with (tmp_path / "out").open("wb") as target:
-        translate_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], [b"a", b"b"], target)
-    assert (tmp_path / "out").read_bytes() == b"x y \nx y \n"
-
-
-def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
 def test_a_current_folder_that_was_deleted_is_told(tmp_path):
     (tmp_path / "gone").mkdir()
     command = ["sh", "-c", 'rmdir ../gone; "$0" -m kformer plot masks --output masks.png', sys.executable]
@@ -1007,6 +1000,13 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path):
     assert answer.stderr.endswith(" (the current folder was deleted: go to another one)\n"), answer.stderr
 
 
+def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
+    with (tmp_path / "out").open("wb") as target:
+        translate_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], [b"a", b"b"], target)
+    assert (tmp_path / "out").read_bytes() == b"x y \nx y \n"
+
+
+def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
     texts = ["one ||| two", "|||"]
     with (tmp_path / "out").open("wb") as target:
         translate_lines(lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, 2)

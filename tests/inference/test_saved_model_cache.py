@@ -111,7 +111,7 @@ def test_where_the_disk_is_full_it_is_made_elsewhere_for_this_time(cache, run, m
         save(served, path, signatures=signatures)
 
     monkeypatch.setattr(tf.saved_model, "save", full)
-    assert load_model(run.path, GREEDY)([b"one two"])[0][0].text == "dos uno"
+    assert Model(run.path, GREEDY)([b"one two"])[0][0].text == "dos uno"
     said = capsys.readouterr().err
     assert said.startswith(
         "kformer: the SavedModel cannot be stored in the cache: No space left on device. The next ca"

@@ -72,6 +72,12 @@ class TestClassifier:
     def test_it_answers_any_text(self, classifier, texts):
         assert len(classifier(texts)) == len(texts)
 
+    def test_a_text_without_any_token_has_no_label(self, classifier):
+        found = classifier.function(tf.constant(["", "one", " \u200b \n"]))
+        assert found["label"].numpy().tolist() == [b"", parity("one").encode(), b""]
+        assert found["probability"].numpy().tolist() == [0.0, pytest.approx(1.0, abs=0.5), 0.0]
+        assert found["probabilities"].numpy()[[0, 2]].tolist() == [[0.0, 0.0]] * 2
+
     def test_a_model_of_single_texts_reads_a_tab_as_a_blank(self, classifier):
         texts = ["one two\tthree", "\tone two three", "one\t two\tthree\t"]
         np.testing.assert_array_equal(
@@ -338,6 +344,17 @@ class TestCommands:
         content = "\r\n".join(TEXTS)
         for packed in (gzip.compress(content.encode("utf-8-sig")), content.encode("utf-16")):
             assert self.run_bytes(tmp_path, command, run_of(task), packed) == answers
+        assert capsys.readouterr().err == ""
+
+    @pytest.mark.parametrize("task", ["classify", "tag"])
+    def test_lines_whose_end_is_not_read_are_told(self, task, capsys, tmp_path, run_of):
+        run = shutil.copytree(run_of(task), tmp_path / "run")
+        DecodingConfig(max_source_length=4).save(RunFolder(run).decoding_file)
+        RunFolder(run).note_files()
+        self.run(capsys, tmp_path, task, run, ["one", "one two six one two six", "two", "six one six one six two"])
+        told = "2 lines are longer than the model reads, so that their ends do not count. The first is line 2. Divide"
+        assert told in capsys.readouterr().err
+        self.run(capsys, tmp_path, task, run, ["one", ""])
         assert capsys.readouterr().err == ""
 
     def test_generate(self, capsys, tmp_path, run_of):
