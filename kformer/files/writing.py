@@ -173,7 +173,7 @@ def staging_folder(parent: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
     left behind, and removes them. (On a file system without locks, they stay.)
     """
     parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".kformer-{name}-"
+    prefix = f".kformer-{name[:30]}-"  # file systems allow 255 bytes, some of them fewer
     _remove_abandoned(parent, prefix)
     hidden, descriptor = _locked_folder(parent, prefix)
     try:
