@@ -835,7 +835,7 @@ def test_training_with_fewer_learned_positions_than_tokens_is_refused(tmp_path):
 
 
 def test_a_mistake_in_the_settings_leaves_no_run_that_blocks_the_next_one(tmp_path):
-    with pytest.raises(ValueError, match="No pair of 1,354 is left: .* Check the texts or raise max_length."):
+    with pytest.raises(ValueError, match="train: No pair of 1,354 is left: .* Check the texts or raise max_length."):
         train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_length=1), console=quiet())
     assert list(tmp_path.iterdir()) == []
 
