@@ -31,8 +31,8 @@ from kformer.training.opened_run import RunRequest, opened_run
 from kformer.training.plan import (
     batches_between_validations,
     budget_of,
+    describe_budget,
     describe_plan,
-    describe_warmup,
     plan_batches,
 )
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
@@ -283,8 +283,7 @@ def _fit(
     run.console.print(describe_plan(plan, training))
     budget = budget_of(training, plan)
     if budget.max_steps is not None:
-        told = describe_warmup(training, budget.max_steps)
-        run.console.print(f"The budget is {count(budget.max_steps, 'update')}; {told}")
+        run.console.print(describe_budget(training, plan, budget.max_steps))
     if not state.validating and (spent := budget.spent(state)) is not None:
         state.end_reason = spent.already
         return
