@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kformer.config import LABEL_SMOOTHING_FORMS
-from kformer.labels import labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
+from kformer.labels import LOWEST, labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
@@ -55,7 +55,8 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     @ops.custom_gradient
     def cross_entropy(logits: Any) -> tuple[Any, Any]:
         values = ops.cast(logits, "float32")  # (B, T, V)
-        largest = ops.max(values, axis=-1, keepdims=True)
+        # `initial`: without it, TensorFlow refuses an empty batch in eager mode.
+        largest = ops.max(values, axis=-1, keepdims=True, initial=LOWEST)
         exponentials = ops.exp(values - largest)  # (B, T, V)
         sums = ops.sum(exponentials, axis=-1, keepdims=True)
         normalizer = ops.squeeze(largest + ops.log(sums), -1)  # (B, T)

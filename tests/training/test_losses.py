@@ -152,6 +152,11 @@ def test_padding_alone_gives_zero_and_no_gradient():
     np.testing.assert_array_equal(gradient, np.zeros_like(logits))
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_no_position_at_all_gives_zero(shape):
+    assert float(LabelSmoothedCrossEntropy()(np.zeros(shape, "int32"), np.zeros((*shape, 5), "float32"))) == 0.0
+
+
 def test_trains_in_a_model_with_integer_labels_of_length_one():
     layers = [keras.Input((1,), dtype="int32"), keras.layers.Embedding(5, 3), keras.layers.Dense(5)]
     model = keras.Sequential(layers)
