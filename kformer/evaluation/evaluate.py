@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kformer.data import Pair, references
-from kformer.data.labels import words_of
+from kformer.data.labels import labels_of
 from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
 from kformer.text.batches import TranslateBatch, translate_all
 from kformer.wording import count
@@ -85,10 +85,12 @@ def score_labels(
     """
     chosen = sentences(pairs)[:limit]
     if not chosen:
-        raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
+        raise ValueError(
+            "There is nothing to evaluate: the test set has no pairs with a target. Name another split or file."
+        )
     answers = translate_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
-    found = [words_of(hypotheses[0].text) for hypotheses in answers]
-    right = [words_of(target) for _, (target,) in chosen]
+    found = [labels_of(hypotheses[0].text) for hypotheses in answers]
+    right = [labels_of(target) for _, (target,) in chosen]
     for (text, _), labels, expected in zip(chosen, found, right, strict=True):
         if len(labels) != len(expected):
             raise ValueError(
