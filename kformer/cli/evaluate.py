@@ -30,6 +30,7 @@ from kformer.data.labels import check_targets
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
+from kformer.wording import count
 
 
 def evaluate(
@@ -141,6 +142,8 @@ def _evaluate_answers(
     path = model.path if isinstance(model, RunFolder) else model
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
+    if left_out := sum(bool(source.strip()) and not target.strip() for source, target in pairs):
+        typer.echo(f"kformer: left out, because the target is blank: {count(left_out, 'pair')}.", err=True)
     with status(f"loading {path}"):
         answer = load_model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
     with progress_bar("translating" if kind.scored_by == "translations" else "reading", total) as advance:
