@@ -6,7 +6,10 @@ Shapes: B rows of the batch, T target length, V target vocabulary.
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
+
+LOWEST = float(np.finfo("float32").min)  # what the largest logit of a token begins with
 
 
 def token_mask(labels: Any, pad_id: int) -> Any:

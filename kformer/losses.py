@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kformer.config import LABEL_SMOOTHING_FORMS
-from kformer.labels import labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
+from kformer.labels import LOWEST, labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:
@@ -55,7 +55,8 @@ def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1,
     @ops.custom_gradient
     def cross_entropy(logits: Any) -> tuple[Any, Any]:
         values = ops.cast(logits, "float32")  # (B, T, V)
-        largest = ops.max(values, axis=-1, keepdims=True)
+        # `initial`: without it, TensorFlow refuses an empty batch in eager mode.
+        largest = ops.max(values, axis=-1, keepdims=True, initial=LOWEST)
         exponentials = ops.exp(values - largest)  # (B, T, V)
         sums = ops.sum(exponentials, axis=-1, keepdims=True)
         normalizer = ops.squeeze(largest + ops.log(sums), -1)  # (B, T)
@@ -106,11 +107,12 @@ def _with_values_at(tensor: Any, labels: Any, values: Any) -> Any:
 class LabelSmoothedCrossEntropy(keras.Loss):
     """Mean of `label_smoothed_cross_entropy` over the tokens of a batch that are not padding.
 
-    The mean is the sum over tokens divided by the number of tokens of the whole batch. Under
-    `tf.distribute` this number is summed over the replicas, and Keras sums the gradients. So every token has the same
-    weight, whatever the number of tokens on its replica. (`keras.distribution` on JAX needs no sum: its arrays are
-    global.) With gradient accumulation Keras averages the means of the micro-batches with equal weights. So give each
-    micro-batch its share of the tokens as sample weights, as `kformer.data.make_dataset` does.
+    The mean is the sum over tokens divided by the number of tokens of the whole batch. Under `tf.distribute`, with R
+    replicas, the value on each is 1 / R of this mean, with the gradient of its own tokens: Keras sums the gradients,
+    and averages R times the values. So every token has the same weight, whatever the numbers of tokens and rows on its
+    replica. (`keras.distribution` on JAX needs no sum: its arrays are global.) With gradient accumulation Keras
+    averages the means of the micro-batches with equal weights. So give each micro-batch its share of the tokens as
+    sample weights, as `kformer.data.make_dataset` does.
 
     Do not give `class_weight` to `fit` where T > 1: Keras takes such labels for one-hot vectors and weights each row by
     the position of its largest id. Give `fit` a weight for each token instead: `sample_weight`, (B, T).
@@ -157,11 +159,11 @@ class LabelSmoothedCrossEntropy(keras.Loss):
         Raises:
             ValueError: A shape does not fit, or a label is no class, see `labels_and_logits`.
         """
-        tokens = _sum_over_replicas(ops.sum(token_mask(y_true, self.pad_id)))
+        tokens = ops.sum(token_mask(y_true, self.pad_id))
         losses = self.call(y_true, y_pred)  # (B, T)
         if sample_weight is not None:
             losses = losses * token_weights(sample_weight, losses)
-        return ops.sum(losses) / ops.maximum(tokens, 1.0)
+        return _mean_over_replicas(ops.sum(losses), tokens)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """(B, T) float32: the loss of every token, 0 where `y_true` is padding."""
@@ -180,11 +182,14 @@ def _check_smoothing(epsilon: float, form: str) -> None:
         raise ValueError(f"form must be one of {', '.join(LABEL_SMOOTHING_FORMS)}. Received: form={form!r}.")
 
 
-def _sum_over_replicas(value: Any) -> Any:
+def _mean_over_replicas(total: Any, tokens: Any) -> Any:
+    """`total` / `tokens`; under `tf.distribute` the part of each replica, see `LabelSmoothedCrossEntropy`."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        context = tf.distribute.get_replica_context()
+        context, reduce_op = tf.distribute.get_replica_context(), tf.distribute.ReduceOp
         if context is not None and context.num_replicas_in_sync > 1:
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
-    return value
+            share = total / ops.maximum(context.all_reduce(reduce_op.SUM, tokens), 1.0)
+            # Keras weights the values by the replicas' rows, so that unequal values would count too much or too little.
+            return tf.grad_pass_through(lambda value: context.all_reduce(reduce_op.MEAN, value))(share)
+    return total / ops.maximum(tokens, 1.0)

@@ -12,7 +12,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.labels import labels_and_logits, nan_without_class, refuse_sample_weight, token_mask, without_padding
+from kformer.labels import (
+    LOWEST,
+    labels_and_logits,
+    nan_without_class,
+    refuse_sample_weight,
+    token_mask,
+    without_padding,
+)
 from kformer.losses import label_smoothed_cross_entropy
 
 
@@ -138,7 +145,7 @@ class TokenAccuracy(_TokenMean):
         labels, logits = labels_and_logits(y_true, y_pred)
         values = ops.cast(logits, "float32")  # (B, T, V)
         label_logits = ops.squeeze(ops.take_along_axis(values, ops.expand_dims(labels, -1), axis=-1), -1)  # (B, T)
-        hits = ops.cast(label_logits >= ops.max(values, axis=-1), "float32")
+        hits = ops.cast(label_logits >= ops.max(values, axis=-1, initial=LOWEST), "float32")
         return nan_without_class(hits, labels, logits)
 
 

@@ -33,6 +33,7 @@ from kformer.inference.find import check_answers, check_search, find_model, read
 from kformer.inference.model import threads_for
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
+from kformer.wording import count
 
 
 def evaluate(
@@ -144,6 +145,8 @@ def _evaluate_answers(
     total = len(sentences(pairs, symbols))
     total = min(total, limit or total)
     answer = Model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
+    if left_out := sum(bool(source.strip()) and not target.strip() for source, target in pairs):
+        typer.echo(f"kformer: left out, because the target is blank: {count(left_out, 'pair')}.", err=True)
     with status(f"loading {path}"):
         answer.load()
     with progress_bar("translating" if kind.scored_by == "translations" else "reading", total) as advance:

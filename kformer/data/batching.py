@@ -6,7 +6,9 @@ because XLA compiles a program for each shape. Every batch is a pure function of
 Shapes: N pairs, B rows, S source and T target length.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -33,8 +35,9 @@ class BatchPlan:
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
         shapes: (B, S, T) of each bucket that has pairs.
-        steps_per_epoch: the mean number of batches per epoch of an endless stream, rounded. Such a stream has no
+        batches_per_epoch: the mean number of batches per epoch of an endless stream, a `Fraction`. Such a stream has no
             partial batches: a batch may hold the last pairs of one epoch and the first pairs of the next.
+        steps_per_epoch: the same number, rounded, at least 1.
         steps_once: the number of batches that hold every pair once. The last batch of a bucket is filled up with rows
             of pad ids.
         mean_tokens: the mean numbers of source and target tokens in a batch of an endless stream, without padding.
@@ -77,10 +80,14 @@ class BatchPlan:
             (_rows(min(tokens_per_batch // max(bucket), len(members)), row_multiple), *bucket)
             for bucket, members in zip(self.buckets, self._members, strict=True)
         )
-        passes = [len(members) / rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
-        self.steps_per_epoch = max(1, round(sum(passes)))
-        self.steps_once = int(sum(np.ceil(passes)))
-        self.mean_tokens = (len(encoded.source_ids) / sum(passes), len(encoded.target_ids) / sum(passes))
+        passes = [
+            Fraction(len(members), rows) for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)
+        ]
+        self.batches_per_epoch = sum(passes, start=Fraction())
+        self.steps_per_epoch = max(1, round(self.batches_per_epoch))
+        self.steps_once = sum(map(math.ceil, passes))
+        batches = float(self.batches_per_epoch)
+        self.mean_tokens = (len(encoded.source_ids) / batches, len(encoded.target_ids) / batches)
         positions = sum(
             len(members) * sum(shape[1:]) for members, shape in zip(self._members, self.shapes, strict=True)
         )

@@ -110,22 +110,27 @@ def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
     Of the different sources, one in 50 is held out with all its pairs. Of fewer than 1,000 sources it is 20, or one in
     10 where these are fewer, but at least one. The sources with the smallest SHA-256 hashes are taken. So the choice
     depends on the texts alone, not on their order. Sources that differ only in white space or in their Unicode form are
-    one source, because tokenizers read them alike. A blank source is never held out.
+    one source, because tokenizers read them alike. A source is never held out if it is blank or has blank targets only,
+    unless all targets are blank, as in plain text.
 
     Raises:
-        ValueError: There are fewer than two different sources that are not blank.
+        ValueError: There are fewer than two different sources that could be held out.
 
     Examples:
         >>> train, held_out = hold_out("numbers", [(f"source {n}", f"target {n}") for n in range(300)])
         >>> len(train), len(held_out)
         (280, 20)
     """
-    keys = [_key(source) for source, _ in pairs]
-    sources = {key for key in keys if key}
+    keys, has_target = [], []
+    for source, target in pairs:
+        keys.append(_key(source))
+        has_target.append(bool(target.strip()))
+    is_plain_text = not any(has_target)
+    sources = {key for key, has in zip(keys, has_target, strict=True) if key and (has or is_plain_text)}
     if len(sources) < 2:
         raise ValueError(
-            f"To hold out pairs of {name}, it must have at least two different sources. Received: {len(sources)}. "
-            "Add pairs, or give validation (and test) pairs of their own."
+            f"To hold out pairs of {name}, it must have at least two different sources, with targets that are not "
+            f"blank. Received: {len(sources)}. Add pairs, or give validation (and test) pairs of their own (--valid)."
         )
     number = max(len(sources) // _HELD_OUT_SHARE, min(_FEWEST_HELD_OUT, len(sources) // _LARGEST_SHARE), 1)
     held_out = set(heapq.nsmallest(number, sources))

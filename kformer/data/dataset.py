@@ -37,7 +37,9 @@ def make_dataset(
     Args:
         plan: decides which pairs share a batch.
         shuffle_seed: a number of 0 or more. None: nothing is shuffled, neither the batches nor the pairs.
-        repeat: True: the endless batches of `BatchPlan.endless`. False: those of `BatchPlan.once`.
+        repeat: True: the endless batches of `BatchPlan.endless`, each epoch in a new order. False: those of
+            `BatchPlan.once`, which come in the same order each time that the data set is read. So for several epochs of
+            `fit` give True, and `steps_per_epoch=plan.steps_per_epoch`.
         start_step: the number of batches to skip.
         batches_per_update: with gradient accumulation, the number of micro-batches that make an update. If it is above
             1, each batch has a third part, sample weights of (B,) float32: the batch's share of the tokens of all

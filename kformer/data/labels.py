@@ -4,6 +4,7 @@ A corpus is looked through once: it keeps the labels that were found.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 
 from kformer.config import task_kind
@@ -23,6 +24,16 @@ def words_of(text: str) -> list[str]:
         ['one', 'two', 'three']
     """
     return [word for word in _BLANKS.split(text) if word]
+
+
+def labels_of(target: str) -> list[str]:
+    """The labels of a target, in the Unicode form NFC, in which labels are compared.
+
+    Examples:
+        >>> labels_of("caf\\u00e9") == labels_of("cafe\\u0301")
+        True
+    """
+    return words_of(unicodedata.normalize("NFC", target))
 
 
 def check_targets(task: str, pairs: Iterable[Pair]) -> None:
@@ -94,7 +105,7 @@ def _checked_labels(check: Callable[[str, str], None], pairs: Iterable[Pair]) ->
     for text, target in pairs:
         if text.strip() and target.strip():
             check(text, target)
-            labels.update(words_of(target))
+            labels.update(labels_of(target))
     return labels
 
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from kformer.data import Pair, references
-from kformer.data.labels import words_of
+from kformer.data.labels import labels_of
 from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
 from kformer.text.batches import TranslateBatch, translate_all
 from kformer.wording import count
 
 
 def sentences(pairs: Iterable[Pair], symbols: bool = False) -> list[tuple[str, list[str]]]:
-    """Each source with its references. Pairs of two blank texts, such as blank lines of a file, are left out.
+    """Each source with its references. Pairs with a blank target, which is no reference, are left out.
 
     Args:
         pairs: Test pairs.
         symbols: Whether all targets of a source are its references, as with the pronunciations of a word. Otherwise
             every pair is scored by itself, even if two have the same source.
     """
-    filled = [(source, target) for source, target in pairs if source.strip() or target.strip()]
+    filled = [(source, target) for source, target in pairs if target.strip()]
     return list(references(filled).items()) if symbols else [(source, [target]) for source, target in filled]
 
 
@@ -48,11 +48,13 @@ def score(
         Plain values for one line of JSON.
 
     Raises:
-        ValueError: There are no pairs.
+        ValueError: There are no pairs with a target.
     """
     grouped = sentences(pairs, symbols)
     if not grouped:
-        raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
+        raise ValueError(
+            "There is nothing to evaluate: the test set has no pairs with a target. Name another split or file."
+        )
     grouped = grouped[:limit]
     sources = [source.encode("utf-8") for source, _ in grouped]
     hypotheses = [found[0].text for found in translate_all(translate, sources, on_batch=on_batch)]
@@ -81,14 +83,16 @@ def score_labels(
         right, and `texts`, their number.
 
     Raises:
-        ValueError: There are no pairs.
+        ValueError: There are no pairs with a target.
     """
     chosen = sentences(pairs)[:limit]
     if not chosen:
-        raise ValueError("There is nothing to evaluate: the test set has no pairs. Name another split or file.")
+        raise ValueError(
+            "There is nothing to evaluate: the test set has no pairs with a target. Name another split or file."
+        )
     answers = translate_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
-    found = [words_of(hypotheses[0].text) for hypotheses in answers]
-    right = [words_of(target) for _, (target,) in chosen]
+    found = [labels_of(hypotheses[0].text) for hypotheses in answers]
+    right = [labels_of(target) for _, (target,) in chosen]
     for (text, _), labels, expected in zip(chosen, found, right, strict=True):
         if len(labels) != len(expected):
             raise ValueError(

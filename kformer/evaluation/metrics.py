@@ -20,17 +20,18 @@ def bleu_and_chrf(
 
     Args:
         hypotheses: one text per sentence, detokenized.
-        references: the reference texts of each sentence, detokenized.
+        references: the reference texts of each sentence, detokenized. Blank ones do not count, and sentences without
+            another one are left out.
         tokenizer: how BLEU splits texts into words, one of `kformer.config.BLEU_TOKENIZERS`; None: by the script of the
             references, see `kformer.evaluation.bleu_tokenizers.suitable_bleu_tokenizer`. `bleu_signature` names it.
 
     Returns:
         `bleu` and `chrf`, from 0 to 100; `bleu_signature` and `chrf_signature`, which name the settings and version
-        (Post 2018); `sentences`, their number.
+        (Post 2018); `sentences`, the number of those that were scored.
 
     Raises:
-        ValueError: There are no sentences, the lengths differ, a sentence has no reference, or the tokenizer cannot be
-            used.
+        ValueError: There are no sentences to score, the lengths differ, a sentence has no reference, or the tokenizer
+            cannot be used.
 
     Examples:
         >>> scores = bleu_and_chrf(["The cat sat down."], [["The cat sat down.", "The cat took a seat."]])
@@ -41,15 +42,20 @@ def bleu_and_chrf(
         (59.69, 'tok:zh')
     """
     _check(hypotheses, references)
+    filled = [[text for text in texts if text.strip()] for texts in references]
+    hypotheses = [hypothesis for hypothesis, texts in zip(hypotheses, filled, strict=True) if texts]
+    references = [texts for texts in filled if texts]
+    if not references:
+        raise ValueError("There must be a reference to score by. Received: blank ones only. Correct the test set.")
     most = max(len(texts) for texts in references)
     # sacreBLEU wants the first reference of every sentence, then the second: None where there is none.
     streams: list[Any] = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
     tokenizer = tokenizer or suitable_bleu_tokenizer(itertools.chain.from_iterable(references))
     bleu, chrf = bleu_metric(tokenizer), sacrebleu.CHRF()
     return {
-        "bleu": bleu.corpus_score(list(hypotheses), streams).score,
+        "bleu": bleu.corpus_score(hypotheses, streams).score,
         "bleu_signature": str(bleu.get_signature()),
-        "chrf": chrf.corpus_score(list(hypotheses), streams).score,
+        "chrf": chrf.corpus_score(hypotheses, streams).score,
         "chrf_signature": str(chrf.get_signature()),
         "sentences": len(hypotheses),
     }

@@ -41,6 +41,9 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     With `tie_weights`, embedding and projection use one matrix. One such layer for source, target and softmax is the
     three-way weight tying of section 3.4.
 
+    Ids are not checked, as in Keras: this would cost an operation in every step. The id -1 gives the last row without
+    an error. Labels may have a padding of -1 or -100, but ids that are embedded must be from 0 to V - 1.
+
     Args:
         input_dim: V.
         output_dim: D.

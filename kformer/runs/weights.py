@@ -5,6 +5,7 @@ A run keeps them as Keras's `.weights.h5`; a preset keeps them in a quarter of t
 
 import pathlib
 
+import h5py
 import keras
 
 from kformer.files.checksums import check_file, replacing_noted
@@ -27,9 +28,12 @@ def load_weights_file(path: str | pathlib.Path, model: keras.Model) -> None:
 
     Raises:
         DamagedFileError: The file was damaged or edited.
+        ValueError: The file holds the weights of another model.
     """
     check_file(pathlib.Path(path), "Load other weights, or restore it from a copy.")
-    _uncompiled(model).load_weights(path)
+    bare = _uncompiled(model)
+    _check_number(path, bare)
+    bare.load_weights(path)
 
 
 def load_weights(run: RunFolder, model: keras.Model) -> None:
@@ -48,6 +52,19 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
         load_packed_weights(file, model)
     else:
         load_weights_file(file, model)
+
+
+def _check_number(path: str | pathlib.Path, model: keras.Model) -> None:
+    """Refuses a file with more weights than the model has: Keras would leave out those of further layers."""
+    names: list[str] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    stored = sum("seed_generator" not in name for name in names)  # dropout's, which a model without dropout lacks
+    if stored > len(model.weights):
+        raise ValueError(
+            f"{path} holds the weights of another model: {stored} arrays, and this model has {len(model.weights)}. "
+            "Build the model of the configuration beside the file."
+        )
 
 
 def _uncompiled(model: keras.Model) -> keras.Model:

@@ -5,7 +5,8 @@ Shape letters: B texts, N labels.
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Pairs
-from kformer.data.pairs import MappedPairs, source_only
+from kformer.data.labels import labels_of
+from kformer.data.pairs import MappedPairs, Pair, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
 from kformer.text.codec import longest_source
@@ -41,6 +42,9 @@ class LabelPredictor(Predictor):
 class LabelTask(Task):
     """A task whose targets are labels: symbols without blanks."""
 
+    def pairs(self, pairs: Pairs) -> Pairs:
+        return MappedPairs(_with_labels, pairs)
+
     def adapt(self, transformer: TransformerConfig) -> TransformerConfig:
         return transformer.replace(num_decoder_layers=0, embedding_tying="none")
 
@@ -60,3 +64,8 @@ class LabelTask(Task):
 
     def _labels(self, pairs: Pairs) -> SymbolTokenizer:
         return SymbolTokenizer.train(label for _, label in pairs)
+
+
+def _with_labels(pair: Pair) -> Pair:
+    """The pair with its labels in the form in which labels are compared."""
+    return pair[0], " ".join(labels_of(pair[1]))

@@ -9,9 +9,8 @@ import tensorflow as tf
 from kformer.data import BatchPlan, make_dataset
 from kformer.files.writing import WriteError
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
-from kformer.training.plan import batches_between_validations, budget_of, describe_plan, describe_warmup, plan_batches
+from kformer.training.plan import batches_between_validations, budget_of, describe_budget, describe_plan, plan_batches
 from kformer.training.run_callbacks import ActiveRun, Translations, list_callbacks
-from kformer.wording import count
 
 _NO_LAST_EPOCH = 2**31  # a callback ends the run
 
@@ -28,8 +27,7 @@ def fit_run(
     run.console.print(describe_plan(plan, training))
     budget = budget_of(training, plan)
     if budget.max_steps is not None:
-        told = describe_warmup(training, budget.max_steps)
-        run.console.print(f"The budget is {count(budget.max_steps, 'update')}; {told}")
+        run.console.print(describe_budget(training, plan, budget.max_steps))
     if not state.validating and (spent := budget.spent(state)) is not None:
         state.end_reason = spent.already
         return

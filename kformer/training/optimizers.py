@@ -149,8 +149,16 @@ class AccumulatingAdam(Adam):
     Keras decides in a `cond` whether to accumulate or to update, and lets the replicas communicate inside it, which
     TensorFlow does not allow. This class sums the gradients over the replicas at every micro-batch, and then each
     replica decides by itself. So the accumulators of all replicas are equal, too, and a checkpoint between two
-    micro-batches is complete.
+    micro-batches is complete. Clipping and weight decay are those of Keras: once for each update, of the mean gradient.
+
+    Raises:
+        ValueError: `use_ema` is given: `ema_decay` keeps averages that count updates, not micro-batches.
     """
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        if self.use_ema:
+            raise ValueError("AccumulatingAdam has no use_ema. Received: use_ema=True. Give ema_decay instead.")
 
     def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
         import tensorflow as tf
@@ -159,22 +167,28 @@ class AccumulatingAdam(Adam):
 
         def apply_to(variable: Any, gradient: Any, accumulator: Any, is_update: Any, rate: Any) -> None:
             def update() -> None:
-                self.update_step((gradient + accumulator) / steps, variable, rate)
+                if self.weight_decay is not None and self._use_weight_decay(variable):
+                    variable.assign_sub(variable * tf.cast(self.weight_decay * rate, variable.dtype))
+                self.update_step(gradient, variable, rate)
                 accumulator.assign(tf.zeros_like(accumulator))
 
             def accumulate() -> None:
-                accumulator.assign_add(gradient)
+                accumulator.assign(gradient)
 
             tf.cond(is_update, update, accumulate)
 
-        def apply_to_all(strategy: tf.distribute.Strategy, pairs: Sequence[tuple], *decision: Any) -> None:
-            for gradient, variable in pairs:
-                accumulator = self._accumulated_gradients[self._get_variable_index(variable)].value
+        variables = [variable.value for variable in trainable_variables]
+        accumulators = [self._accumulated_gradients[self._get_variable_index(v)].value for v in variables]
+
+        def apply_to_all(strategy: tf.distribute.Strategy, gradients: Sequence[Any], *decision: Any) -> None:
+            for variable, gradient, accumulator in zip(variables, gradients, accumulators, strict=True):
                 strategy.extended.update(variable, apply_to, args=(gradient, accumulator, *decision), group=False)
 
-        pairs = self._all_reduce_sum_gradients(list(zip(grads, [v.value for v in trainable_variables], strict=True)))
+        pairs = self._all_reduce_sum_gradients(list(zip(grads, variables, strict=True)))
+        sums = [gradient + accumulator for (gradient, _), accumulator in zip(pairs, accumulators, strict=True)]
         is_update = tf.equal((self._iterations.value + 1) % steps, 0)
-        tf.distribute.get_replica_context().merge_call(apply_to_all, args=(pairs, is_update, self.learning_rate))
+        gradients = tf.cond(is_update, lambda: self._clip_gradients([s / steps for s in sums]), lambda: sums)
+        tf.distribute.get_replica_context().merge_call(apply_to_all, args=(gradients, is_update, self.learning_rate))
 
 
 def _has_replicas() -> bool:

@@ -39,13 +39,13 @@ def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
 
 
 def budget_of(training: TrainingConfig, plan: BatchPlan) -> Budget:
-    """What a run may use. Its `max_steps` is the smaller of the limits in steps and in epochs."""
+    """What a run may use. Its `max_steps` is the smaller of the limits in steps and in epochs, which are rounded up."""
     limits = []
     if training.max_steps is not None:
         limits.append(training.max_steps)
     if training.max_epochs is not None:
-        batches = training.max_epochs * plan.steps_per_epoch
-        limits.append(max(1, batches // training.gradient_accumulation_steps))
+        batches = training.max_epochs * plan.batches_per_epoch
+        limits.append(math.ceil(batches / training.gradient_accumulation_steps))
     max_steps = min(limits, default=None)
     return Budget(max_steps, training.max_minutes, training.patience, MONITORS[training.monitor])
 
@@ -74,6 +74,15 @@ def shorten_warmup(training: TrainingConfig, updates: int) -> TrainingConfig:
     warmup_steps = min(training.warmup_steps, max(1, updates // _FITTED_SHARE))
     scale = training.learning_rate_scale * math.sqrt(warmup_steps / training.warmup_steps)
     return training.replace(warmup_steps=warmup_steps, learning_rate_scale=scale)
+
+
+def describe_budget(training: TrainingConfig, plan: BatchPlan, updates: int) -> str:
+    """One line with the updates of a budget, the passes over the training pairs, and the share of the warm-up."""
+    passes = float(updates * training.gradient_accumulation_steps / plan.batches_per_epoch)
+    return (
+        f"The budget is {count(updates, 'update')} ({passes:,.2f} passes over the training pairs); "
+        f"{describe_warmup(training, updates)}"
+    )
 
 
 def describe_warmup(training: TrainingConfig, updates: int) -> str:

@@ -35,9 +35,19 @@ class RunSetup(NamedTuple):
 def encode(
     corpus: Corpus, task: Task, max_length: int, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> tuple[EncodedPairs, EncodedPairs]:
-    """The training and the validation part of the corpus as ids."""
-    train, valid = (task.encode(task.pairs(pairs), tokenizers, max_length) for pairs in (corpus.train, corpus.valid))
-    return train, valid
+    """The training and the validation part of the corpus as ids.
+
+    Raises:
+        ValueError: No pair of a part is left, or a part cannot be read.
+    """
+
+    def encoded(part: str) -> EncodedPairs:
+        try:
+            return task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length)
+        except ValueError as error:
+            raise ValueError(f"{corpus.name_of(part)} {part}: {error}") from error
+
+    return encoded("train"), encoded("valid")
 
 
 def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:

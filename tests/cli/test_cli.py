@@ -779,6 +779,14 @@ def test_evaluate_reads_the_columns_of_a_file(loaded, places, tmp_path):
     assert loaded[0]["texts"] == [b"one"]
 
 
+def test_evaluate_leaves_out_sources_without_a_reference_and_tells_it(loaded, places, tmp_path):
+    (tmp_path / "test.tsv").write_text("one\tuno\ntwo\t \n\nthree\t\nfour\tcuatro\n")
+    run = invoke("evaluate", places["run"], "--test", tmp_path / "test.tsv")
+    assert sorted(loaded[0]["texts"]) == [b"four", b"one"]
+    assert json.loads(run.stdout)["sentences"] == 2
+    assert "kformer: left out, because the target is blank: 2 pairs." in run.stderr
+
+
 def test_evaluate_tells_how_bleu_splits_chinese_and_takes_another_tokenizer(loaded, places, tmp_path):
     file = tmp_path / "test.tsv"
     file.write_text("他去了城市的市场。\t他去了城市的市场。\n", encoding="utf-8")

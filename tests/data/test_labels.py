@@ -4,6 +4,9 @@ import pytest
 
 from kformer.data import Corpus
 from kformer.data.labels import check_corpus, check_targets, unknown_labels, words_of
+from kformer.evaluation.evaluate import score_labels
+from kformer.tasks import task_of
+from kformer.text.batches import Hypothesis
 
 LONG = [("one two", "even"), ("one", "odd")]
 
@@ -54,6 +57,14 @@ def test_a_validation_label_that_cannot_be_learned_is_noted():
     assert note == "1 validation label not among the training labels, so that no answer can be right there: 'Even'"
     assert unknown_labels("classify", Corpus("numbers", LONG, LONG, [])) is None
     assert unknown_labels("translate", corpus) is None
+
+
+def test_labels_that_differ_in_their_unicode_form_alone_are_one_label():
+    composed, decomposed = [("one", "caf\u00e9"), ("two", "x")], [("one", "cafe\u0301")]
+    assert unknown_labels("classify", Corpus("numbers", composed, decomposed, [])) is None
+    pairs = task_of("classify").pairs(composed + decomposed)
+    assert {target for _, target in pairs} == {"caf\u00e9", "x"}
+    assert score_labels(lambda texts: [[Hypothesis("cafe\u0301", 0.0)]], composed[:1])["accuracy"] == 1
 
 
 def test_words_are_divided_as_the_tokenizers_divide_them():

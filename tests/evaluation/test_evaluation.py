@@ -229,7 +229,15 @@ def test_an_empty_pronunciation_is_no_reference():
 @pytest.mark.parametrize("symbols", [False, True])
 def test_blank_pairs_are_not_scored(symbols):
     pairs = [("", ""), ("a b", "X"), (" ", "\t"), ("c", "")]
-    assert sentences(pairs, symbols) == [("a b", ["X"]), ("c", [""])]
+    assert sentences(pairs, symbols) == [("a b", ["X"])]
+
+
+def test_a_blank_reference_is_none_but_an_empty_translation_counts():
+    whole = bleu_and_chrf(["a b c d e", ""], [["a b c d e"], ["f g"]])
+    assert bleu_and_chrf(["a b c d e", "", "x"], [["a b c d e", " "], ["f g"], [""]]) == whole
+    assert (whole["sentences"], whole["bleu"] < 100) == (2, True)
+    with pytest.raises(ValueError, match="a reference to score by. Received: blank ones only"):
+        bleu_and_chrf(["a"], [[" "]])
 
 
 def test_scores_of_texts_by_hand():

@@ -79,6 +79,14 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
     assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["a"]
 
 
+def test_the_longest_names_that_are_allowed(tmp_path):
+    for name in ("n" * 255, "\u540d" * 85):  # 255 bytes
+        write_text(tmp_path / name, "whole")
+        with replacing_folder(tmp_path / "run" / name):
+            pass
+    assert len(os.listdir(tmp_path)) == 3
+
+
 def test_hidden_folders_of_others_are_left_alone(tmp_path):
     """Only what a killed process of kformer has left is removed."""
     for name in (".bible-notes", ".kformer-bible-notes", ".kformer-bible-abandoned", ".kformer-bible-replaced"):

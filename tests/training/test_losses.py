@@ -152,6 +152,11 @@ def test_padding_alone_gives_zero_and_no_gradient():
     np.testing.assert_array_equal(gradient, np.zeros_like(logits))
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_no_position_at_all_gives_zero(shape):
+    assert float(LabelSmoothedCrossEntropy()(np.zeros(shape, "int32"), np.zeros((*shape, 5), "float32"))) == 0.0
+
+
 def test_trains_in_a_model_with_integer_labels_of_length_one():
     layers = [keras.Input((1,), dtype="int32"), keras.layers.Embedding(5, 3), keras.layers.Dense(5)]
     model = keras.Sequential(layers)
@@ -192,7 +197,7 @@ def test_sample_weights_are_factors_on_rows():
 
 
 @pytest.mark.tensorflow_only
-def test_replicas_with_few_tokens_do_not_weigh_more():
+def test_replicas_with_few_tokens_or_rows_do_not_weigh_more():
     # In a process of its own: logical devices are made before TensorFlow starts.
     script = """
         import numpy as np, tensorflow as tf
@@ -201,15 +206,19 @@ def test_replicas_with_few_tokens_do_not_weigh_more():
         import keras
         from kformer.losses import LabelSmoothedCrossEntropy
         from kformer.metrics import TokenLoss
-        labels = np.array([[1, 2, 3, 4, 1], [2, 0, 0, 0, 0]], "int32")  # 5 tokens to one replica, 1 to the other
+        labels = np.array([[1, 2, 3, 4, 1], [2, 3, 0, 0, 0], [3, 0, 0, 0, 0], [4, 0, 0, 0, 0],
+                           [4, 1, 2, 3, 3], [3, 1, 0, 0, 0], [2, 0, 0, 0, 0]], "int32")
         def trained(strategy):
             with strategy.scope():
                 keras.utils.set_random_seed(1)
                 layers = [keras.Input((5,), dtype="int32"), keras.layers.Embedding(5, 3), keras.layers.Dense(5)]
                 model = keras.Sequential(layers)
                 model.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(), metrics=[TokenLoss()])
-            history = model.fit(labels, labels, batch_size=2, epochs=3, verbose=0).history
-            return history["loss"] + history["token_loss"] + [float(np.abs(w).sum()) for w in model.get_weights()]
+            # The replicas get 2 and 2 rows, then 2 and 1; in the evaluation 2 and 2, then 1 and none.
+            history = model.fit(labels, labels, batch_size=4, epochs=3, shuffle=False, verbose=0).history
+            found = model.evaluate(labels[:5], labels[:5], batch_size=4, verbose=0)
+            weights = [float(np.abs(weight).sum()) for weight in model.get_weights()]
+            return history["loss"] + history["token_loss"] + found + weights
         two = trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
         np.testing.assert_allclose(two, trained(tf.distribute.get_strategy()), rtol=1e-5)
     """

@@ -120,3 +120,12 @@ def test_reported_validation_loss_is_the_token_mean_where_keras_loss_is_not():
     assert logs["tokens"] == 13
     assert logs["token_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert logs["loss"] != pytest.approx(np.mean(losses), rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", [TokenLoss, TokenAccuracy, Perplexity, TokenCount])
+def test_a_batch_without_rows_counts_nothing(kind):
+    metric, logits = kind(), np.eye(4, dtype="float32")[[[1, 2], [3, 1]]]
+    metric.update_state(np.array([[1, 3], [2, 0]]), logits)
+    before = float(metric.result())
+    metric.update_state(np.zeros((0, 2), "int32"), logits[:0])
+    assert float(metric.result()) == before != 0

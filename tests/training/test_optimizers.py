@@ -1,10 +1,14 @@
+import subprocess
+import sys
+import textwrap
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 from test_callbacks import fit, tiny_model
 
-from kformer.training.optimizers import Adam, update_count
+from kformer.training.optimizers import AccumulatingAdam, Adam, update_count
 
 SETTINGS = {"learning_rate": 0.1, "beta_1": 0.7, "beta_2": 0.9, "epsilon": 1e-3}
 
@@ -26,6 +30,42 @@ def test_updates_are_those_of_keras(options):
     ours, expected = (after_updates(kind(**SETTINGS, **options)) for kind in (Adam, keras.optimizers.Adam))
     for found, variable in zip(ours, expected, strict=True):
         np.testing.assert_allclose(found, variable, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.tensorflow_only
+def test_accumulation_under_a_strategy_clips_and_decays_as_keras():
+    # In a process of its own: logical devices are made before TensorFlow starts.
+    script = """
+        import numpy as np, tensorflow as tf
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        import keras
+        from kformer.training.optimizers import AccumulatingAdam
+        inputs, targets = np.random.default_rng(3).normal(size=(2, 16, 3)).astype("float32")
+        def trained(strategy, kind, **options):
+            with strategy.scope():
+                keras.utils.set_random_seed(1)
+                model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5), keras.layers.Dense(3)])
+                # With a small epsilon, Adam's updates do not depend on the size of the gradients.
+                model.compile(kind(0.1, epsilon=1.0, gradient_accumulation_steps=2, **options), "mse")
+            model.fit(inputs, targets, batch_size=4, epochs=2, shuffle=False, verbose=0)
+            return np.concatenate([weight.ravel() for weight in model.get_weights()])
+        one, two = tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        plain = trained(one, keras.optimizers.Adam)
+        for options in ({}, {"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.01}, {"weight_decay": 0.5}):
+            expected = trained(one, keras.optimizers.Adam, **options)
+            assert np.allclose(expected, plain) == (not options), options
+            for strategy in (one, two):
+                found = trained(strategy, lambda rate, **rest: AccumulatingAdam(learning_rate=rate, **rest), **options)
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=str(options))
+    """
+    finished = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_accumulation_under_a_strategy_has_no_use_ema():
+    with pytest.raises(ValueError, match="Received: use_ema=True. Give ema_decay"):
+        AccumulatingAdam(gradient_accumulation_steps=2, use_ema=True)
 
 
 def test_weights_of_low_precision_are_updated_too():

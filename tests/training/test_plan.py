@@ -3,9 +3,28 @@
 import pytest
 
 from kformer.config import MONITORS, TrainingConfig
+from kformer.data import BatchPlan, encode_pairs
+from kformer.tokenizers import SymbolTokenizer
 from kformer.training.callbacks import Budget
 from kformer.training.checkpoints import TrainingState
-from kformer.training.plan import describe_minutes, describe_warmup
+from kformer.training.plan import budget_of, describe_budget, describe_minutes, describe_warmup
+
+
+@pytest.mark.parametrize(
+    ("epochs", "accumulation", "updates", "told"),
+    [
+        (1, 1, 4, "The budget is 4 updates (1.14 passes over"),  # 7 pairs in batches of 2: 3.5 batches a pass
+        (2, 1, 7, "The budget is 7 updates (2.00 passes over"),
+        (2, 3, 3, "The budget is 3 updates (2.57 passes over"),
+        (1, 30, 1, "The budget is 1 update (8.57 passes over"),
+    ],
+)
+def test_a_budget_of_epochs_is_rounded_up_and_its_passes_are_told(epochs, accumulation, updates, told):
+    tokenizer = SymbolTokenizer(["a"])
+    plan = BatchPlan(encode_pairs([("a", "a")] * 7, tokenizer, tokenizer, max_length=4), tokens_per_batch=4)
+    training = TrainingConfig(max_steps=None, max_epochs=epochs, gradient_accumulation_steps=accumulation)
+    assert budget_of(training, plan).max_steps == updates
+    assert describe_budget(training, plan, updates).startswith(told)
 
 
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():

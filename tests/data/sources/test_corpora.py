@@ -152,9 +152,20 @@ def test_blank_sources_are_not_held_out() -> None:
     pairs = [(" ", ""), ("one", "uno"), ("two", "dos")]
     assert hold_out("mine", pairs) == ([(" ", ""), ("one", "uno")], [("two", "dos")])
     with pytest.raises(
-        ValueError, match=r"To hold out pairs of mine, .* at least two different sources\. Received: 1\. Add pairs"
+        ValueError,
+        match=r"pairs of mine, it must have at least two different sources, .* Received: 1\. Add pairs.*--valid",
     ):
         hold_out("mine", pairs[:2])
+
+
+def test_sources_without_a_target_are_not_held_out() -> None:
+    pairs = [(f"source {number}", "target" if number < 40 else " ") for number in range(400)]
+    train, held_out = hold_out("mine", [*pairs, ("source 1", "")])
+    assert len(held_out) == 4
+    assert {target for _, target in held_out} == {"target"}
+    assert len(train) == 397
+    texts = [(source, "") for source, _ in pairs]
+    assert len(hold_out("mine", texts)[1]) == 20  # plain text has no targets
 
 
 def test_sources_that_a_model_reads_alike_stay_together() -> None:
@@ -167,7 +178,7 @@ def test_sources_that_a_model_reads_alike_stay_together() -> None:
 
 
 def test_tfds_too_small_to_carve(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match=r"it must have at least two different sources\. Received: 1\."):
+    with pytest.raises(ValueError, match=r"it must have at least two different sources, .* Received: 1\."):
         load_corpus(f"tfds:{write_splits(tmp_path, train=1)}")
 
 

@@ -1,0 +1,32 @@
+"""Weights go into a model of their own architecture alone."""
+
+import numpy as np
+import pytest
+import toy
+
+from kformer.models import build_transformer
+from kformer.runs.weights import load_weights_file, save_weights
+
+
+def built(**changes):
+    return build_transformer(toy.TRANSFORMER.replace(**changes))
+
+
+def test_a_file_with_more_layers_is_refused_and_changes_nothing(tmp_path):
+    save_weights(tmp_path / "two.weights.h5", built(num_decoder_layers=2))
+    model = built(num_decoder_layers=1)
+    before = model.get_weights()
+    with pytest.raises(
+        ValueError, match=r"two.weights.h5 holds the weights of another model: \d+ arrays, and this mod"
+    ):
+        load_weights_file(tmp_path / "two.weights.h5", model)
+    for found, kept in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(found, kept)
+
+
+def test_a_model_without_dropout_takes_the_weights_of_one_with_dropout(tmp_path):
+    dropping, plain = built(dropout_rate=0.1), built(dropout_rate=0.0)
+    save_weights(tmp_path / "a.weights.h5", dropping)
+    load_weights_file(tmp_path / "a.weights.h5", plain)
+    for found, expected in zip(plain.get_weights(), dropping.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
