@@ -29,7 +29,9 @@ def read_tokenizer(folder: pathlib.Path, config: Fields) -> WordPieceTokenizer:
         ValueError: A file is damaged, a special piece is missing, or texts are divided in another way.
     """
     path = folder / "tokenizer_config.json"
-    options = Fields(path) if path.is_file() else config
+    # The oldest folders have a vocab.txt alone, and texts become lower case. A tokenizer.json may say otherwise.
+    is_old = not path.is_file() and not (folder / "tokenizer.json").is_file()
+    options = config if is_old else Fields(path)
     options.choice("tokenizer_class", _CLASSES, default="BertTokenizer")
     options.expect("do_basic_tokenize", True, default=True)
     pieces = _read_pieces(folder, config.number("vocab_size"))

@@ -239,3 +239,6 @@ def test_the_vocabulary_may_be_in_tokenizer_json(bert, folder, tmp_path):
     run = import_model(folder, tmp_path / "run")
     source, _ = load_tokenizers(run.tokenizer_folder)
     assert source.pieces == load_tokenizers(bert.run.tokenizer_folder)[0].pieces
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"tokenizer_config.json is missing. Copy the whole folder"):
+        import_model(folder, tmp_path / "other")
