@@ -8,12 +8,14 @@ from typing import Any
 import keras_nlp
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers import (
     KerasNLPTokenizer,
+    PieceVocabularyTokenizer,
     SentencePieceTokenizer,
     SymbolTokenizer,
     Tokenizer,
@@ -27,8 +29,27 @@ from kformer.tokenizers import (
 from kformer.tokenizers.text_ops import check_keras, check_tensorflow_text
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
+
+
+def piece_vocabulary(bpe: SentencePieceTokenizer, **options: Any) -> PieceVocabularyTokenizer:
+    """The pieces of another model, in reverse order and without some of them."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=bpe.model_bytes)
+    pieces = [
+        "</s>",
+        "<unk>",
+        *(processor.id_to_piece(number) for number in range(319, 3, -1)),
+        "<pad>",
+        "<s>",
+        ">>es<<",
+    ]
+    return PieceVocabularyTokenizer(bpe.model_bytes, pieces, len(pieces) - 3, len(pieces) - 2, 0, 1, **options)
+
+
 MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
     "sentencepiece": lambda bpe: bpe,
+    "piece vocabulary": piece_vocabulary,
+    "piece vocabulary with codes": lambda bpe: piece_vocabulary(bpe, reads_language_codes=True),
+    "piece vocabulary of a language": lambda bpe: piece_vocabulary(bpe, first_ids=[320]),
     "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
     "words": lambda bpe: WordTokenizer(["K", "AE", "T", "<", ">"]),
     "keras bytes": lambda bpe: KerasNLPTokenizer(keras_nlp.tokenizers.ByteTokenizer(lowercase=False)),
