@@ -73,6 +73,7 @@ __all__ = [
     "evaluation",
     "export_saved_model",
     "import_model",
+    "importing",
     "layers",
     "losses",
     "metrics",

@@ -1,8 +1,8 @@
-"""The names of the layers of BART, which Marian, mBART and M2M100 have in common, and their places in kformer's model."""
+"""The names of the layers of BART, which Marian, mBART and M2M100 share, and their places in kformer's model."""
 
 from collections.abc import Iterator
 
-from kformer.importing.imported import Source, same, transposed
+from kformer.importing.imported import Source, dense, norm
 
 _PARTS = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
 _NAMES = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
@@ -17,16 +17,6 @@ def bart_layers(side: str, number: int) -> dict[str, Source]:
         number: Of its layers.
     """
     return {path: source for index in range(number) for path, source in _layer(side, index)}
-
-
-def norm(path: str, name: str) -> dict[str, Source]:
-    """The weights of a layer norm."""
-    return {f"{path}/gamma": same(f"{name}.weight"), f"{path}/beta": same(f"{name}.bias")}
-
-
-def dense(path: str, name: str) -> dict[str, Source]:
-    """The weights of a dense layer with a bias, whose matrix is kept as (out, in)."""
-    return {f"{path}/kernel": transposed(f"{name}.weight"), f"{path}/bias": same(f"{name}.bias")}
 
 
 def _layer(side: str, index: int) -> Iterator[tuple[str, Source]]:

@@ -3,7 +3,7 @@
 import abc
 import json
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ class Checkpoint(abc.ABC):
     """Tensors by their names. They stay on disk until they are read."""
 
     @abc.abstractmethod
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         """The names of all tensors."""
 
     @abc.abstractmethod
@@ -43,6 +43,10 @@ class Checkpoint(abc.ABC):
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
+
+    def are_equal(self, one: str, other: str) -> bool:
+        """Whether two tensors have the same shape and numbers."""
+        return self.shape(one) == self.shape(other) and np.array_equal(self.read(one), self.read(other))
 
 
 def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
@@ -80,10 +84,12 @@ class SafetensorsFile(Checkpoint):
         try:
             self._file: Any = safetensors.safe_open(path, framework="numpy")
         except (safetensors.SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is no safetensors file, or it is damaged: {error}. Copy it again.") from error
+            raise CheckpointError(
+                f"{path} is no safetensors file, or it is damaged: {error}. Copy it again."
+            ) from error
         self._names = frozenset(self._file.keys())
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._names
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -115,16 +121,19 @@ class DividedCheckpoint(Checkpoint):
     def __init__(self, index: pathlib.Path, kind: type[Any]) -> None:
         try:
             self._files: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+            # A name alone, so that an index cannot lead out of its folder.
+            paths = {name: index.parent / pathlib.PurePath(name).name for name in {*self._files.values()}}
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{index} is damaged: {error!r}. Copy it again.") from error
-        # A name alone, so that an index cannot lead out of its folder.
-        paths = {name: index.parent / pathlib.PurePath(name).name for name in {*self._files.values()}}
         missing = sorted(str(path) for path in paths.values() if not path.is_file())
         if missing:
             raise CheckpointError(f"{', '.join(missing)} is missing, which {index} names. Copy the whole folder.")
         self._parts: dict[str, Checkpoint] = {name: kind(path) for name, path in paths.items()}
+        for name, file in self._files.items():
+            if name not in self._parts[file]:
+                raise CheckpointError(f"{paths[file]} lacks the tensor {name}, which {index} names. Copy it again.")
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._files.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:

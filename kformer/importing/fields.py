@@ -103,7 +103,7 @@ class Fields:
         values = [self.number(name) for name in names]
         if len({*values}) > 1:
             raise ValueError(
-                f"{' and '.join(names)} in {self.path} are {' and '.join(map(str, values))}. kformer can represent only "
-                "equal ones."
+                f"{' and '.join(names)} in {self.path} are {' and '.join(map(str, values))}. kformer can represent "
+                "only equal ones."
             )
         return values[0]

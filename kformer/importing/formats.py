@@ -15,18 +15,27 @@ class Format(NamedTuple):
     Attributes:
         name: By which it is chosen.
         reader: Module and name of the function that reads a folder; `pkgutil.resolve_name` reads it when it is used.
-            It takes the folder, and returns a `kformer.importing.imported.ImportedModel`.
+            It takes the folder, and `Languages` if the format has them, and returns a
+            `kformer.importing.imported.ImportedModel`.
         model_types: Values of `model_type` in a config.json of Hugging Face.
         files: Names of files that only folders of this format have.
+        has_languages: Whether its models translate between many languages, of which a run has two.
     """
 
     name: str
     reader: str
     model_types: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    has_languages: bool = False
 
 
-_FORMATS = (Format("marian", "kformer.importing.marian:read", model_types=("marian",)),)
+_FORMATS = (
+    Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
+    Format("m2m100", "kformer.importing.m2m100:read", model_types=("m2m_100",), has_languages=True),
+    Format("mbart", "kformer.importing.mbart:read", model_types=("mbart",), has_languages=True),
+    Format("bart", "kformer.importing.bart:read", model_types=("bart",)),
+    Format("t5", "kformer.importing.t5:read", model_types=("t5",)),
+)
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
 

@@ -12,7 +12,6 @@ _WITHOUT_EFFECT = {
     "encoder_no_repeat_ngram_size": 0,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
-    "early_stopping": False,
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
     "force_words_ids": None,
@@ -20,7 +19,9 @@ _WITHOUT_EFFECT = {
     "sequence_bias": None,
     "guidance_scale": None,
 }
-_LONGEST = 512  # where the files do not say; transformers stops after 20 tokens then, which cuts translations off
+# Of a translation, where the files do not say: transformers stops after 20 tokens then, which cuts translations off.
+# And of a line that is translated at once, as transformers does with all lines that the model has positions for.
+_LONGEST = 512
 
 
 def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | None = None) -> DecodingConfig:
@@ -50,11 +51,20 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         max_length=longest,
         beam_rules="transformers",
         first_id=fields.get("forced_bos_token_id"),
+        early_stopping=_stops_early(fields),
         forced_end=fields.get("forced_eos_token_id") == end_id,
         renormalize=bool(fields.get("renormalize_logits", False)),
         min_length=max(0, fields.get("min_length", 0) - 2),  # which counts the start and the end token
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
+        max_source_length=min(max_positions or config.get("max_position_embeddings", _LONGEST), _LONGEST),
     )
+
+
+def _stops_early(fields: Fields) -> bool:
+    value = fields.get("early_stopping", False)
+    if not isinstance(value, bool):  # "never" looks for a better translation until none can be better
+        fields.expect("early_stopping", False)
+    return value
 
 
 def _check_forbidden(fields: Fields, config: Fields) -> None:

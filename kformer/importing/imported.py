@@ -53,6 +53,16 @@ def transposed(name: str) -> Source:
     return Source((name,), np.transpose)
 
 
+def norm(path: str, name: str) -> dict[str, Source]:
+    """The weights of a layer norm."""
+    return {f"{path}/gamma": same(f"{name}.weight"), f"{path}/beta": same(f"{name}.bias")}
+
+
+def dense(path: str, name: str) -> dict[str, Source]:
+    """The weights of a dense layer with a bias, whose matrix is kept as (out, in)."""
+    return {f"{path}/kernel": transposed(f"{name}.weight"), f"{path}/bias": same(f"{name}.bias")}
+
+
 @dataclasses.dataclass(frozen=True)
 class ImportedModel:
     """A model of another toolkit in kformer's terms. Its weights stay on disk until they are assigned.

@@ -164,7 +164,13 @@ class RunFolder:
     def note_files(self) -> None:
         """Notes the checksums of configurations, descriptions, tokenizers and best weights."""
         files = [self.transformer_file, self.training_file, self.decoding_file, self.corpus_file, self.samples_file]
-        files += [self.environment_file, self.origin_file, self.preset_file, self.best_weights_file, self.packed_weights_file]
+        files += [
+            self.environment_file,
+            self.origin_file,
+            self.preset_file,
+            self.best_weights_file,
+            self.packed_weights_file,
+        ]
         files += self.tokenizer_folder.rglob("*")
         note_checksums(self.path, [file for file in files if file.is_file()])
 
