@@ -9,6 +9,7 @@ from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.files.writing import check_new_folder
 from kformer.importing.formats import FORMATS, choose_format
+from kformer.importing.languages import Languages, check_languages
 
 
 def import_(
@@ -21,18 +22,25 @@ def import_(
             autocompletion=lambda: list(FORMATS),
         ),
     ] = None,
+    source_language: Annotated[
+        str | None,
+        typer.Option(help="Code of the language of texts, if the model knows many: as in the files of its tokenizer."),
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code of the language of translations.")] = None,
 ) -> None:
     """Make a run folder of a model that another toolkit has trained: see docs/importing.md.
 
     FOLDER is only read, and no code in it is run. It must be here: nothing is downloaded.
     """
     chosen = choose_format(folder, format)
+    languages = Languages(source_language, target_language)
+    check_languages(chosen, languages)
     check_new_folder(output)
 
     start_tensorflow()
     from kformer.importing.run import import_model
 
     with status(f"importing {folder}"):
-        run = import_model(folder, output, chosen.name)
+        run = import_model(folder, output, chosen.name, languages)
     config = run.transformer_config()
     print(f"{run.path}: {chosen.name}, a model of the task {config.task}")

@@ -50,7 +50,12 @@ class DecodingConfig(Config):
         choices=BEAM_RULES,
     )
     first_id: int | None = setting(
-        None, "The token with which every translation begins, such as the language in M2M100, NLLB and mBART."
+        None,
+        "The token with which every translation begins, such as the language in M2M100, NLLB and mBART. By "
+        "transformers' rules it costs nothing.",
+    )
+    early_stopping: bool = setting(
+        False, "By transformers' rules, a sentence is done as soon as beam_size translations of it are finished."
     )
     forced_end: bool = setting(False, "A translation that reaches its largest length ends there with the end token.")
     renormalize: bool = setting(False, "The probabilities of the tokens that may come next are divided by their sum.")

@@ -13,9 +13,11 @@ from kformer.decoding.result import SearchResult
 from kformer.decoding.space import SearchSpace
 from kformer.indexing import take_columns
 
+_LEAST_SCORE = -1e30  # below any hypothesis's score, and above that of a hypothesis that there is not
+
 
 class TransformersBeamSearch(BeamSearch):
-    """Beam search by the rules of `GenerationMixin.generate` in transformers 5, with `early_stopping=False`.
+    """Beam search by the rules of `GenerationMixin.generate` in transformers 5.
 
     It differs from `beam_search` in these rules:
 
@@ -23,14 +25,18 @@ class TransformersBeamSearch(BeamSearch):
     - Of the 2K best extensions only the first K may end.
     - K finished hypotheses are kept, whatever n is. A sentence is done when there are K and the best live hypothesis,
       if it ended now, would be no better than the worst of them. A longer one might be: this is no bound.
+      With `early_stopping` it is done when there are K.
     - What is live at the limit counts as finished, and competes by its score.
     - What is given counts neither for length nor for probability: the prompt of a language model.
-    - With `forced_end`, a hypothesis ends at the limit at no cost: the end token has the probability 1 there.
+    - With `forced_end`, a hypothesis ends at the limit at no cost: the end token has the probability 1 there. With
+      `free_first`, the first token has.
 
     Args:
         space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
         forced_end: Whether a sequence that reaches its limit gets the end token there.
         given: (B,) int32, how many first tokens of each sentence are given; None if none are.
+        free_first: Whether every sequence begins with the same token, which a constraint forces.
+        early_stopping: Whether a sentence is done when it has K finished hypotheses.
     """
 
     def __init__(
@@ -42,11 +48,15 @@ class TransformersBeamSearch(BeamSearch):
         reorder: Callable[[Any, Any], Any],
         forced_end: bool,
         given: Any = None,
+        free_first: bool = False,
+        early_stopping: bool = False,
     ) -> None:
         super().__init__(space, beam_size, length_penalty, beam_size, reorder)
         self.returned = n_best
         self.forced_end = forced_end
         self.given = given
+        self.free_first = free_first
+        self.early_stopping = early_stopping
 
     def first_state(self) -> BeamState:
         return super().first_state()._replace(given=() if self.given is None else self.given)
@@ -56,6 +66,9 @@ class TransformersBeamSearch(BeamSearch):
 
     def _best_candidates(self, now: BeamState, logits: Any) -> Candidates:
         found = super()._best_candidates(now, logits)
+        if self.free_first:
+            is_free = ops.equal(now.step, 0) & (found.log_probs > NO_HYPOTHESIS)
+            found = found._replace(log_probs=ops.where(is_free, 0.0, found.log_probs))
         if self.given is not None:
             is_free = self._is_given(now) & (found.log_probs > NO_HYPOTHESIS)
             found = found._replace(log_probs=ops.where(is_free, 0.0, found.log_probs))
@@ -97,6 +110,8 @@ class TransformersBeamSearch(BeamSearch):
         return log_probs / ops.power(ops.cast(lengths, "float32"), self.length_penalty)
 
     def _best_attainable(self, new: BeamState) -> Any:
+        if self.early_stopping:
+            return ops.full_like(new.live_log_probs[:, 0], _LEAST_SCORE)
         return self._scores(new, new.live_log_probs[:, :1], new.step)[:, 0]
 
     def result(self, now: BeamState) -> SearchResult:

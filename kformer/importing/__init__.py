@@ -1,8 +1,9 @@
 """Brings models that other toolkits have trained."""
 
 from kformer.importing.formats import FORMATS, Format
+from kformer.importing.languages import Languages
 
-__all__ = ["FORMATS", "Format", "import_model"]
+__all__ = ["FORMATS", "Format", "Languages", "import_model"]
 
 
 def __getattr__(name: str) -> object:

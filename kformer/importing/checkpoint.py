@@ -121,14 +121,17 @@ class DividedCheckpoint(Checkpoint):
     def __init__(self, index: pathlib.Path, kind: type[Any]) -> None:
         try:
             self._files: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+            # A name alone, so that an index cannot lead out of its folder.
+            paths = {name: index.parent / pathlib.PurePath(name).name for name in {*self._files.values()}}
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{index} is damaged: {error!r}. Copy it again.") from error
-        # A name alone, so that an index cannot lead out of its folder.
-        paths = {name: index.parent / pathlib.PurePath(name).name for name in {*self._files.values()}}
         missing = sorted(str(path) for path in paths.values() if not path.is_file())
         if missing:
             raise CheckpointError(f"{', '.join(missing)} is missing, which {index} names. Copy the whole folder.")
         self._parts: dict[str, Checkpoint] = {name: kind(path) for name, path in paths.items()}
+        for name, file in self._files.items():
+            if name not in self._parts[file]:
+                raise CheckpointError(f"{paths[file]} lacks the tensor {name}, which {index} names. Copy it again.")
 
     def names(self) -> Collection[str]:
         return self._files.keys()

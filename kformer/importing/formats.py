@@ -15,20 +15,27 @@ class Format(NamedTuple):
     Attributes:
         name: By which it is chosen.
         reader: Module and name of the function that reads a folder; `pkgutil.resolve_name` reads it when it is used.
-            It takes the folder (or file), and returns a `kformer.importing.imported.ImportedModel`.
+            It takes the folder (or file), and `Languages` if the format has them, and returns a
+            `kformer.importing.imported.ImportedModel`.
         model_types: Values of `model_type` in a config.json of Hugging Face.
         suffixes: Of a file that is named in place of a folder, because it says where the model's files are.
+        has_languages: Whether its models translate between many languages, of which a run has two.
     """
 
     name: str
     reader: str
     model_types: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
+    has_languages: bool = False
 
 
 _FORMATS = (
     Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
     Format("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
+    Format("m2m100", "kformer.importing.m2m100:read", model_types=("m2m_100",), has_languages=True),
+    Format("mbart", "kformer.importing.mbart:read", model_types=("mbart",), has_languages=True),
+    Format("bart", "kformer.importing.bart:read", model_types=("bart",)),
+    Format("t5", "kformer.importing.t5:read", model_types=("t5",)),
     Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
     Format("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
     Format("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),

@@ -12,7 +12,6 @@ _WITHOUT_EFFECT = {
     "encoder_no_repeat_ngram_size": 0,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
-    "early_stopping": False,
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
     "force_words_ids": None,
@@ -20,7 +19,9 @@ _WITHOUT_EFFECT = {
     "sequence_bias": None,
     "guidance_scale": None,
 }
-_LONGEST = 512  # where the files do not say; transformers stops after 20 tokens then, which cuts translations off
+# Of a translation, where the files do not say: transformers stops after 20 tokens then, which cuts translations off.
+# And of a line that is translated at once, as transformers does with all lines that the model has positions for.
+_LONGEST = 512
 
 
 def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | None = None) -> DecodingConfig:
@@ -46,10 +47,12 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         max_length=longest,
         beam_rules="transformers",
         first_id=fields.get("forced_bos_token_id"),
+        early_stopping=_stops_early(fields),
         forced_end=fields.get("forced_eos_token_id") == end_id,
         renormalize=bool(fields.get("renormalize_logits", False)),
-        min_length=max(0, fields.get("min_length", 0) - 2),  # which counts the start and the end token
+        min_length=max(0, fields.get("min_length", 0) - 1),  # which counts the start token
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
+        max_source_length=min(max_positions or config.get("max_position_embeddings", _LONGEST), _LONGEST),
     )
 
 
@@ -76,6 +79,7 @@ def read_continuation(folder: pathlib.Path, config: Fields, longest: int) -> Dec
         # transformers counts the first token, too: the start token, or that of the prompt.
         max_length=whole - 1 if whole and not new else None,
         beam_rules="transformers",
+        early_stopping=_stops_early(fields),
         renormalize=bool(fields.get("renormalize_logits", False)),
         min_length=max(0, fields.get("min_length", 0) - 1),
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
@@ -91,6 +95,13 @@ def _search_fields(folder: pathlib.Path, config: Fields) -> Fields:
         fields.expect(name, value, default=value)
     _check_forbidden(fields, config)
     return fields
+
+
+def _stops_early(fields: Fields) -> bool:
+    value = fields.get("early_stopping", False)
+    if not isinstance(value, bool):  # "never" looks for a better translation until none can be better
+        fields.expect("early_stopping", False)
+    return value
 
 
 def _check_forbidden(fields: Fields, config: Fields) -> None:

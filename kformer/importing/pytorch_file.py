@@ -6,6 +6,7 @@ put tensors together, and none of them is called: they are replaced by descripti
 
 import collections
 import io
+import math
 import pathlib
 import pickle
 import zipfile
@@ -68,8 +69,10 @@ class PyTorchFile(Checkpoint):
         self._bytes_of: Callable[[_Storage], bytes]
         try:
             content = self._open_archive() if zipfile.is_zipfile(path) else self._open_old()
-        except (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
-            raise self._damaged(error) from error
+        except CheckpointError:
+            raise
+        except Exception as error:  # a damaged pickle may raise anything
+            raise self._damaged(repr(error)) from error
         if not isinstance(content, dict):
             raise CheckpointError(f"{path} holds no tensors by their names. Name a file of a model's `state_dict`.")
         self._tensors = {str(name): value for name, value in content.items() if isinstance(value, _Tensor)}
@@ -85,11 +88,14 @@ class PyTorchFile(Checkpoint):
         storage = tensor.storage
         if storage.dtype not in _FLOATS.values():
             raise CheckpointError(f"{name} in {self._path} holds {storage.dtype}. Expected: floats.")
-        raw = self._bytes_of(storage)
+        try:
+            raw = self._bytes_of(storage)
+        except (zipfile.BadZipFile, KeyError, EOFError, OSError) as error:
+            raise self._damaged(f"{name} cannot be read, {error!r}") from error
         last = tensor.offset + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
-        if len(raw) != storage.size * storage.dtype.itemsize or min(tensor.offset, *tensor.strides, 0) < 0:
+        if len(raw) != storage.size * storage.dtype.itemsize:
             raise self._damaged(f"{name} has {len(raw)} bytes")
-        if last >= storage.size > 0:
+        if math.prod(tensor.shape) and last >= storage.size:
             raise self._damaged(f"{name} reaches beyond its numbers")
         numbers = np.frombuffer(raw, storage.dtype)[tensor.offset :]
         strides = [step * storage.dtype.itemsize for step in tensor.strides]
@@ -165,10 +171,15 @@ class _Reader(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> _Storage:
         _, dtype, key, _, size, *_ = pid
+        if not isinstance(dtype, np.dtype):
+            raise pickle.UnpicklingError(f"{dtype!r:.50} is no type of numbers")
         return self.storages.setdefault(key, _Storage(key, dtype, size))
 
 
 def _tensor(storage: _Storage, offset: int, shape: tuple, strides: tuple, *_: Any) -> _Tensor:
+    counts = (storage.size, offset, *shape, *strides)
+    if len(shape) != len(strides) or not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise pickle.UnpicklingError(f"a tensor has the shape {shape!r:.50} and the strides {strides!r:.50}")
     return _Tensor(storage, offset, tuple(shape), tuple(strides))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
 from kformer.importing.formats import choose_format
+from kformer.importing.languages import Languages, check_languages
 from kformer.models.building import build_model
 from kformer.runs.create import create_run
 from kformer.runs.folder import RunFolder
@@ -16,7 +17,12 @@ from kformer.runs.folder import RunFolder
 _LICENCE = re.compile(r"^license:\s*(\S.*?)\s*$", re.MULTILINE)
 
 
-def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format: str | None = None) -> RunFolder:
+def import_model(
+    folder: str | pathlib.Path,
+    output: str | pathlib.Path,
+    format: str | None = None,
+    languages: Languages | None = None,
+) -> RunFolder:
     """Makes a run folder of a model that another toolkit has trained.
 
     It can be used like one that was trained here: it translates, is fine-tuned, evaluated and exported. Only local
@@ -26,6 +32,7 @@ def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format:
         folder: Of the other toolkit, with configuration, vocabulary and weights.
         output: The run folder to make.
         format: One of `kformer.importing.FORMATS`; None: the one that fits.
+        languages: From and to which the run translates, if the model knows many languages; None: what its files say.
 
     Returns:
         The run folder.
@@ -33,7 +40,8 @@ def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format:
     Raises:
         FileExistsError: `output` exists.
         FileNotFoundError: The folder, or one of its files, is missing.
-        ValueError: The model cannot be represented, or a file is damaged.
+        ValueError: The model cannot be represented, or a file is damaged; or a language is missing, unknown, or given
+            for a format without languages.
 
     Examples:
         >>> run = import_model("opus-mt-en-es", "runs/en-es")  # doctest: +SKIP
@@ -43,7 +51,10 @@ def import_model(folder: str | pathlib.Path, output: str | pathlib.Path, format:
     folder = pathlib.Path(folder)
     check_new_folder(pathlib.Path(output))
     chosen = choose_format(folder, format)
-    imported = pkgutil.resolve_name(chosen.reader)(folder)
+    languages = languages or Languages()
+    check_languages(chosen, languages)
+    arguments = (folder, languages) if chosen.has_languages else (folder,)
+    imported = pkgutil.resolve_name(chosen.reader)(*arguments)
     model = build_model(imported.transformer)
     imported.check(model)
     imported.assign(model)

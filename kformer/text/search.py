@@ -139,7 +139,8 @@ class Searcher:
         options = (space, decoding.beam_size, length_penalty, n_best, reorder_rows)
         if decoding.beam_rules == "transformers":
             given = None if prefix is None else self._lengths(prefix)
-            return TransformersBeamSearch(*options, decoding.forced_end, given)
+            free_first = decoding.first_id is not None
+            return TransformersBeamSearch(*options, decoding.forced_end, given, free_first, decoding.early_stopping)
         kind = OpenNMTBeamSearch if decoding.beam_rules == "opennmt" else BeamSearch
         return kind(*options)
 
@@ -210,8 +211,7 @@ class Searcher:
         if self.decoding.forced_end:
             found.append(ForcedEnd(limits, self.config.end_id, self.config.pad_id))
         if self.decoding.first_id is not None:
-            firsts = ops.full((ops.shape(limits)[0], 1), self.decoding.first_id, dtype="int32")
-            prefix = firsts if prefix is None else ops.concatenate([firsts, prefix], axis=1)
+            prefix = self._with_first(limits, prefix)
         if prefix is not None:
             found.append(Prefix(prefix, self.config.pad_id))
         if min_length is not None or self.decoding.min_length:
@@ -220,6 +220,15 @@ class Searcher:
         if self.decoding.no_repeat_ngram_size:
             found.append(NoRepeatedNGrams(self.decoding.no_repeat_ngram_size))
         return found
+
+    def _with_first(self, limits: Tensor, prefix: Tensor | None) -> Tensor:
+        """Prefixes that begin with the first token of all translations. Tokenizers put it before what is not empty."""
+        firsts = ops.full((ops.shape(limits)[0], 1), self.decoding.first_id, dtype="int32")
+        if prefix is None:
+            return firsts
+        prefix = ops.pad(prefix, [[0, 0], [0, 1]], constant_values=self.config.pad_id)
+        is_empty = ops.equal(prefix[:, :1], self.config.pad_id)
+        return ops.concatenate([ops.where(is_empty, firsts, prefix[:, :1]), prefix[:, 1:]], axis=1)
 
     def _buffer_length(self, source: Tensor) -> int | Tensor:
         """The length of the longest translation. It is computed from the shape of `source` alone, as XLA needs it."""

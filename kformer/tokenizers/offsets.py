@@ -85,6 +85,13 @@ def normalized_characters(text: tf.Tensor) -> Characters:
     return _collapsed(points, lengths, was_start, next_of(was_start, past_end))
 
 
+def valid_characters(text: tf.Tensor) -> Characters:
+    """The characters of `replace_invalid(text)`, and where they stand in `text`."""
+    _, given_start = decode(text)
+    _, start = decode(replace_invalid(text))  # has the same number of characters
+    return Characters(start, given_start, next_of(given_start, byte_lengths(text)))
+
+
 def _without_extra(values: tf.RaggedTensor, start: tf.Tensor) -> tf.RaggedTensor:
     """Without the first byte of each text, and without the last text, which has that byte alone."""
     rest = kept(values, start >= len(_EXTRA))

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from kformer.tokenizers.base import Tokenizer, begins_word
 from kformer.tokenizers.model_proto import without_dummy_prefix
-from kformer.tokenizers.offsets import byte_lengths
-from kformer.tokenizers.ragged import join
+from kformer.tokenizers.offsets import Spans, byte_lengths, decode, given_places, joined_places, valid_characters
+from kformer.tokenizers.ragged import find, join, pick, row_ids, sums, with_lengths
 from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text
 
@@ -34,7 +34,8 @@ class PieceVocabularyTokenizer(Tokenizer):
         model_bytes: a serialized SentencePiece model, with or without special pieces.
         pieces: the vocabulary, in the order of the ids; "" for an id without a piece.
         pad_id, start_id, end_id, unknown_id: the special ids. The start id may be that of padding or of the end.
-        first_ids: ids that `tokenize` puts before each text, such as that of its language.
+        first_ids: ids that `tokenize` puts before each text, such as that of its language; not before a text without
+            pieces.
         last_ids: ids that follow each source, in place of the end id alone; None: the end id.
         hidden_ids: ids that `detokenize` leaves out, beside the special ones: those of languages, for example.
         unknown_text: what `detokenize` writes for the unknown id: nothing in transformers, " ⁇ " in SentencePiece.
@@ -78,7 +79,9 @@ class PieceVocabularyTokenizer(Tokenizer):
         self.unknown_text = unknown_text
         self.reads_language_codes = reads_language_codes
         check_ids(self.special_ids(), self.vocab_size)
-        known = {piece: number for number, piece in enumerate(self.pieces) if piece}
+        # What no model knows comes as a piece, too, which may be written like a special one.
+        special = self.special_ids()
+        known = {piece: number for number, piece in enumerate(self.pieces) if piece and number not in special}
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(tf.constant([*known]), tf.constant([*known.values()], tf.int32)),
             default_value=unknown_id,
@@ -98,41 +101,75 @@ class PieceVocabularyTokenizer(Tokenizer):
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         code, rest = self._divided(replace_invalid(as_texts(text)))
         pieces = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.string).tokenize(rest)
-        return self._ids(tf.concat([code, pieces], axis=1))
+        return self._with_first(self._ids(tf.concat([code, pieces], axis=1)), self.first_ids)
+
+    def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
+        """See `Tokenizer.tokenize_with_offsets`. The first ids have no bytes."""
+        text = as_texts(text)
+        code, rest = self._divided(replace_invalid(text))
+        # The operation crashes for a batch of no texts, so there is one more text.
+        tokenizer = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.string)
+        pieces, *places = tokenizer.tokenize_with_offsets(tf.concat([rest, [""]], axis=0))
+        length = code.with_values(byte_lengths(code.values))
+        before = sums(length)  # bytes of the code
+        start, end = (_moved(tf.cast(place[:-1], tf.int64), before) for place in places)
+        starts, ends = tf.concat([tf.zeros_like(length), start], axis=1), tf.concat([length, end], axis=1)
+        ids = self._ids(tf.concat([code, pieces[:-1]], axis=1))
+        nothing = [0] * len(self.first_ids)
+        given = given_places(valid_characters(text), starts, ends, text)
+        return Spans(self._with_first(ids, self.first_ids), *(self._with_first(place, nothing) for place in given))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special and hidden ids, and ids outside the vocabulary, are left out."""
-        return tf.strings.regex_replace(self._joined(ids), r"^\s+|\s+$", "")
+        return _stripped(self._joined(ids))
+
+    def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
+        joined, *places = joined_places(self._written(ids))
+        valid = replace_invalid(joined)
+        text, without = _stripped(valid), tf.strings.regex_replace(valid, r"^\s+", "")
+        _, first = decode(joined)
+        _, valid_first = decode(valid)
+        cut, length = byte_lengths(valid) - byte_lengths(without), byte_lengths(text)
+
+        def in_text(place: tf.RaggedTensor) -> tf.RaggedTensor:
+            found = _moved(pick(valid_first, find(first, place), byte_lengths(valid)), -cut)
+            largest = tf.gather(length, row_ids(found))
+            return found.with_values(tf.clip_by_value(found.values, tf.zeros_like(largest), largest))
+
+        return text, Spans(ids, *(in_text(place) for place in places))
 
     def _joined(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """As `detokenize`, with all blanks."""
-        ids = self._content(ids)
-        known = (ids.flat_values >= 0) & (ids.flat_values < self.vocab_size)
-        written = tf.gather(tf.constant(self._written()), tf.where(known, ids.flat_values, self.pad_id))
-        return replace_invalid(join(ids.with_flat_values(written)))
+        return replace_invalid(join(self._written(self._content(ids))))
 
     def _divided(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The language codes at the beginning of texts, one or none in each row, and the rest of the texts."""
         if not self.reads_language_codes:
-            return tf.RaggedTensor.from_row_lengths(tf.constant([], tf.string), tf.zeros_like(text, tf.int64)), text
+            return with_lengths(tf.constant([], tf.string), tf.zeros_like(text, tf.int64)), text
         rest = tf.strings.regex_replace(text, _LANGUAGE_CODE, "", replace_global=False)
         length = byte_lengths(text) - byte_lengths(rest)
         codes = tf.strings.substr(text, tf.zeros_like(length), length)
-        return tf.RaggedTensor.from_tensor(tf.expand_dims(codes, 1), lengths=tf.cast(length > 0, tf.int64)), rest
+        return with_lengths(tf.boolean_mask(codes, length > 0), length > 0), rest
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-        """(B, None) pieces to ids, with `first_ids` before them."""
-        ids = pieces.with_flat_values(self._table.lookup(pieces.flat_values))
-        if not self.first_ids:
-            return ids
-        return tf.concat([tf.tile([self.first_ids], [ids.nrows(out_type=tf.int32), 1]), ids], axis=1)
+        return pieces.with_values(self._table.lookup(pieces.values))
 
-    def _written(self) -> list[bytes]:
-        """The text that each id is written as; for special and hidden ids it is empty."""
+    @staticmethod
+    def _with_first(rows: tf.RaggedTensor, values: Sequence[int]) -> tf.RaggedTensor:
+        """(B, None) integers, with values before each row that is not empty."""
+        if not values:
+            return rows
+        lengths = len(values) * tf.cast(rows.row_lengths() > 0, tf.int64)
+        firsts = tf.tile(tf.constant(values, rows.dtype), [tf.math.count_nonzero(lengths)])
+        return tf.concat([with_lengths(firsts, lengths), rows], axis=1)
+
+    def _written(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """The text that each id is written as; for special, hidden and unknown ids it is empty."""
         processor = read_model(self.model_bytes)
-        written = [_text_of(processor, piece) for piece in self._shown_pieces()]
-        written[self.unknown_id] = self.unknown_text.encode()
-        return written
+        texts = [_text_of(processor, piece) for piece in self._shown_pieces()]
+        texts[self.unknown_id] = self.unknown_text.encode()
+        known = (ids.values >= 0) & (ids.values < self.vocab_size)
+        return ids.with_values(tf.gather(tf.constant(texts), tf.where(known, ids.values, self.pad_id)))
 
     def _shown_pieces(self) -> list[str]:
         """The piece of each id; for special and hidden ids it is empty."""
@@ -238,6 +275,16 @@ class LlamaTokenizer(PieceVocabularyTokenizer):
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special ids, and ids outside the vocabulary, are left out."""
         return tf.strings.regex_replace(self._joined(ids), "^ ", "")
+
+
+def _stripped(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string, without white space at the ends."""
+    return tf.strings.regex_replace(text, r"^\s+|\s+$", "")
+
+
+def _moved(places: tf.RaggedTensor, distance: tf.Tensor) -> tf.RaggedTensor:
+    """Places in texts, each text's moved by its own distance, (B,) int64."""
+    return places.with_values(places.values + tf.gather(distance, row_ids(places)))
 
 
 def _text_of(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bytes:

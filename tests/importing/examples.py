@@ -3,10 +3,13 @@
 import functools
 import json
 import pathlib
+import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from kformer.cli.main import main
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.weights import load_weights
@@ -17,18 +20,30 @@ FOLDER = pathlib.Path(__file__).parent / "examples"
 TOLERANCE = 1e-4  # of logits and scores
 
 
+def error_of_command(monkeypatch, capsys, *arguments):
+    """The one line that `kformer import` says when it refuses something, with the status 1."""
+    monkeypatch.setattr(sys, "argv", ["kformer", "import", *map(str, arguments)])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
 class Example:
     """An example that was imported.
 
     Args:
         name: Of the folder.
         place: Where the run folder is made.
+        languages: From and to which it translates.
     """
 
-    def __init__(self, name, place):
+    def __init__(self, name, place, languages=None):
         self.folder = FOLDER / name
         self.expected = json.loads((self.folder / "expected.json").read_text(encoding="utf-8"))
-        self.run = import_model(self.folder, place / name)
+        self.run = import_model(self.folder, place / name, languages=languages)
 
     @functools.cached_property
     def model(self):

@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import make_example
-import numpy as np
+import make_translator
 import sentencepiece
 import torch
 import transformers
@@ -56,34 +56,4 @@ def write(folder: pathlib.Path, vocabulary: list[str]) -> None:
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     lines = make_example.lines()
     lines[20], lines[21] = f">>spa<< {lines[20]}", f">>xyz<<{lines[21]}"
-    make_example.note(folder, answers(model, tokenizer, lines))
-
-
-def answers(model: transformers.PreTrainedModel, tokenizer: transformers.PreTrainedTokenizer, lines: list[str]) -> dict:
-    """What a translator of transformers says: ids, logits of random targets, and translations by two searches."""
-    encoded = tokenizer(lines, return_tensors="pt", padding=True)
-    mask = encoded.attention_mask.bool()
-    rows, length = make_example.LOGIT_ROWS, make_example.LOGIT_POSITIONS
-    target = np.random.default_rng(0).integers(4, model.config.decoder_vocab_size - 1, (rows, length))
-    start = np.full((rows, 1), model.config.decoder_start_token_id)
-    target_in = np.concatenate([start, target], axis=1)
-    with torch.no_grad():
-        logits = model(
-            input_ids=encoded.input_ids[:rows],
-            attention_mask=mask[:rows],
-            decoder_input_ids=torch.from_numpy(target_in),
-        ).logits.numpy()
-        found = {}
-        for name, beams in (("greedy", 1), ("beam", 4)):
-            result = model.generate(**encoded, num_beams=beams, return_dict_in_generate=True, output_scores=True)
-            found[name] = tokenizer.batch_decode(result.sequences, skip_special_tokens=True)
-            if beams > 1:
-                found[f"{name}_scores"] = np.round(result.sequences_scores.numpy(), 5).tolist()
-    ids = [row[kept].tolist() for row, kept in zip(encoded.input_ids, mask, strict=True)]
-    return {
-        "lines": lines,
-        "ids": ids,
-        "target_in": target_in.tolist(),
-        "logits": make_example.sample_logits(logits),
-        **found,
-    }
+    make_example.note(folder, make_translator.answers(model, tokenizer, lines))

@@ -18,6 +18,7 @@ from kformer.tokenizers import (
     ByteBPETokenizer,
     KerasNLPTokenizer,
     LlamaTokenizer,
+    PieceVocabularyTokenizer,
     SentencePieceTokenizer,
     SymbolTokenizer,
     Tokenizer,
@@ -56,8 +57,27 @@ def llama_tokenizer() -> LlamaTokenizer:
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "K", "AE", "T"]
+
+
+def piece_vocabulary(bpe: SentencePieceTokenizer, **options: Any) -> PieceVocabularyTokenizer:
+    """The pieces of another model, in reverse order and without some of them."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=bpe.model_bytes)
+    pieces = [
+        "</s>",
+        "<unk>",
+        *(processor.id_to_piece(number) for number in range(319, 3, -1)),
+        "<pad>",
+        "<s>",
+        ">>es<<",
+    ]
+    return PieceVocabularyTokenizer(bpe.model_bytes, pieces, len(pieces) - 3, len(pieces) - 2, 0, 1, **options)
+
+
 MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
     "sentencepiece": lambda bpe: bpe,
+    "piece vocabulary": piece_vocabulary,
+    "piece vocabulary with codes": lambda bpe: piece_vocabulary(bpe, reads_language_codes=True),
+    "piece vocabulary of a language": lambda bpe: piece_vocabulary(bpe, first_ids=[320]),
     "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
     "bytes": lambda bpe: byte_tokenizer(),
     "llama": lambda bpe: llama_tokenizer(),

@@ -4,9 +4,16 @@ import random
 import re
 
 import pytest
+import sentencepiece
 import tensorflow as tf
 
-from kformer.tokenizers import KerasNLPTokenizer, SentencePieceTokenizer, SymbolTokenizer, WordTokenizer
+from kformer.tokenizers import (
+    KerasNLPTokenizer,
+    PieceVocabularyTokenizer,
+    SentencePieceTokenizer,
+    SymbolTokenizer,
+    WordTokenizer,
+)
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -33,6 +40,16 @@ def sentencepiece_tokenizer():
 
 
 @pytest.fixture(scope="module")
+def piece_vocabulary(sentencepiece_tokenizer):
+    """The same pieces in another order, a token before each text, and codes of languages."""
+    model_bytes = sentencepiece_tokenizer.model_bytes
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+    pieces = [*(processor.id_to_piece(number) for number in range(289, -1, -1)), ">>es<<", "__en__"]
+    ids = [pieces.index(piece) for piece in ("<pad>", "<s>", "</s>", "<unk>")]
+    return PieceVocabularyTokenizer(model_bytes, pieces, *ids, first_ids=[291], reads_language_codes=True)
+
+
+@pytest.fixture(scope="module")
 def symbols():
     return SymbolTokenizer(["the", "cat", "sat", "猫"])
 
@@ -55,7 +72,7 @@ def test_a_reader_sees_the_words(sentencepiece_tokenizer, symbols):
     assert b"".join(slices(b"the  cat", spans, 0)) == b"the  cat"
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols", "words"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words"])
 def test_tokens_are_those_of_tokenize_and_cover_the_text_in_order(name, request):
     tokenizer = request.getfixturevalue(name)
     texts = tf.constant(HOSTILE)
@@ -88,7 +105,7 @@ def test_a_character_that_is_not_read_belongs_to_the_one_before_it(name, request
         assert spans.ids.to_list()[0][:3] == spans.ids.to_list()[1]
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "symbols", "words"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words"])
 def test_a_text_alone_has_the_places_that_it_has_among_others(name, request):
     tokenizer = request.getfixturevalue(name)
     together = tokenizer.tokenize_with_offsets(tf.constant(HOSTILE))
@@ -113,6 +130,25 @@ def test_written_tokens_are_the_slices_of_the_text_that_detokenize_gives(sentenc
     assert text.numpy().tolist() == tokenizer.detokenize(ids).numpy().tolist()
     for row, written in enumerate(text.numpy()):
         assert b"".join(slices(written, spans, row)) == written
+
+
+def test_a_code_of_a_language_and_the_first_token_have_their_places(piece_vocabulary):
+    text = b">>es<< the cat"
+    spans = piece_vocabulary.tokenize_with_offsets(tf.constant([text]))
+    assert spans.ids.to_list()[0][:2] == [291, 290]
+    first, code, *rest = slices(text, spans, 0)
+    assert (first, code, b"".join(rest).strip()) == (b"", b">>es<<", b"the cat")
+
+
+def test_written_pieces_are_the_slices_of_a_text_without_blanks_at_its_ends(piece_vocabulary):
+    """Also for ids that a model makes up: bytes that are no character, blanks, special ids."""
+    generator = random.Random(5)
+    rows = [[generator.randrange(292) for _ in range(size)] for size in range(30)]
+    ids = tf.ragged.constant(rows, dtype=tf.int32, ragged_rank=1)
+    text, spans = piece_vocabulary.detokenize_with_offsets(ids)
+    for row, written in enumerate(text.numpy()):
+        assert b"".join(slices(written, spans, row)) == written
+        assert written == written.strip()
 
 
 def test_written_symbols_are_the_slices_between_blanks(symbols):

@@ -1,0 +1,97 @@
+"""The languages of models that translate between many: which of them a run translates from and to."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kformer.importing.fields import Fields
+from kformer.importing.formats import FORMATS, Format
+from kformer.wording import did_you_mean
+
+# Files that list a tokenizer's special tokens, each with the fields that may do so.
+_LISTS = {
+    "tokenizer_config.json": ("extra_special_tokens", "additional_special_tokens"),
+    "special_tokens_map.json": ("additional_special_tokens", "extra_special_tokens"),
+    "tokenizer.json": ("added_tokens",),
+}
+
+
+class Languages(NamedTuple):
+    """The languages of a run, by the codes that the files of its tokenizer use.
+
+    Attributes:
+        source: Of the texts to translate; None: what tokenizer_config.json says.
+        target: Of the translations; None: what tokenizer_config.json says.
+
+    Examples:
+        >>> Languages(source="en", target="fr").target
+        'fr'
+    """
+
+    source: str | None = None
+    target: str | None = None
+
+
+def check_languages(format: Format, languages: Languages) -> None:
+    """Refuses languages for a format whose models know only two.
+
+    Raises:
+        ValueError: The format has no languages, and one is given.
+    """
+    if any(languages) and not format.has_languages:
+        several = ", ".join(name for name, known in FORMATS.items() if known.has_languages)
+        raise ValueError(
+            f"A model of the format {format.name} translates between the languages that it was trained for. Leave out "
+            f"the languages: only models of {several} have a choice."
+        )
+
+
+def read_codes(folder: pathlib.Path, form: str) -> list[str]:
+    """The codes of a model's languages, in the order of their ids.
+
+    Args:
+        folder: Of the model.
+        form: A regular expression of the tokens of languages; its group is the code.
+
+    Raises:
+        ValueError: No file lists them, or one is damaged.
+    """
+    for name, lists in _LISTS.items():
+        fields = Fields(folder / name) if (folder / name).is_file() else None
+        for entry in lists:
+            tokens = [] if fields is None else fields.get(entry, [])
+            texts = [str(token.get("content") if isinstance(token, dict) else token) for token in tokens]
+            if codes := [found[1] for text in texts if (found := re.fullmatch(form, text))]:
+                return list(dict.fromkeys(codes))
+    raise ValueError(f"{folder} lists no languages. Expected: their tokens in one of {', '.join(_LISTS)}.")
+
+
+def choose_languages(folder: pathlib.Path, known: Mapping[str, int], languages: Languages) -> tuple[int, int]:
+    """The ids of the source's and the target's language.
+
+    Args:
+        folder: Of the model. Its tokenizer_config.json counts where `languages` says nothing.
+        known: The ids of all languages.
+        languages: What the user wants.
+
+    Raises:
+        ValueError: A language is not known, or nothing says which it is.
+    """
+    path = folder / "tokenizer_config.json"
+    said = Fields(path) if path.is_file() else None
+    found = {
+        side: given or (said.get(field) if said is not None else None)
+        for side, given, field in (("source", languages.source, "src_lang"), ("target", languages.target, "tgt_lang"))
+    }
+    return _id(known, "source", found["source"]), _id(known, "target", found["target"])
+
+
+def _id(known: Mapping[str, int], side: str, code: str | None) -> int:
+    if code is not None and code in known:
+        return known[code]
+    found = "The model's files do not say" if code is None else f"The model does not know {code!r}, given as"
+    raise ValueError(
+        f"{found} the {side}'s language.{did_you_mean([code or ''], known)} Choose one by --{side}-language or "
+        f"Languages({side}=...): {', '.join(known)}."
+    )

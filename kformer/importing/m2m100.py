@@ -1,0 +1,60 @@
+"""M2M100 (Fan et al. 2020) and NLLB (NLLB team 2022) as Hugging Face keeps them: translators between many languages."""
+
+import pathlib
+
+from kformer.importing.bart_model import UNUSED, find_weights, read_transformer
+from kformer.importing.checkpoint import open_checkpoint
+from kformer.importing.fields import Fields
+from kformer.importing.generation import read_decoding
+from kformer.importing.imported import ImportedModel
+from kformer.importing.languages import Languages, choose_languages, read_codes
+from kformer.importing.multilingual import Vocabulary, fairseq_vocabulary
+from kformer.importing.pieces import read_model_file, read_pieces
+
+_FIRST_POSITION = 2  # the number that fairseq gives to the first position
+_NLLB_CODE = r"([a-z]{3}_[A-Z][a-z]{3})"
+_M2M100_CODE = r"__([a-z]{2,3})__"
+_MODEL = "sentencepiece.bpe.model"
+
+
+def read(folder: pathlib.Path, languages: Languages) -> ImportedModel:
+    """Reads a folder with config.json, sentencepiece.bpe.model, for M2M100 also vocab.json, and weights.
+
+    Args:
+        folder: Of the model.
+        languages: From and to which the run translates.
+
+    Raises:
+        FileNotFoundError: A file is missing.
+        ValueError: A file is damaged, or asks for what kformer cannot represent; or a language is missing or unknown.
+    """
+    fields = Fields(folder / "config.json")
+    vocabulary = _vocabulary(folder, fields.number("vocab_size"))
+    source, target = choose_languages(folder, vocabulary.languages, languages)
+    checkpoint = open_checkpoint(folder)
+    transformer = read_transformer(fields, checkpoint, activation="relu", is_scaled=True)
+    # The last wavelength is 10000, not the next one as in the paper.
+    longer = transformer.max_wavelength ** (transformer.d_model / (transformer.d_model - 2))
+    transformer = transformer.replace(
+        norm_first=True,
+        positional_encoding="sinusoidal_halves",
+        first_position=_FIRST_POSITION,
+        max_wavelength=longer,
+    )
+    weights = find_weights(fields, checkpoint, transformer)
+    tokenizers = vocabulary.tokenizers(transformer, source, target)
+    decoding = read_decoding(folder, fields).replace(first_id=target)
+    return ImportedModel(transformer, tokenizers, decoding, checkpoint, weights, UNUSED)
+
+
+def _vocabulary(folder: pathlib.Path, vocab_size: int) -> Vocabulary:
+    """Pieces and languages: those of M2M100 if there is a vocab.json, else those of NLLB."""
+    model_bytes = read_model_file(folder / _MODEL)
+    if not (folder / "vocab.json").is_file():
+        if (folder / "tokenizer_config.json").is_file():  # which may put the language behind the end of a source
+            Fields(folder / "tokenizer_config.json").expect("legacy_behaviour", False, default=False)
+        return fairseq_vocabulary(model_bytes, read_codes(folder, _NLLB_CODE), vocab_size)
+    pieces = read_pieces(folder / "vocab.json", vocab_size)
+    first = sum(1 for piece in pieces if piece)
+    numbers = {code: first + number for number, code in enumerate(read_codes(folder, _M2M100_CODE))}
+    return Vocabulary(model_bytes, pieces, numbers)
