@@ -45,6 +45,7 @@ def export(
         typer.Option(
             help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI. "
             "CTranslate2 has float32, float16, int16 and int8.",
+            rich_help_panel="Format",
             autocompletion=lambda: list(dict.fromkeys(name for one in FORMATS.values() for name in one.precisions)),
         ),
     ] = "float32",
@@ -70,6 +71,7 @@ def export(
         typer.Option(
             help=f"{', '.join(FORMATS)}. Other formats than saved_model make DIR itself, without versions.",
             autocompletion=lambda: list(FORMATS),
+            rich_help_panel="Format",
         ),
     ] = "saved_model",
     server_version: Annotated[
@@ -96,7 +98,11 @@ def export(
         check_signatures(signature or [], variant)
         if server_version is not None:
             check_server(server_version, precision)
-        options = {"variant": variant, "server_version": server_version, "signatures": tuple(signature or ())}
+        options = {
+            "variant": variant,
+            "server_version": server_version,
+            "signatures": tuple(dict.fromkeys(signature or ())),
+        }
     else:
         _check_plain(format, directory, variant, signature, server_version)
     decoding = choose_decoding(run, SearchOptions(recipe, beam_size, length_penalty, max_source_length))

@@ -26,6 +26,8 @@ from kformer.cli.main import app, main
 from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
+from kformer.export.ctranslate2 import CTranslate2Target
+from kformer.export.saved_model import SavedModelTarget
 from kformer.files.writing import WriteError, write_json
 from kformer.inference import Model
 from kformer.inference.find import reads_symbols
@@ -357,7 +359,15 @@ MISTAKES = {
         "translate {run} --output {corpus}/out",
         "{corpus} cannot be a folder: it is a file. Name another folder.",
     ),
-    "translate into a device": ("translate {run} --output /dev/null", "/dev/null is not a regular file"),
+    "export in no format": ("export {run} {empty}/new --format ctranslate3", "There is no format 'ctranslate3'"),
+    "export in a precision of another format": (
+        "export {run} {empty}/new --format ctranslate2 --precision bfloat16",
+        "float32, float16, int16, int8 in the format ctranslate2",
+    ),
+    "export with signatures of another format": (
+        "export {run} {empty}/new --format ctranslate2 --signature score",
+        "--signature and --server-version are for the format saved_model",
+    ),
     "translate, search of a SavedModel": (
         "translate {model} --beam-size 2",
         "its search was fixed when it was exported",
@@ -842,7 +852,7 @@ def test_the_search_is_chosen_by_options(command, options, expected, loaded, pla
         loaded.append({"path": run, "decoding": decoding})
 
     monkeypatch.setattr("kformer.tasks.translator.Translator.from_run", from_run)
-    monkeypatch.setattr("kformer.export.saved_model.export_saved_model", lambda *arguments, **options: None)
+    monkeypatch.setattr("kformer.export.target.export", lambda *arguments: None)
     invoke(command, places["run"], *more[command], *options)
     assert [str(loaded[0]["path"]), loaded[0]["decoding"]] == [places["run"], expected]
 
@@ -909,19 +919,24 @@ def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, loa
         (["--precision", "int8"], {"precision": "int8"}),
         (["--variant", "xla"], {"variant": "xla"}),
         (["--server-version", "2.19"], {"server_version": "2.19"}),
-        (["--signature", "score"], {"signatures": ["score"]}),
+        (["--signature", "score", "--signature", "score"], {"signatures": ("score",)}),
     ],
 )
 def test_export_hands_on_precision_and_variant(options, expected, places, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr("kformer.tasks.translator.Translator.from_run", lambda run, decoding: "translator")
-    monkeypatch.setattr(
-        "kformer.export.saved_model.export_saved_model",
-        lambda *arguments, **options: calls.append((arguments, options)),
-    )
+    monkeypatch.setattr("kformer.export.target.export", lambda *arguments: calls.append(arguments))
     invoke("export", places["run"], tmp_path, *options)
-    default = {"precision": "float32", "variant": "portable", "server_version": None, "signatures": []}
-    assert calls == [(("translator", tmp_path), {**default, **expected})]
+    default = {"precision": "float32", "variant": "portable", "server_version": None, "signatures": ()}
+    assert calls == [("translator", tmp_path, SavedModelTarget(**{**default, **expected}))]
+
+
+def test_export_hands_on_another_format(places, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("kformer.tasks.translator.Translator.from_run", lambda run, decoding: "translator")
+    monkeypatch.setattr("kformer.export.target.export", lambda *arguments: calls.append(arguments))
+    invoke("export", places["run"], tmp_path / "new", "--format", "ctranslate2", "--precision", "int8")
+    assert calls == [("translator", tmp_path / "new", CTranslate2Target("int8"))]
 
 
 @pytest.mark.slow

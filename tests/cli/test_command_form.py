@@ -54,7 +54,7 @@ def test_the_help_at_80_columns_has_every_option_whole(words, command):
         ("translate", ["Arguments", "Model", "Input and output", "Search"]),
         ("generate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("evaluate", ["Arguments", "Model", "Data", "Search", "Scores"]),
-        ("export", ["Arguments", "Model", "Search", "SavedModel"]),
+        ("export", ["Arguments", "Model", "Search", "Format", "SavedModel"]),
         ("serve", ["Arguments", "Model", "Batches and limits", "Monitoring", "Addresses", "Access"]),
     ],
 )
