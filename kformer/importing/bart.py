@@ -19,7 +19,7 @@ def read(folder: pathlib.Path) -> ImportedModel:
     """
     raise ValueError(
         f"{folder} holds a BART, whose texts are divided by a byte-level BPE with the start token before each source, "
-        "which kformer cannot do yet. Import a model with SentencePiece: Marian, M2M100, NLLB, mBART-50 or T5."
+        "which kformer cannot do yet. Import a model with SentencePiece: Marian, M2M100, NLLB or mBART-50."
     )
 
 

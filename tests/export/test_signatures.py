@@ -126,11 +126,9 @@ def test_wrong_signatures_are_refused_before_the_work(numbers_translator, tmp_pa
 
 
 def test_the_command_hands_its_signatures_on(numbers_run, tmp_path, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(
-        "kformer.export.saved_model.export_saved_model", lambda translator, folder, **options: asked.update(options)
-    )
+    asked = []
+    monkeypatch.setattr("kformer.export.target.export", lambda translator, folder, target: asked.append(target))
     arguments = ["export", str(numbers_run), str(tmp_path), "--signature", "n_best", "--signature", "score"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert asked["signatures"] == ["n_best", "score"]
+    assert asked[0].signatures == ("n_best", "score")
     assert "There is no signature 'x'" in str(CliRunner().invoke(app, [*arguments, "--signature", "x"]).exception)

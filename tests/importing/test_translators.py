@@ -17,8 +17,6 @@ EXAMPLES = {
     "m2m100": None,
     "nllb": Languages("eng_Latn", "spa_Latn"),
     "mbart": None,
-    "t5": None,
-    "t5_gated": None,
 }
 
 

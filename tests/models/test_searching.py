@@ -95,11 +95,11 @@ def constant_searcher(decoding):
 def test_min_length_limits_and_length_penalty_reach_the_search(beam_size):
     decoding = DecodingConfig(beam_size=beam_size, min_length=2, length_penalty=2.0, max_extra_length=3)
     tokens, scores, lengths = arrays(compiled_search(constant_searcher(decoding))(SOURCE, np.array([6, 2])))
-    # The end token may come after 2 others. There the limit cuts the second translation off.
+    # The end token may come after 2 others; in the second translation after one, so that it stands within the limit.
     assert tokens.shape == (2, 1, 9)  # a source of 6 tokens and an end token, and 3 more tokens than the 6
-    np.testing.assert_array_equal(tokens[:, 0, :4], [[3, 3, END, PAD], [3, 3, PAD, PAD]])
+    np.testing.assert_array_equal(tokens[:, 0, :4], [[3, 3, END, PAD], [3, END, PAD, PAD]])
     np.testing.assert_array_equal(lengths, [[3], [2]])
-    expected = np.array([[2 * np.log(0.3) + np.log(0.5)], [2 * np.log(0.3)]])
+    expected = np.array([[2 * np.log(0.3) + np.log(0.5)], [np.log(0.3) + np.log(0.5)]])
     if beam_size > 1:  # Longer translations score less: 3 3 3 end has (3 log 0.3 + log 0.5) / (9 / 6)^2 = -1.9.
         expected /= ((5 + lengths) / 6) ** 2.0  # -1.7, -1.8
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
@@ -114,7 +114,7 @@ def test_no_repeat_ngram_size_reaches_the_search(beam_size):
 
 
 def test_the_buffer_is_no_longer_than_max_length():
-    search = constant_searcher(DecodingConfig(beam_size=1, min_length=40, max_length=5, max_extra_length=3))
+    search = constant_searcher(DecodingConfig(beam_size=1, min_length=4, max_length=5, max_extra_length=3))
     tokens, _, lengths = arrays(compiled_search(search)(SOURCE, LIMITS))
     assert tokens.shape == (2, 1, 5)
     np.testing.assert_array_equal(lengths, [[5], [4]])
