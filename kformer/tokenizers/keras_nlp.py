@@ -102,6 +102,10 @@ class KerasNLPTokenizer(Tokenizer):
         finally:
             self.tokenizer._sentence_piece = outside
 
+    def fallback_ids(self) -> list[int]:
+        """The id of WordPiece's unknown token. For other tokenizers the list is empty: no text gets their unknown id."""
+        return [] if self.unknown_id == UNKNOWN_ID else [self.unknown_id]
+
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. WordPiece marks the tokens that begin no word, with "##"."""
         return np.array([False] * NUM_SPECIAL_IDS + [begins_word(token) for token in self._written()])
