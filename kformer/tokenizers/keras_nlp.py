@@ -103,7 +103,7 @@ class KerasNLPTokenizer(Tokenizer):
             self.tokenizer._sentence_piece = outside
 
     def fallback_ids(self) -> list[int]:
-        """The id of WordPiece's unknown token. For other tokenizers the list is empty: no text gets their unknown id."""
+        """The id of WordPiece's unknown token. For other tokenizers the list is empty."""
         return [] if self.unknown_id == UNKNOWN_ID else [self.unknown_id]
 
     def word_starts(self) -> np.ndarray:
