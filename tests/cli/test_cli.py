@@ -406,7 +406,7 @@ MISTAKES = {
     "export into a file": ("export {run} {corpus}", "{corpus} cannot be a folder: it is a file. Name another folder."),
     "export, unknown precision": (
         "export {run} out --precision int4",
-        "precision must be one of float32, bfloat16, int8. Received: 'int4'.",
+        "precision must be one of float32, bfloat16, int8 in the format saved_model. Received: 'int4'.",
     ),
     "export, unknown variant": ("export {run} out --variant gpu", "variant must be one of portable, xla."),
     "export, xla in bytes": ("export {run} out --variant xla --precision int8", "The variant xla computes in float32."),
