@@ -38,7 +38,7 @@ def setting(default: T, meaning: str, choices: Collection[str] = (), panel: str 
 
     Without `panel`, the field is in its class's panel. A value of None is always allowed where the type has it.
     """
-    metadata = {"meaning": meaning, "choices": tuple(choices), "panel": panel}
+    metadata = {"meaning": meaning, "choices": choices, "panel": panel}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -51,7 +51,7 @@ def fields_of(config: Any) -> tuple[Field, ...]:
             types[field.name],
             field.default,
             field.metadata["meaning"],
-            field.metadata["choices"],
+            tuple(field.metadata["choices"]),  # now, because a task of one's own may have come
             field.metadata["panel"] or config.panel,
         )
         for field in dataclasses.fields(config)

@@ -75,13 +75,13 @@ def beginnings(translator, *counts):
 
 
 def test_a_translation_has_as_many_tokens_as_max_length_allows(greedy):
-    expected, _, _ = beginnings(greedy, 5, 4, 6)
-    assert with_decoding(greedy, min_length=99, max_length=5)(TEXT) == expected
+    _, expected, _ = beginnings(greedy, 5, 4, 6)
+    assert with_decoding(greedy, min_length=4, max_length=5)(TEXT) == expected  # four, and the end
 
 
 def test_a_translation_has_as_many_tokens_as_source_and_extra_length_allow(greedy):
     tokens = len(greedy.source_tokenizer.tokenize([TEXT])[0])
-    expected, _, _ = beginnings(greedy, tokens + 3, tokens + 2, tokens + 4)
+    _, expected, _ = beginnings(greedy, tokens + 3, tokens + 2, tokens + 4)  # the end counts, too
     assert with_decoding(greedy, min_length=99, max_extra_length=3)(TEXT) == expected
 
 
