@@ -14,7 +14,7 @@ import zlib
 
 import pytest
 
-from kformer.cli.lines import answer_lines, check_files, number_of_lines
+from kformer.cli.lines import LineModel, check_files, number_of_lines, write_answers
 from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import decompressed
@@ -83,7 +83,7 @@ class Echo:
 
 def answered(input: pathlib.Path, output: pathlib.Path) -> list[str]:
     """What the line commands write for a file."""
-    answer_lines(Echo(), input, output, 1, number_of_lines(input))
+    write_answers(LineModel(Echo(), 64, None), input, output, number_of_lines(input), 1, "reading")
     return output.read_text("utf-8").splitlines()
 
 
@@ -91,7 +91,7 @@ def piped(content: bytes, monkeypatch, output: pathlib.Path) -> list[str]:
     """What the line commands write for standard input."""
     with os.fdopen(_pipe_of(content)) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        answer_lines(Echo(), None, output, 1, number_of_lines(None))
+        write_answers(LineModel(Echo(), 64, None), None, output, number_of_lines(None), 1, "reading")
     return output.read_text("utf-8").splitlines()
 
 
@@ -288,6 +288,19 @@ def test_many_lines_of_a_pipe_are_still_answered_together(tmp_path):
     assert sizes == [1024, 1024, 1024, 1024, 904]
 
 
+class Watcher:
+    """Keeps each line with the number of its hypotheses."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __call__(self, line, hypotheses):
+        self.seen.append((line, len(hypotheses)))
+
+    def message(self):
+        return None
+
+
 def test_answers_to_standard_input_have_the_form_that_was_asked_for(tmp_path, monkeypatch):
     def answer(texts):
         batches.append(len(texts))
@@ -297,8 +310,8 @@ def test_answers_to_standard_input_have_the_form_that_was_asked_for(tmp_path, mo
     with os.fdopen(_pipe_of(b"a\nb\nc\n")) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         assert number_of_lines(None) == LINES_AT_ONCE
-        options = {"batch_size": 2, "on_line": lambda line, hypotheses: seen.append((line, len(hypotheses)))}
-        answer_lines(answer, None, tmp_path / "out", 2, LINES_AT_ONCE, **options)
+        model = LineModel(answer, 2, None, [Watcher(seen)])
+        write_answers(model, None, tmp_path / "out", LINES_AT_ONCE, 2, "translating")
     assert (tmp_path / "out").read_text().splitlines()[:3] == [
         "0 ||| one ||| -1.000000",
         "0 ||| two ||| -2.000000",
