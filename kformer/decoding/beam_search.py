@@ -130,8 +130,8 @@ def _check_rows(space: SearchSpace, beam_size: int, state: Any) -> None:
             )
 
 
-class BeamSearch(Search):
-    """Beam search with at least two beams. `beam_search` describes it and its arguments."""
+class SearchWithBeams(Search):
+    """What all beam searches have in common. `beam_search` describes the arguments."""
 
     def __init__(
         self,
@@ -146,6 +146,15 @@ class BeamSearch(Search):
         self.length_penalty = length_penalty
         self.n_best = n_best
         self.reorder = reorder
+
+    def keep(self, now: Any, sentences: Any) -> BeamState:
+        rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
+        staying = gather_rows(now._replace(constraints=()), sentences)
+        return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
+
+
+class BeamSearch(SearchWithBeams):
+    """Beam search with at least two beams. `beam_search` describes it and its arguments."""
 
     def first_state(self) -> BeamState:
         space = self.space
@@ -262,11 +271,6 @@ class BeamSearch(Search):
         Those of the finished ones do not matter.
         """
         return self.space.end_id
-
-    def keep(self, now: BeamState, sentences: Any) -> BeamState:
-        rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
-        staying = gather_rows(now._replace(constraints=()), sentences)
-        return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
 
     def finished(self, now: BeamState) -> Any:
         return now.done

@@ -3,15 +3,22 @@
 Letters: B sentences, K beams, n hypotheses returned, T buffer length, V vocabulary.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from kformer.decoding.beam_search import NO_HYPOTHESIS, extended, flat_rows, length_norm, take_hypotheses
+from kformer.decoding.beam_search import (
+    NO_HYPOTHESIS,
+    SearchWithBeams,
+    extended,
+    flat_rows,
+    length_norm,
+    take_hypotheses,
+)
+from kformer.decoding.buffers import buffer_of
 from kformer.decoding.result import SearchResult
-from kformer.decoding.search import NextLogits, Search, gather_rows
-from kformer.decoding.space import SearchSpace, States
+from kformer.decoding.search import NextLogits, gather_rows
+from kformer.decoding.space import States
 from kformer.indexing import take_columns
 
 
@@ -28,7 +35,7 @@ class _State(NamedTuple):
     constraints: States  # with B * K rows
 
 
-class OpenNMTBeamSearch(Search):
+class OpenNMTBeamSearch(SearchWithBeams):
     """Beam search by the rules of `opennmt.utils.BeamSearch` in OpenNMT-tf 2.
 
     A finished hypothesis keeps its place in the beam, where it competes by its score with those that go on. A sentence
@@ -41,20 +48,6 @@ class OpenNMTBeamSearch(Search):
     Args:
         space, beam_size, length_penalty, n_best, reorder: As in `beam_search`.
     """
-
-    def __init__(
-        self,
-        space: SearchSpace,
-        beam_size: int,
-        length_penalty: float,
-        n_best: int,
-        reorder: Callable[[Any, Any], Any],
-    ) -> None:
-        super().__init__(space)
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.n_best = n_best
-        self.reorder = reorder
 
     def first_state(self) -> _State:
         space = self.space
@@ -74,7 +67,16 @@ class OpenNMTBeamSearch(Search):
         )
 
     def after(self, tokens: Any, log_probs: Any) -> _State:
-        raise NotImplementedError("OpenNMT-tf has no language models whose prompts are read at once.")
+        first, length = self.first_state(), ops.shape(tokens)[1] - 1
+        buffer = buffer_of(tokens[:, 1:], self.space.buffer_length, self.space.pad_id)  # (B, T)
+        return first._replace(
+            step=ops.cast(length, "int32"),
+            last_tokens=ops.broadcast_to(tokens[:, -1:], ops.shape(first.last_tokens)),
+            tokens=ops.broadcast_to(ops.expand_dims(buffer, 1), ops.shape(first.tokens)),
+            log_probs=first.log_probs + ops.expand_dims(log_probs, 1),
+            lengths=first.lengths + ops.cast(length, "int32"),
+            constraints=self.space.start(tokens[:, 1:], self.beam_size),
+        )
 
     def step(self, now: _State, next_logits: NextLogits, model_state: Any) -> tuple[_State, Any]:
         logits, model_state = next_logits(ops.reshape(now.last_tokens, (-1,)), model_state)
@@ -107,11 +109,6 @@ class OpenNMTBeamSearch(Search):
             constraints=self.space.advance(gather_rows(now.constraints, rows), tokens),
         )
         return new, self.reorder(model_state, rows)
-
-    def keep(self, now: _State, sentences: Any) -> _State:
-        rows = ops.expand_dims(sentences * self.beam_size, 1) + ops.arange(self.beam_size, dtype="int32")  # (B, K)
-        staying = gather_rows(now._replace(constraints=()), sentences)
-        return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
 
     def finished(self, now: _State) -> Any:
         return ops.logical_or(ops.all(now.ended, axis=1), ops.greater_equal(now.step, now.limits))

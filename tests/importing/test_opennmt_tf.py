@@ -9,7 +9,9 @@ import tensorflow as tf
 import yaml
 from importing.examples import FOLDER, TOLERANCE
 
+from kformer.config import DecodingConfig
 from kformer.importing.run import import_model
+from kformer.tasks import LanguageModel
 from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
@@ -105,3 +107,16 @@ def test_the_vocabulary_of_another_model_is_refused(folder, tmp_path):
 def test_the_folder_of_a_run_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(ValueError, match="Name the YAML file that it was trained by"):
         import_model(EXAMPLE / "run", tmp_path / "run")
+
+
+def test_a_language_model_may_search_by_these_rules_too():
+    """Its prompt is read at once. Without a length penalty both rules find the same here."""
+    prompts = ["And God said", "In the beginning"]
+    answers = [
+        LanguageModel.from_preset(
+            "bible-english", DecodingConfig(beam_size=3, beam_rules=rules, length_penalty=0.0, max_length=16)
+        )(prompts)
+        for rules in ("paper", "opennmt")
+    ]
+    assert answers[0] == answers[1]
+    assert all(answer.startswith(prompt) for answer, prompt in zip(answers[1], prompts, strict=True))
