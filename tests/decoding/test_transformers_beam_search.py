@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from kformer.decoding import Prefix, SearchSpace
 from kformer.decoding.search import gather_rows, run
@@ -15,7 +16,7 @@ def search(chances, limit, constraints=(), **options):
     table = np.log(np.asarray(chances, "float32") + 1e-9)
     space = SearchSpace(START, END, PAD, np.array([limit]), limit, constraints)
     beams = TransformersBeamSearch(space, 2, 1.0, 1, gather_rows, forced_end=False, **options)
-    result = run(beams, lambda tokens, state: (table[np.asarray(tokens)], state), ())
+    result = run(beams, lambda tokens, state: (ops.take(table, tokens, axis=0), state), ())
     tokens = np.asarray(result.tokens)[0, 0].tolist()
     return [token for token in tokens if token != PAD], float(np.asarray(result.scores)[0, 0])
 
