@@ -22,13 +22,13 @@ TranslateFile = Callable[[list[str]], list[str]]
 def kformer(request: dict[str, Any], threads: int) -> TranslateFile:
     """An export, as `kformer translate` runs it."""
     from kformer.inference import Model
-    from kformer.text.batches import translate_all
+    from kformer.text.batches import answer_all
 
     name = f"{request['precision']}-{request['variant']}-{request['beam_size']}"
     model = Model(
         pathlib.Path(request["folder"], name), threads_per_operation=max(1, threads // request["workers"])
     ).load()  # not within the time that is measured
-    return lambda texts: [found[0].text for found in translate_all(model, [text.encode() for text in texts])]
+    return lambda texts: [found[0].text for found in answer_all(model, [text.encode() for text in texts])]
 
 
 def ctranslate2(request: dict[str, Any], threads: int) -> TranslateFile:

@@ -51,7 +51,8 @@ def print_reloads(kind: str, model: pathlib.Path, reloads: int) -> None:
             servable = manager.servable("m")
             signature = servable.signature("serving_default")
             name = next(iter(signature.inputs))
-            waiting = [servable.submit(signature, {name: texts}) for _ in range(batching.num_batch_threads)]
+            inputs, threads = {name: texts}, range(batching.num_batch_threads)
+            waiting = [servable.submit(signature, inputs, client=str(thread), seconds=60.0) for thread in threads]
             assert servable.version == number
             assert all(answer.result()["translation"][0] == b"K AE T" for answer in waiting)
             print(own_memory(), end=" ", flush=True)

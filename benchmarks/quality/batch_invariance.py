@@ -21,13 +21,13 @@ import sys
 
 from kformer.data import load_corpus
 from kformer.inference import Model
-from kformer.text.batches import Hypothesis, TranslateBatch
+from kformer.text.batches import AnswerBatch, Hypothesis
 
 TIE = 1e-4  # nats; scores are float32 sums over some fifty tokens
 
 
 def translate_in_batches(
-    translate: TranslateBatch, texts: list[bytes], order: list[int], batch_size: int
+    translate: AnswerBatch, texts: list[bytes], order: list[int], batch_size: int
 ) -> list[Hypothesis]:
     """The best hypothesis of each text; the batches are taken in this order."""
     results: dict[int, Hypothesis] = {}
@@ -38,7 +38,7 @@ def translate_in_batches(
     return [results[index] for index in range(len(texts))]
 
 
-def differing_lines(translate: TranslateBatch, texts: list[bytes]) -> list[list[Hypothesis]]:
+def differing_lines(translate: AnswerBatch, texts: list[bytes]) -> list[list[Hypothesis]]:
     """The hypotheses (alone, in 32, in shuffled 7) of the lines whose strings differ."""
     in_order = list(range(len(texts)))
     shuffled = random.Random(0).sample(in_order, len(texts))

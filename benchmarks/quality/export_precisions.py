@@ -18,7 +18,7 @@ from kformer.evaluation.metrics import bleu_and_chrf
 from kformer.export.saved_model import export_saved_model
 from kformer.inference import Model
 from kformer.tasks.translator import Translator
-from kformer.text.batches import Hypothesis, TranslateBatch, translate_all
+from kformer.text.batches import AnswerBatch, Hypothesis, answer_all
 
 
 def main() -> None:
@@ -46,16 +46,16 @@ def main() -> None:
                 _translate(f"{variant} {precision}", Model(path).load(), sources, references, expected)
 
 
-def _reference(translator: Translator) -> TranslateBatch:
+def _reference(translator: Translator) -> AnswerBatch:
     """The Keras layers, as they are trained."""
     return lambda texts: [[Hypothesis(text, 0.0)] for text in translator([text.decode() for text in texts])]
 
 
 def _translate(
-    name: str, translate: TranslateBatch, sources: list[bytes], references: list[list[str]], expected: list[str] | None
+    name: str, translate: AnswerBatch, sources: list[bytes], references: list[list[str]], expected: list[str] | None
 ) -> list[str]:
     began = time.perf_counter()
-    found = [hypotheses[0].text for hypotheses in translate_all(translate, sources)]
+    found = [hypotheses[0].text for hypotheses in answer_all(translate, sources)]
     row = {"system": name, "seconds": round(time.perf_counter() - began, 1), **bleu_and_chrf(found, references)}
     if expected is not None:
         row["identical"] = sum(a == b for a, b in zip(expected, found, strict=True)) / len(found)

@@ -22,7 +22,7 @@ from kformer.inference import Model
 from kformer.inference.lines import ShortTranslations
 from kformer.presets import find_preset
 from kformer.tasks.translator import Translator
-from kformer.text.batches import TranslateBatch, translate_all
+from kformer.text.batches import AnswerBatch, answer_all
 
 PRESET = "bible-en-es"
 
@@ -34,7 +34,7 @@ def paragraphs(pairs: list[Pair], joined: int) -> list[Pair]:
 
 
 @contextlib.contextmanager
-def exported(decoding: DecodingConfig, precision: str) -> Iterator[TranslateBatch]:
+def exported(decoding: DecodingConfig, precision: str) -> Iterator[AnswerBatch]:
     """The preset with this search, as an export of this precision computes it."""
     translator = Translator.from_preset(PRESET, decoding)
     with tempfile.TemporaryDirectory() as folder:
@@ -42,10 +42,10 @@ def exported(decoding: DecodingConfig, precision: str) -> Iterator[TranslateBatc
         yield Model(folder, threads_per_operation=1)
 
 
-def cell(translate: TranslateBatch, pairs: list[Pair], short_ratio: float) -> str:
+def cell(translate: AnswerBatch, pairs: list[Pair], short_ratio: float) -> str:
     """chrF, ratio of lengths and share of short translations of these lines."""
     sources = [source.encode() for source, _ in pairs]
-    found = translate_all(translate, sources)
+    found = answer_all(translate, sources)
     texts, references = [hypotheses[0].text for hypotheses in found], [target for _, target in pairs]
     short = ShortTranslations(short_ratio)
     for source, hypotheses in zip(sources, found, strict=True):

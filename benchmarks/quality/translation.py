@@ -36,7 +36,7 @@ from kformer.inference import Model
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.schedules import WarmupInverseSqrt
-from kformer.text.batches import Hypothesis, TranslateBatch
+from kformer.text.batches import AnswerBatch, Hypothesis
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.training.plan import plan_batches
 from kformer.training.train import train
@@ -80,7 +80,7 @@ def prepare(tokens: int, precision: str, seed: int) -> Task:
     return Task(corpus, source, transformer, training, plan, seen)
 
 
-def kformer(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:
+def kformer(task: Task, folder: pathlib.Path) -> dict[str, AnswerBatch]:
     """`kformer.training.train.train`, and the run folder's own translator."""
     run = RunFolder(folder / "run")
     console = rich.console.Console(stderr=True, soft_wrap=True, highlight=False)
@@ -88,7 +88,7 @@ def kformer(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:
     return {name: Model(run.path, decoding) for name, decoding in SEARCHES.items()}
 
 
-def marian(task: Task, folder: pathlib.Path) -> dict[str, TranslateBatch]:
+def marian(task: Task, folder: pathlib.Path) -> dict[str, AnswerBatch]:
     """Hugging Face Marian on PyTorch, trained step by step, and its `generate`."""
     import torch
     from transformers.utils import logging
@@ -132,7 +132,7 @@ def train_marian(task: Task, model: Any, file: pathlib.Path) -> None:
             written = time.monotonic()
 
 
-def _marian_translator(model: Any, task: Task, decoding: DecodingConfig) -> TranslateBatch:
+def _marian_translator(model: Any, task: Task, decoding: DecodingConfig) -> AnswerBatch:
     """The task's tokenizer around `generate`, with kformer's limits on a translation."""
     import tensorflow as tf
     import torch

@@ -28,7 +28,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.inference import Model
 from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
-from kformer.text.batches import translate_all
+from kformer.text.batches import answer_all
 from kformer.training.train import train
 
 # A gated network of two thirds of d_ff (512) has as many weights.
@@ -115,7 +115,7 @@ def speeds(variants: list[str], arguments: argparse.Namespace) -> dict[tuple[str
     for number in range(arguments.rounds + 1):
         for key, model in models.items():
             began = time.perf_counter()
-            translate_all(model, words)
+            answer_all(model, words)
             if number:  # The first time also prepares the operations.
                 seconds[key].append(time.perf_counter() - began)
     return {key: len(words) / min(found) for key, found in seconds.items()}

@@ -20,9 +20,9 @@ from kformer.inference.lines import (
     LINES_AT_ONCE,
     NotedLines,
     ShortTranslations,
-    translate_lines,
+    answer_lines,
 )
-from kformer.text.batches import Hypothesis, TranslateBatch
+from kformer.text.batches import AnswerBatch, Hypothesis
 
 InputFile = Annotated[
     Path | None,
@@ -54,11 +54,11 @@ class LineModel(NamedTuple):
 
     Attributes:
         answer: Answers batches of lines.
-        batch_size, at_once: See `translate_lines`.
+        batch_size, at_once: See `answer_lines`.
         watchers: Each looks at every line and its answer. What it found is reported on standard error in the end.
     """
 
-    answer: TranslateBatch
+    answer: AnswerBatch
     batch_size: int
     at_once: int | None
     watchers: Sequence[NotedLines | ShortTranslations] = ()
@@ -112,7 +112,7 @@ def write_answers(
         model: Answers them.
         input, output: Files; None: the standard streams.
         number: From `number_of_lines`.
-        n_best: See `translate_lines`.
+        n_best: See `answer_lines`.
         doing: What the progress bar says.
     """
     answer, batch_size, at_once, watchers = model
@@ -132,11 +132,11 @@ def write_answers(
             faults = Faults("standard input")
             stack.callback(lambda: _tell(faults.message()))
             lines = faults.counted(lines_of(pipe_blocks(sys.stdin.buffer), "standard input"))
-            translate_lines(answer, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_line)
+            answer_lines(answer, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_line)
             return
         lines = lines_of(file_blocks(stack.enter_context(input.open("rb"))), str(input))
         advance = stack.enter_context(progress_bar(doing, number))
-        translate_lines(answer, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
+        answer_lines(answer, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
 
 
 def _tell(message: str | None) -> None:
@@ -145,7 +145,7 @@ def _tell(message: str | None) -> None:
         print(f"kformer: warning: {message}", file=sys.stderr)
 
 
-def with_scores(function: TranslateBatch) -> TranslateBatch:
+def with_scores(function: AnswerBatch) -> AnswerBatch:
     """The same function; each answer is followed by a tab and its score."""
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:

@@ -1,4 +1,4 @@
-"""A server as the function that `kformer.text.batches.translate_all` calls."""
+"""A server as the function that `kformer.text.batches.answer_all` calls."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from kformer.client.client import Client
 from kformer.client.errors import ServerError
 from kformer.config import answer_outputs
 from kformer.runtime.versions import DEFAULT_SIGNATURE
-from kformer.text.batches import BatchSeeds, Hypothesis, RefusedTextError, TranslateBatch, hypotheses
+from kformer.text.batches import AnswerBatch, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
 from kformer.text.options import option_arrays
 
 REQUESTS_AT_ONCE = 4
@@ -15,7 +15,7 @@ _OF_THE_REQUEST = (400, 413)  # statuses of a request that is wrong or too large
 
 def answer_batch(
     client: Client, n_best: int = 1, task: str = "translate", options: Mapping[str, float | int] | None = None
-) -> TranslateBatch:
+) -> AnswerBatch:
     """A function that answers batches on a server, as a `kformer.inference.Model` does here.
 
     Many threads may call it at once. With options, every batch has its own seed: call it for one batch at a time where
@@ -52,7 +52,7 @@ def answer_batch(
     return _naming_refused_texts(answer)
 
 
-def _naming_refused_texts(ask: TranslateBatch) -> TranslateBatch:
+def _naming_refused_texts(ask: AnswerBatch) -> AnswerBatch:
     """The same function. Of a batch that the server refuses each text is asked for alone, to find the one at fault.
 
     It raises a `RefusedTextError` for that text.

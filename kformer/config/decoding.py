@@ -113,6 +113,11 @@ class DecodingConfig(Config):
         """The largest number of tokens, with the end id, that a model reads at once."""
         return max(self.max_source_length or 0, self.max_sentence_length or 0) or _SOURCE_LENGTH
 
+    @property
+    def first_is_free(self) -> bool:
+        """Whether the first token of every translation is given, and costs nothing."""
+        return self.first_id is not None and self.beam_rules == "transformers" and self.beam_size > 1
+
     def completed(self, run: "DecodingConfig") -> Self:
         """This search, with the lengths of texts that a run folder's search knows, where this one says nothing.
 

@@ -12,7 +12,7 @@ from kformer.config.transformer import TransformerConfig
 
 TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
-PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
+TRAINING_PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +76,13 @@ class TrainingConfig(Config):
     beta_1: float = setting(0.9, "beta_1 of Adam, section 5.3.")
     beta_2: float = setting(0.98, "beta_2 of Adam, section 5.3.")
     adam_epsilon: float = setting(1e-9, "Epsilon of Adam, section 5.3.")
-    gradient_accumulation_steps: int = setting(1, "Number of micro-batches of an update, whose gradients are added.")
+    gradient_accumulation_steps: int = setting(
+        1, "Number of micro-batches of an update, which learns from the mean over all their tokens."
+    )
     precision: str = setting(
         "auto",
         "Numbers to compute with. auto: mixed_bfloat16 where the machine multiplies it faster, else float32.",
-        PRECISIONS,
+        TRAINING_PRECISIONS,
     )
     max_epochs: int | None = setting(
         None, "Budget in passes over the training pairs. The first budget that is spent ends the run.", panel="Stopping"

@@ -12,6 +12,7 @@ from keras import ops
 
 from kformer.decoding.buffers import buffer_of
 from kformer.decoding.greedy import greedy_search
+from kformer.decoding.length_penalty import length_norm
 from kformer.decoding.result import SearchResult
 from kformer.decoding.search import NextLogits, Search, gather_rows, run
 from kformer.decoding.space import SearchSpace, States
@@ -110,11 +111,6 @@ def beam_search(
     return run(BeamSearch(space, beam_size, length_penalty, n_best, reorder), next_logits, state)
 
 
-def length_norm(lengths: Any, length_penalty: float) -> Any:
-    """lp(Y) = ((5 + |Y|) / 6) ** alpha, Wu et al. 2016, equation 14; float32, shape of `lengths`."""
-    return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
-
-
 def _check_rows(space: SearchSpace, beam_size: int, state: Any) -> None:
     """Checks that every leaf of rank >= 1 has N rows, as `gather_rows` needs it, where the shapes are known."""
     sentences = space.limits.shape[0]
@@ -152,21 +148,34 @@ class SearchWithBeams(Search):
         staying = gather_rows(now._replace(constraints=()), sentences)
         return staying._replace(constraints=gather_rows(now.constraints, ops.reshape(rows, (-1,))))
 
+    def _first_log_probs(self) -> Any:
+        """(B, K) float32. All beams start with the same hypothesis, so all but the first count as empty."""
+        only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
+        return ops.broadcast_to(ops.cast(only_first, "float32"), (ops.shape(self.space.limits)[0], self.beam_size))
+
+    def _in_every_beam(self, tokens: Any) -> Any:
+        """(B, K, T) int32, `tokens` (B, t) at the beginning of the buffer of every beam."""
+        buffer = buffer_of(tokens, self.space.buffer_length, self.space.pad_id)  # (B, T)
+        return ops.repeat(ops.expand_dims(buffer, 1), self.beam_size, axis=1)
+
 
 class BeamSearch(SearchWithBeams):
     """Beam search with at least two beams. `beam_search` describes it and its arguments."""
 
+    @property
+    def num_kept(self) -> int:
+        """n, how many finished hypotheses of a sentence are kept."""
+        return self.n_best
+
     def first_state(self) -> BeamState:
         space = self.space
         sentences = ops.shape(space.limits)[0]
-        live, best = (sentences, self.beam_size), (sentences, self.n_best)
-        # All beams start with the same hypothesis, so all but the first count as empty.
-        only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
+        live, best = (sentences, self.beam_size), (sentences, self.num_kept)
         return BeamState(
             step=ops.convert_to_tensor(0, "int32"),
             last_tokens=ops.full(live, space.start_id, dtype="int32"),
             live_tokens=ops.full((*live, space.buffer_length), space.pad_id, dtype="int32"),
-            live_log_probs=ops.broadcast_to(ops.cast(only_first, "float32"), live),
+            live_log_probs=self._first_log_probs(),
             finished_tokens=ops.full((*best, space.buffer_length), space.pad_id, dtype="int32"),
             finished_scores=ops.full(best, NO_HYPOTHESIS, dtype="float32"),
             finished_lengths=ops.zeros(best, dtype="int32"),
@@ -177,11 +186,10 @@ class BeamSearch(SearchWithBeams):
 
     def after(self, tokens: Any, log_probs: Any) -> BeamState:
         first, length = self.first_state(), ops.shape(tokens)[1] - 1
-        buffer = buffer_of(tokens[:, 1:], self.space.buffer_length, self.space.pad_id)  # (B, T)
         return first._replace(
             step=ops.cast(length, "int32"),
             last_tokens=ops.broadcast_to(tokens[:, -1:], ops.shape(first.last_tokens)),
-            live_tokens=ops.broadcast_to(ops.expand_dims(buffer, 1), ops.shape(first.live_tokens)),
+            live_tokens=self._in_every_beam(tokens[:, 1:]),
             live_log_probs=first.live_log_probs + ops.expand_dims(log_probs, 1),
             done=ops.less_equal(first.limits, length),
             constraints=self.space.start(tokens[:, 1:], self.beam_size),
@@ -193,8 +201,8 @@ class BeamSearch(SearchWithBeams):
         ends = self._ends(now, candidates)  # (B, 2K)
         new, parents = self._extend_live(now, candidates, ends)
         new = self._with_finished(now, new, candidates, ends)
-        no_better_to_come = ops.greater_equal(new.finished_scores[:, -1], self._best_attainable(new))
-        done = now.done | no_better_to_come | ops.greater_equal(new.step, now.limits)
+        is_good_enough = ops.greater_equal(new.finished_scores[:, -1], self._score_to_stop_at(new))
+        done = now.done | is_good_enough | ops.greater_equal(new.step, now.limits)
         rows = ops.reshape(flat_rows(parents, self.beam_size), (-1,))
         constraints = self.space.advance(gather_rows(now.constraints, rows), new.last_tokens)
         return new._replace(done=done, constraints=constraints), self.reorder(model_state, rows)
@@ -207,10 +215,10 @@ class BeamSearch(SearchWithBeams):
         """The scores (B, M) of M hypotheses of each sentence, for their log probabilities and lengths, () or (B, 1)."""
         return log_probs / length_norm(lengths, self.length_penalty)
 
-    def _best_attainable(self, new: BeamState) -> Any:
-        """(B,) float32, a score that no live hypothesis can exceed.
+    def _score_to_stop_at(self, new: BeamState) -> Any:
+        """(B,) float32: a sentence is done when the last of its finished hypotheses has this score.
 
-        Log probabilities are at most 0, and lp grows with the length.
+        No live hypothesis can exceed it: log probabilities are at most 0, and lp grows with the length.
         """
         return new.live_log_probs[:, 0] / length_norm(new.limits, self.length_penalty)
 
@@ -251,14 +259,14 @@ class BeamSearch(SearchWithBeams):
         scores = self._scores(new, candidates.log_probs, new.step)  # (B, 2K)
         scores = ops.where(ends & ~done, scores, NO_HYPOTHESIS)
         # The earlier hypotheses stand first, so that they stay first where scores are equal.
-        best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.n_best)  # (B, n)
+        best, kept = ops.top_k(ops.concatenate([now.finished_scores, scores], axis=1), self.num_kept)  # (B, n)
         # The origin of each hypothesis: one of the n finished ones, or one of the K live ones, to be ended.
-        earlier = ops.broadcast_to(ops.arange(self.n_best, dtype="int32"), ops.shape(now.finished_lengths))
-        origins = take_columns(ops.concatenate([earlier, candidates.parents + self.n_best], axis=1), kept)  # (B, n)
+        earlier = ops.broadcast_to(ops.arange(self.num_kept, dtype="int32"), ops.shape(now.finished_lengths))
+        origins = take_columns(ops.concatenate([earlier, candidates.parents + self.num_kept], axis=1), kept)  # (B, n)
         hypotheses = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
         tokens = take_hypotheses(hypotheses, origins)
         lengths = ops.concatenate([now.finished_lengths, ops.zeros_like(candidates.parents) + new.step], axis=1)
-        ended = ops.greater_equal(origins, self.n_best) & (best > NO_HYPOTHESIS)  # (B, n)
+        ended = ops.greater_equal(origins, self.num_kept) & (best > NO_HYPOTHESIS)  # (B, n)
         return new._replace(
             finished_tokens=extended(tokens, self._last_tokens(candidates, kept), now.step, ended),
             finished_scores=best,
@@ -285,8 +293,8 @@ class BeamSearch(SearchWithBeams):
         tokens = ops.concatenate([now.finished_tokens, now.live_tokens], axis=1)  # (B, n + K, T)
 
         finished = ops.sum(ops.cast(now.finished_scores > NO_HYPOTHESIS, "int32"), axis=1, keepdims=True)  # (B, 1)
-        rank = ops.arange(self.n_best, dtype="int32")  # (n,)
-        chosen = ops.where(rank < finished, rank, rank - finished + self.n_best)  # (B, n)
+        rank = ops.arange(self.num_kept, dtype="int32")  # (n,)
+        chosen = ops.where(rank < finished, rank, rank - finished + self.num_kept)  # (B, n)
         scores = take_columns(scores, chosen)
         exists = scores > NO_HYPOTHESIS
         tokens = ops.where(ops.expand_dims(exists, -1), take_hypotheses(tokens, chosen), self.space.pad_id)

@@ -12,10 +12,9 @@ from kformer.decoding.beam_search import (
     SearchWithBeams,
     extended,
     flat_rows,
-    length_norm,
     take_hypotheses,
 )
-from kformer.decoding.buffers import buffer_of
+from kformer.decoding.length_penalty import length_norm
 from kformer.decoding.result import SearchResult
 from kformer.decoding.search import NextLogits, gather_rows
 from kformer.decoding.space import States
@@ -53,13 +52,11 @@ class OpenNMTBeamSearch(SearchWithBeams):
         space = self.space
         sentences = ops.shape(space.limits)[0]
         beam = (sentences, self.beam_size)
-        only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # all begin alike
-        log_probs = ops.broadcast_to(ops.cast(only_first, "float32"), beam)
         return _State(
             step=ops.convert_to_tensor(0, "int32"),
             last_tokens=ops.full(beam, space.start_id, dtype="int32"),
             tokens=ops.full((*beam, space.buffer_length), space.pad_id, dtype="int32"),
-            log_probs=log_probs,
+            log_probs=self._first_log_probs(),
             lengths=ops.zeros(beam, dtype="int32"),
             ended=ops.zeros(beam, dtype="bool"),
             limits=space.limits,
@@ -68,11 +65,10 @@ class OpenNMTBeamSearch(SearchWithBeams):
 
     def after(self, tokens: Any, log_probs: Any) -> _State:
         first, length = self.first_state(), ops.shape(tokens)[1] - 1
-        buffer = buffer_of(tokens[:, 1:], self.space.buffer_length, self.space.pad_id)  # (B, T)
         return first._replace(
             step=ops.cast(length, "int32"),
             last_tokens=ops.broadcast_to(tokens[:, -1:], ops.shape(first.last_tokens)),
-            tokens=ops.broadcast_to(ops.expand_dims(buffer, 1), ops.shape(first.tokens)),
+            tokens=self._in_every_beam(tokens[:, 1:]),
             log_probs=first.log_probs + ops.expand_dims(log_probs, 1),
             lengths=first.lengths + ops.cast(length, "int32"),
             constraints=self.space.start(tokens[:, 1:], self.beam_size),

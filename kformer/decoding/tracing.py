@@ -5,7 +5,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from keras import ops
 
-from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates, length_norm
+from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates
+from kformer.decoding.length_penalty import length_norm
 from kformer.decoding.search import NextLogits
 
 START = -1  # the parent of the first extensions, which extend no other extension

@@ -9,6 +9,7 @@ from typing import Any
 from keras import ops
 
 from kformer.decoding.beam_search import NO_HYPOTHESIS, BeamSearch, BeamState, Candidates
+from kformer.decoding.length_penalty import length_power
 from kformer.decoding.result import SearchResult
 from kformer.decoding.space import SearchSpace
 from kformer.indexing import take_columns
@@ -51,12 +52,15 @@ class TransformersBeamSearch(BeamSearch):
         free_first: bool = False,
         early_stopping: bool = False,
     ) -> None:
-        super().__init__(space, beam_size, length_penalty, beam_size, reorder)
-        self.returned = n_best
+        super().__init__(space, beam_size, length_penalty, n_best, reorder)
         self.forced_end = forced_end
         self.given = given
         self.free_first = free_first
         self.early_stopping = early_stopping
+
+    @property
+    def num_kept(self) -> int:
+        return self.beam_size
 
     def first_state(self) -> BeamState:
         return super().first_state()._replace(given=() if self.given is None else self.given)
@@ -106,14 +110,15 @@ class TransformersBeamSearch(BeamSearch):
 
     def _scores(self, now: BeamState, log_probs: Any, lengths: Any) -> Any:
         if self.given is not None:
-            lengths = ops.maximum(lengths - ops.expand_dims(now.given, 1), 1)
-        return log_probs / ops.power(ops.cast(lengths, "float32"), self.length_penalty)
+            lengths = lengths - ops.expand_dims(now.given, 1)
+        return log_probs / length_power(lengths, self.length_penalty)
 
-    def _best_attainable(self, new: BeamState) -> Any:
+    def _score_to_stop_at(self, new: BeamState) -> Any:
+        # A live hypothesis may still exceed the score that it has now: transformers stops all the same.
         if self.early_stopping:
             return ops.full_like(new.live_log_probs[:, 0], _LEAST_SCORE)
         return self._scores(new, new.live_log_probs[:, :1], new.step)[:, 0]
 
     def result(self, now: BeamState) -> SearchResult:
         found = super().result(now)
-        return SearchResult(*(values[:, : self.returned] for values in found))
+        return SearchResult(*(values[:, : self.n_best] for values in found))

@@ -10,7 +10,7 @@ import numpy as np
 from kformer.data import Pair, references
 from kformer.data.labels import labels_of
 from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
-from kformer.text.batches import TranslateBatch, translate_all
+from kformer.text.batches import AnswerBatch, answer_all
 from kformer.wording import count
 
 
@@ -26,8 +26,19 @@ def sentences(pairs: Iterable[Pair], symbols: bool = False) -> list[tuple[str, l
     return list(references(filled).items()) if symbols else [(source, [target]) for source, target in filled]
 
 
+def _some(found: list[Any], what: str) -> list[Any]:
+    """What there is to evaluate.
+
+    Raises:
+        ValueError: There is nothing.
+    """
+    if not found:
+        raise ValueError(f"There is nothing to evaluate: the test set has no {what}. Name another split or file.")
+    return found
+
+
 def score(
-    translate: TranslateBatch,
+    translate: AnswerBatch,
     pairs: Iterable[Pair],
     symbols: bool = False,
     limit: int | None = None,
@@ -50,14 +61,9 @@ def score(
     Raises:
         ValueError: There are no pairs with a target.
     """
-    grouped = sentences(pairs, symbols)
-    if not grouped:
-        raise ValueError(
-            "There is nothing to evaluate: the test set has no pairs with a target. Name another split or file."
-        )
-    grouped = grouped[:limit]
+    grouped = _some(sentences(pairs, symbols)[:limit], "pairs with a target")
     sources = [source.encode("utf-8") for source, _ in grouped]
-    hypotheses = [found[0].text for found in translate_all(translate, sources, on_batch=on_batch)]
+    hypotheses = [found[0].text for found in answer_all(translate, sources, on_batch=on_batch)]
     targets = [texts for _, texts in grouped]
     if not symbols:
         return bleu_and_chrf(hypotheses, targets, bleu_tokenizer)
@@ -65,7 +71,7 @@ def score(
 
 
 def score_labels(
-    classify: TranslateBatch,
+    classify: AnswerBatch,
     pairs: Iterable[Pair],
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
@@ -85,12 +91,8 @@ def score_labels(
     Raises:
         ValueError: There are no pairs with a target.
     """
-    chosen = sentences(pairs)[:limit]
-    if not chosen:
-        raise ValueError(
-            "There is nothing to evaluate: the test set has no pairs with a target. Name another split or file."
-        )
-    answers = translate_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
+    chosen = _some(sentences(pairs)[:limit], "pairs with a target")
+    answers = answer_all(classify, [text.encode("utf-8") for text, _ in chosen], on_batch=on_batch)
     found = [labels_of(hypotheses[0].text) for hypotheses in answers]
     right = [labels_of(target) for _, (target,) in chosen]
     for (text, _), labels, expected in zip(chosen, found, right, strict=True):
@@ -130,9 +132,7 @@ def score_texts(
         >>> round(found["perplexity"], 6), round(found["bits_per_character"], 6)
         (4.0, 4.0)
     """
-    chosen = [text for text in texts if text.strip()][:limit]
-    if not chosen:
-        raise ValueError("There is nothing to evaluate: the test set has no texts. Name another split or file.")
+    chosen = _some([text for text in texts if text.strip()][:limit], "texts")
     found = read(chosen)
     nats, tokens = -float(np.sum(found["log_probability"], dtype=np.float64)), int(found["tokens"].sum())
     characters = sum(map(len, chosen))

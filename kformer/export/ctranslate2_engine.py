@@ -63,7 +63,9 @@ class CTranslate2Engine:
         self._n_best = n_best
         self._config = TransformerConfig.load(folder / TRANSFORMER_FILE)
         source, target = load_tokenizers(folder / TOKENIZER_FOLDER)
-        self._codec = TextCodec(source, target, self._config, self._decoding)
+        # CTranslate2 divides scores as transformers does.
+        rules = self._decoding.replace(beam_rules="transformers")
+        self._codec = TextCodec(source, target, self._config, rules)
         self._source_tokens, self._target_tokens = source.tokens(), target.tokens()
         self._target_ids = {name: number for number, name in enumerate(self._target_tokens)}
         try:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kformer.runtime.versions import PRECISIONS
+from kformer.runtime.versions import EXPORT_PRECISIONS
 from kformer.wording import did_you_mean
 
 
@@ -23,7 +23,7 @@ class Format(NamedTuple):
 
 
 _FORMATS = (
-    Format("saved_model", "kformer.export.saved_model:SavedModelTarget", PRECISIONS, is_served=True),
+    Format("saved_model", "kformer.export.saved_model:SavedModelTarget", EXPORT_PRECISIONS, is_served=True),
     Format(
         "ctranslate2",
         "kformer.export.ctranslate2:CTranslate2Target",

@@ -1,10 +1,10 @@
-"""Translation as a Unix filter: a line in, a line out, in order."""
+"""A model as a Unix filter: a line in, an answer out, in order."""
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from kformer.text.batches import BATCH_SIZE, Hypothesis, RefusedTextError, TranslateBatch, translate_all
+from kformer.text.batches import BATCH_SIZE, AnswerBatch, Hypothesis, RefusedTextError, answer_all
 from kformer.wording import count
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
@@ -12,52 +12,8 @@ FILE_LINES_AT_ONCE = 65536  # the same for a file: nobody waits for its single l
 OnLine = Callable[[bytes, list[Hypothesis]], None]
 
 
-class ShortTranslations:
-    """Counts translations that are so short for their lines that something may be missing.
-
-    Args:
-        ratio: A translation is short if it has fewer characters for each character of its line; see
-            `DecodingConfig.short_ratio`.
-
-    Attributes:
-        count: How many there are.
-        first: The number of the first such line, from 1; 0 if there is none.
-
-    Examples:
-        >>> short = ShortTranslations(0.5)
-        >>> short(b"one two three four", [Hypothesis("uno dos tres cuatro", -1.0)])
-        >>> short(b"one two three four", [Hypothesis("uno dos", -1.0)])
-        >>> short.count, short.first
-        (1, 2)
-    """
-
-    def __init__(self, ratio: float) -> None:
-        self.ratio = ratio
-        self.count = 0
-        self.first = 0
-        self._lines = 0
-
-    def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
-        """Looks at the next line and the best of its translations."""
-        self._lines += 1
-        characters = len(line.decode("utf-8", "replace").strip())
-        if len(hypotheses[0].text) < self.ratio * characters:
-            self.count += 1
-            self.first = self.first or self._lines
-
-    def message(self) -> str | None:
-        """How many there are, and what may help; None if there are none."""
-        if not self.count:
-            return None
-        verb = "is" if self.count == 1 else "are"
-        return (
-            f"{count(self.count, 'translation')} {verb} much too short for the line, so that something may be missing. "
-            f"The first is that of line {self.first:,}. Shorter lines help, or a smaller --max-source-length."
-        )
-
-
-class NotedLines(abc.ABC):
-    """Counts lines that somebody notes.
+class CountedLines(abc.ABC):
+    """Counts lines of which the user should know.
 
     Attributes:
         count: How many there are.
@@ -68,16 +24,11 @@ class NotedLines(abc.ABC):
         self.count = 0
         self.first = 0
         self._lines = 0
-        self._found: set[int] = set()  # hashes, because the texts could take all memory
-
-    def note(self, text: bytes) -> None:
-        """Remembers a text that counts. Several threads may call this at the same time."""
-        self._found.add(hash(text))
 
     def __call__(self, line: bytes, hypotheses: list[Hypothesis]) -> None:
-        """Looks at the next line, whose text was noted before if it counts."""
+        """Looks at the next line and its answers, best first."""
         self._lines += 1
-        if hash(line) in self._found:
+        if self._counts(line, hypotheses):
             self.count += 1
             self.first = self.first or self._lines
 
@@ -86,8 +37,60 @@ class NotedLines(abc.ABC):
         return self._told() if self.count else None
 
     @abc.abstractmethod
+    def _counts(self, line: bytes, hypotheses: list[Hypothesis]) -> bool:
+        """Whether this line is one of them."""
+
+    @abc.abstractmethod
     def _told(self) -> str:
         """The message about one line or more."""
+
+
+class ShortTranslations(CountedLines):
+    """Counts translations that are so short for their lines that something may be missing.
+
+    `Translator.translate_detailed` compares the parts of a divided line one by one, so that it finds more of them.
+
+    Args:
+        ratio: A translation is short if it has fewer characters for each character of its line; see
+            `DecodingConfig.short_ratio`.
+
+    Examples:
+        >>> short = ShortTranslations(0.5)
+        >>> short(b"one two three four", [Hypothesis("uno dos tres cuatro", -1.0)])
+        >>> short(b"one two three four", [Hypothesis("uno dos", -1.0)])
+        >>> short.count, short.first
+        (1, 2)
+    """
+
+    def __init__(self, ratio: float) -> None:
+        super().__init__()
+        self.ratio = ratio
+
+    def _counts(self, line: bytes, hypotheses: list[Hypothesis]) -> bool:
+        characters = len(line.decode("utf-8", "replace").strip())
+        return len(hypotheses[0].text) < self.ratio * characters
+
+    def _told(self) -> str:
+        verb = "is" if self.count == 1 else "are"
+        return (
+            f"{count(self.count, 'translation')} {verb} much too short for the line, so that something may be missing. "
+            f"The first is that of line {self.first:,}. Shorter lines help, or a smaller --max-source-length."
+        )
+
+
+class NotedLines(CountedLines):
+    """Counts lines that somebody notes, before they are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: set[int] = set()  # hashes, because the texts could take all memory
+
+    def note(self, text: bytes) -> None:
+        """Remembers a text that counts. Several threads may call this at the same time."""
+        self._found.add(hash(text))
+
+    def _counts(self, line: bytes, hypotheses: list[Hypothesis]) -> bool:
+        return hash(line) in self._found
 
 
 class UnknownLines(NotedLines):
@@ -141,8 +144,8 @@ class CutLines(NotedLines):
         )
 
 
-def translate_lines(
-    translate: TranslateBatch,
+def answer_lines(
+    answer: AnswerBatch,
     lines: Iterable[bytes | None],
     target: BinaryIO,
     n_best: int = 1,
@@ -152,33 +155,33 @@ def translate_lines(
     at_once: int | None = None,
     on_line: OnLine = lambda line, hypotheses: None,
 ) -> None:
-    """Translates lines into lines of `target`.
+    """Answers lines by lines of `target`.
 
     With `n_best` 1 every line gives one line. With more, every line gives up to `n_best` lines of the form
-    `number ||| translation ||| score`, numbers counted from 0, as Moses and Marian write them. A translation may hold
+    `number ||| answer ||| score`, numbers counted from 0, as Moses and Marian write them. An answer may hold
     ` ||| ` itself: the number ends at the first one, and the score begins after the last one.
 
     Args:
-        translate: As `translate_all` takes it.
-        lines: UTF-8, from `kformer.files.lines.lines_of`. At a None, the caller may be waiting: the translations
-            of all lines before it are written.
-        target: Where the translations go, UTF-8 lines ended by LF.
+        answer: As `answer_all` takes it.
+        lines: UTF-8, from `kformer.files.lines.lines_of`. At a None, the caller may be waiting: the answers to
+            all lines before it are written.
+        target: Where the answers go, UTF-8 lines ended by LF.
         n_best: Hypotheses per line.
         lines_at_once: Lines that are read before the first of them are written, if no None comes.
         on_batch: Called after each batch with the number of lines in it.
-        batch_size, at_once: See `translate_all`.
-        on_line: Called for each line when its translations are written.
+        batch_size, at_once: See `answer_all`.
+        on_line: Called for each line when its answers are written.
 
     Raises:
-        RefusedTextError: A line gets no answer. The translations of all lines before it are written.
+        RefusedTextError: A line gets no answer. The answers to all lines before it are written.
     """
 
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        return translate_all(translate, texts, batch_size, on_batch, at_once)
+    def of_texts(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        return answer_all(answer, texts, batch_size, on_batch, at_once)
 
     number = 0
     for chunk in _chunks(lines, lines_at_once):
-        answered, found, refused = _up_to_refused(chunk, answer)
+        answered, found, refused = _up_to_refused(chunk, of_texts)
         for line, hypotheses in zip(answered, found, strict=True):
             on_line(line, hypotheses)
             target.write(_format(number, hypotheses, n_best).encode("utf-8"))
@@ -189,13 +192,13 @@ def translate_lines(
 
 
 def _up_to_refused(
-    lines: list[bytes], translate: TranslateBatch
+    lines: list[bytes], answer: AnswerBatch
 ) -> tuple[list[bytes], list[list[Hypothesis]], RefusedTextError | None]:
-    """The lines before the first one that gets no answer, their translations, and the error of that line."""
+    """The lines before the first one that gets no answer, their answers, and the error of that line."""
     refused = None
     while True:
         try:
-            return lines, translate(lines), refused
+            return lines, answer(lines), refused
         except RefusedTextError as error:  # one before it may be refused, too
             lines, refused = lines[: lines.index(error.text)], error
 

@@ -65,7 +65,7 @@ class Model:
             It must be None for an export, whose search is fixed.
         n_best: Hypotheses per text, at most the beam size.
         threads_per_operation: Threads that share one operation; None: as many as there are cores, which is best for
-            one batch at a time. Where many batches are answered, 1 is best: `translate_all` then keeps every core
+            one batch at a time. Where many batches are answered, 1 is best: `answer_all` then keeps every core
             busy with a batch of its own. The first model of a process decides for all, or Python's TensorFlow, if it
             computed something before.
         task: What the model must have learned. Another task's answers take the place of translations: labels with
@@ -193,5 +193,5 @@ class Model:
 
 
 def threads_for(texts: int) -> int | None:
-    """The best `threads_per_operation` for `translate_all` of so many texts."""
+    """The best `threads_per_operation` for `answer_all` of so many texts."""
     return 1 if texts > BATCH_SIZE else None

@@ -12,7 +12,7 @@ from typing import Any
 from kformer.runtime.version_files import MOST_EXTRA_BYTES
 from kformer.wording import did_you_mean
 
-PRECISIONS = ("float32", "bfloat16", "int8")
+EXPORT_PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 LARGEST_VERSION = 2**63 - 1  # versions are int64 numbers
 DEFAULT_SIGNATURE = "serving_default"
@@ -31,8 +31,8 @@ def check_kind(precision: str, variant: str) -> None:
     Raises:
         ValueError: There is no such precision or variant, or the two do not go together.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}.")
+    if precision not in EXPORT_PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(EXPORT_PRECISIONS)}. Received: {precision!r}.")
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}. Received: {variant!r}.")
     if variant == "xla" and precision != "float32":

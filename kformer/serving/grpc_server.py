@@ -12,7 +12,7 @@ from kformer.serving.access import TokenForGrpc
 from kformer.serving.grpc_calls import CallLimits
 from kformer.serving.grpc_reflection import SERVICE_NAMES, add_reflection
 from kformer.serving.grpc_service import Model, Prediction
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.settings import Limits, ServerSettings
 
 # Each connection takes a file descriptor. The server closes one beyond them as soon as it is opened.
@@ -24,12 +24,12 @@ MOST_CALLS_OF_A_CONNECTION = 64
 SECONDS_OF_A_CONNECTION = 60
 
 
-def grpc_server(settings: ServerSettings, predictor: Predictor, is_ready: Callable[[], bool]) -> Any:
+def grpc_server(settings: ServerSettings, answerer: Answerer, is_ready: Callable[[], bool]) -> Any:
     """A server of `grpc.aio` without a port.
 
     Args:
         settings: How it is set up.
-        predictor: Answers predict requests.
+        answerer: Answers predict requests.
         is_ready: Whether requests can be answered now.
     """
     # The limits count a call once the token has been looked at: one without it is refused at once and takes no room.
@@ -39,8 +39,8 @@ def grpc_server(settings: ServerSettings, predictor: Predictor, is_ready: Callab
         interceptors.append(TokenForGrpc(settings.token, reload.token if reload else None))
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_the_server)
     server = grpc.aio.server(options=_options(settings.limits), interceptors=interceptors)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(predictor), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Model(predictor.manager, reload), server)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(answerer), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Model(answerer.manager, reload), server)
     server.add_generic_rpc_handlers((grpc_health.health(is_ready, SERVICE_NAMES),))
     add_reflection(server, [grpc_health.SERVICE])
     return server

@@ -23,7 +23,7 @@ from kformer.runtime.status import Code
 from kformer.serving.config_files import model_settings
 from kformer.serving.errors import SERVER_FAILED, ServingError
 from kformer.serving.models import ModelManager
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
 from kformer.serving.reloading import reload_within
 from kformer.serving.settings import ReloadSettings
@@ -39,18 +39,18 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
     """`PredictionService`: Predict and GetModelMetadata.
 
     Args:
-        predictor: Answers predict requests.
+        answerer: Answers predict requests.
     """
 
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
 
     async def Predict(self, request: predict_pb2.PredictRequest, context: Any) -> predict_pb2.PredictResponse:
         async def answer() -> predict_pb2.PredictResponse:
             began = time.monotonic()
-            with self._predictor.counted(request.model_spec.name):
+            with self._answerer.counted(request.model_spec.name):
                 spec = _named(request.model_spec)
-                servable, signature, outputs = await self._predictor.predict(
+                servable, signature, outputs = await self._answerer.predict(
                     spec.name,
                     functools.partial(inputs_of, request),
                     *_version(spec),
@@ -75,7 +75,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                     Code.INVALID_ARGUMENT,
                     f"The metadata_field must be signature_def. Received: {', '.join(fields)[:100] or 'none'}.",
                 )
-            return metadata_response(self._predictor.manager.servable(spec.name, *_version(spec)))
+            return metadata_response(self._answerer.manager.servable(spec.name, *_version(spec)))
 
         return await _with_errors_answered(answer, context)
 

@@ -25,7 +25,7 @@ _IPV4 = "::ffff:"  # before the IPv4 address of a client where the server listen
 _TRIES = 3  # a version may be unloaded between the moment it is found and the moment it gets the request
 
 
-class Predictor:
+class Answerer:
     """Answers requests.
 
     Args:

@@ -21,7 +21,7 @@ from kformer.serving.connections import CLIENT_GONE
 from kformer.serving.errors import SERVER_FAILED, ServingError, too_large
 from kformer.serving.json_tensors import read_body, write_body
 from kformer.serving.metrics import Metrics
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.protos import metadata_response, status_response
 
 log = logging.getLogger(__name__)
@@ -67,18 +67,18 @@ class Rest:
     It finds the endpoint of a path by itself: the layers of an application of Starlette cost time in each request.
 
     Args:
-        predictor: Answers predict requests.
+        answerer: Answers predict requests.
         metrics: What is counted.
         metrics_path: Where the metrics are; None: nowhere.
         is_ready: Whether requests can be answered now.
     """
 
     def __init__(
-        self, predictor: Predictor, metrics: Metrics, metrics_path: str | None, is_ready: Callable[[], bool]
+        self, answerer: Answerer, metrics: Metrics, metrics_path: str | None, is_ready: Callable[[], bool]
     ) -> None:
-        self._predictor = predictor
-        self._manager = predictor.manager
-        self._limits = predictor.limits
+        self._answerer = answerer
+        self._manager = answerer.manager
+        self._limits = answerer.limits
         self._metrics = metrics
         self._is_ready = is_ready
         self._endpoints: dict[str, Endpoint] = {"/healthz": self._health, "/readyz": self._ready}
@@ -140,12 +140,12 @@ class Rest:
 
     async def _predict(self, request: Request, name: str, version: int | None, label: str | None) -> Response:
         began = time.monotonic()
-        with self._predictor.counted(name):
+        with self._answerer.counted(name):
             body = read_body(await self._body(request))
             left = self._limits.seconds - (time.monotonic() - began)  # the body may have taken long to arrive
             client = request.client.host if request.client else ""
             gone = request.scope["state"][CLIENT_GONE]()
-            servable, signature, outputs = await self._predictor.predict(
+            servable, signature, outputs = await self._answerer.predict(
                 name, body.inputs, version, label, body.signature, left, client=client, gone=gone
             )
             written = write_body(outputs, body.by_row)

@@ -15,7 +15,7 @@ import grpc
 from kformer.serving.grpc_server import grpc_server
 from kformer.serving.metrics import Metrics
 from kformer.serving.models import ModelManager
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.reloading import ConfigWatch
 from kformer.serving.rest import Rest, application
 from kformer.serving.rest_server import RestServer, bound, listening
@@ -75,11 +75,11 @@ class Server:
 
     async def _serve(self, on_start: Callable[["Server"], None]) -> bool:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        predictor = Predictor(self._manager, self.settings.limits, self._metrics)
+        answerer = Answerer(self._manager, self.settings.limits, self._metrics)
         with listening(self.settings) as rest_socket:
-            rpc = grpc_server(self.settings, predictor, self.is_ready)
+            rpc = grpc_server(self.settings, answerer, self.is_ready)
             self.grpc_port = self._add_grpc_port(rpc)
-            endpoint = Rest(predictor, self._metrics, self.settings.metrics_path, self.is_ready)
+            endpoint = Rest(answerer, self._metrics, self.settings.metrics_path, self.is_ready)
             rest = RestServer(application(endpoint), self.settings)
             await rpc.start()
             self.rest_port = rest_socket.getsockname()[1]

@@ -22,11 +22,19 @@ from kformer.tasks.base import Task
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.text_parts import divided, parts_of, pieces
 from kformer.text.codec import TextCodec, longest_source, longest_translation
+from kformer.text.option_tensors import (
+    OPTION_SPECS,
+    Options,
+    asked_lengths,
+    batch_seed,
+    checks,
+    named_options,
+    option_tensors,
+)
 from kformer.text.scoring import next_tokens
 from kformer.text.search import Searcher
 from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.texts import BATCH_TOKENS, in_batches
-from kformer.text.with_options import OPTION_SPECS, Options, batch_seed, checks, named_options, option_tensors
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
@@ -209,16 +217,14 @@ class LanguageModel(Predictor):
         prefix = begun[:, 1:]
         source, _ = self.codec.pad(prefix)  # (B, F + 1)
         lengths = tf.cast(prefix.row_lengths(), tf.int32)
-        most, least, penalty = self.decoding.max_extra_length, None, None
-        if options:
-            most = tf.where(options["max_length"] > 0, tf.minimum(options["max_length"], most), most)
-            asked = options["min_length"]
-            least = tf.where(asked > 0, lengths + asked, self.decoding.min_length)
-            penalty = options["length_penalty"]
-        limits = lengths + most
+        limits = lengths + self.decoding.max_extra_length
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:
             limits = tf.minimum(limits, longest)
+        least, penalty = None, None
+        if options:
+            limits, least = asked_lengths(options, self.decoding, limits, given=lengths)
+            penalty = options["length_penalty"]
         read = tf.reduce_min(tf.minimum(lengths, limits))
         starts = tf.gather(begun.values, begun.row_starts())
         given = {"prefix": prefix.to_tensor(self.config.pad_id), "min_length": least, "read": read, "starts": starts}

@@ -1,4 +1,4 @@
-"""Translates any number of texts by a function that translates batches, or answers them for another task."""
+"""Answers any number of texts by a function that answers batches: translations, labels, continued texts."""
 
 import concurrent.futures
 import os
@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 BATCH_SIZE = 64  # texts; 128 were measured to be slower
-BATCH_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
+PADDED_BYTES = 64 * 256  # number of texts x length of the longest, at most: long texts make smaller batches
 
 
 class Hypothesis(NamedTuple):
-    """One translation of one text."""
+    """One answer to one text: a translation, labels, a continued text."""
 
     text: str
     score: float
@@ -32,7 +32,7 @@ class RefusedTextError(ValueError):
 
 
 # From a batch of texts to the hypotheses of each text, best first.
-TranslateBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
+AnswerBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
 
 
 def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypothesis]]:
@@ -72,32 +72,32 @@ class BatchSeeds:
         return seed
 
 
-def translate_all(
-    translate: TranslateBatch,
+def answer_all(
+    answer: AnswerBatch,
     texts: Sequence[bytes],
     batch_size: int = BATCH_SIZE,
     on_batch: Callable[[int], None] = lambda done: None,
     at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translates any number of texts in batches of texts of similar length; the results keep the order of the texts.
+    """Answers any number of texts in batches of texts of similar length; the results keep the order of the texts.
 
     Args:
-        translate: A `kformer.inference.Model`, or from `kformer.client.batches.answer_batch`.
+        answer: A `kformer.inference.Model`, or from `kformer.client.batches.answer_batch`.
         texts: UTF-8.
-        batch_size: Largest number of texts in a batch; fewer if texts are long, see `BATCH_BYTES`.
+        batch_size: Largest number of texts in a batch; fewer if texts are long, see `PADDED_BYTES`.
         on_batch: Called after each batch with the number of texts in it.
-        at_once: Number of batches translated at the same time. None: the number of cores, because the small operations
+        at_once: Number of batches answered at the same time. None: the number of cores, because the small operations
             of one batch do not use all cores.
     """
     batches = _batches([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once or os.cpu_count())
 
-    def answer(batch: list[int]) -> list[list[Hypothesis]]:
-        return translate([texts[index] for index in batch])
+    def of_batch(batch: list[int]) -> list[list[Hypothesis]]:
+        return answer([texts[index] for index in batch])
 
-    # A single batch is translated in this thread: TensorFlow prepares its operations again for every thread.
-    answers = map(answer, batches) if len(batches) == 1 else pool.map(answer, batches)
+    # A single batch is answered in this thread: TensorFlow prepares its operations again for every thread.
+    answers = map(of_batch, batches) if len(batches) == 1 else pool.map(of_batch, batches)
     try:
         for batch, found in zip(batches, answers, strict=True):
             for index, of_text in zip(batch, found, strict=True):
@@ -114,7 +114,7 @@ def _batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
     batches = []
     start = 0
     while start < len(order):
-        size = min(batch_size, max(1, BATCH_BYTES // max(1, lengths[order[start]])))
+        size = min(batch_size, max(1, PADDED_BYTES // max(1, lengths[order[start]])))
         batches.append(order[start : start + size])
         start += size
     return batches

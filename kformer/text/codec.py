@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
+from kformer.decoding.length_penalty import norm_of
 from kformer.tokenizers import Tokenizer
 
 
@@ -43,10 +44,18 @@ class TextCodec:
         """
         return self.pad(self.source_tokenizer.tokenize(text)[:, : self.longest_part])
 
-    @property
-    def score_penalty(self) -> float:
-        """Exponent of the length penalty that scores are divided by: 0 in greedy search."""
-        return self.decoding.length_penalty if self.decoding.beam_size > 1 else 0.0
+    def score_norm(self, lengths: tf.Tensor, length_penalty: float | tf.Tensor | None = None) -> tf.Tensor:
+        """The length penalty by which a search divides log probabilities; 1 in greedy search, which divides by none.
+
+        Args:
+            lengths: int32, numbers of tokens of hypotheses, the end included.
+            length_penalty: In place of the configuration's: 0 for none.
+
+        Returns:
+            float32, the shape of `lengths`.
+        """
+        exponent = self.decoding.length_penalty if length_penalty is None else length_penalty
+        return norm_of(self.decoding.beam_rules)(lengths, exponent if self.decoding.beam_size > 1 else 0.0)
 
     @property
     def longest_part(self) -> int:

@@ -14,8 +14,7 @@ from kformer.models import call_with_scores
 from kformer.text.codec import TextCodec
 from kformer.text.parts import Parts, divide, join
 from kformer.text.places import locate
-from kformer.text.scoring import BATCH_TOKENS as READING_BATCH_TOKENS
-from kformer.text.scoring import target_batch
+from kformer.text.scoring import SCORED_TOKENS, target_batch
 from kformer.text.texts import BATCH_TOKENS, Find, run_batches
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import in_rows, kept, row_ids, sums, sums_before, with_lengths
@@ -56,9 +55,7 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
     found = _search(codec, find, parts)
     reading = _read_again(codec, model, parts, found)
     lengths = tf.cast(found.ids.row_lengths(), tf.int32)[:, tf.newaxis]
-    joined = join(
-        parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_penalty
-    )
+    joined = join(parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_norm)
     places = locate(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
     translation = joined["translation"][:, 0]
     is_end = tf.cast(found.ids.values == codec.config.end_id, tf.int32)
@@ -130,7 +127,7 @@ def _read_again(codec: TextCodec, model: keras.Model, parts: Parts, found: _Foun
 
     nothing = [tf.zeros((0,), tf.float32)] * 2
     lengths = found.ids.row_lengths()
-    (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), READING_BATCH_TOKENS, batch, nothing)
+    (log_probability, weights), back = run_batches(tf.cast(lengths, tf.int32), SCORED_TOKENS, batch, nothing)
     taken = tf.argsort(back)  # the rows in the order in which they were processed
     of_rows = with_lengths(log_probability, tf.gather(lengths, taken))
     sizes = lengths * parts.ids.row_lengths()

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kformer.decoding.beam_search import length_norm
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
@@ -108,7 +107,7 @@ def join(
     translation: tf.Tensor,
     score: tf.Tensor,
     lengths: tf.Tensor,
-    length_penalty: float | tf.Tensor,
+    norm: Callable[[tf.Tensor], tf.Tensor],
 ) -> dict[str, tf.Tensor]:
     """Joins the translations of the parts of each text, with the white space that stood between them.
 
@@ -121,17 +120,17 @@ def join(
         translation: (P, N) string.
         score: (P, N) float32, log probabilities divided by the length penalty.
         lengths: (P, N) int32, tokens of each hypothesis.
-        length_penalty: Exponent, see `kformer.decoding.beam_search`.
+        norm: The length penalty of hypotheses with some numbers of tokens, see `TextCodec.score_norm`.
 
     Returns:
         `translation` (B, N) string and `score` (B, N) float32.
     """
     joined = tf.strings.unsorted_segment_join(parts.gap[:, tf.newaxis] + translation, parts.text, texts)
-    log_prob = tf.math.unsorted_segment_sum(score * length_norm(lengths, length_penalty), parts.text, texts)
+    log_prob = tf.math.unsorted_segment_sum(score * norm(lengths), parts.text, texts)
     tokens = tf.math.unsorted_segment_sum(lengths, parts.text, texts)
     num_parts = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
     own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # the score of a text's only part, not rounded again
-    whole = tf.where(num_parts[:, tf.newaxis] > 1, log_prob / length_norm(tokens, length_penalty), own)
+    whole = tf.where(num_parts[:, tf.newaxis] > 1, log_prob / norm(tokens), own)
     return {"translation": joined, "score": whole}
 
 

@@ -7,11 +7,10 @@ import keras
 import tensorflow as tf
 
 from kformer.config import TransformerConfig
-from kformer.decoding.beam_search import length_norm
 from kformer.text.codec import TextCodec, longest_translation
 from kformer.text.texts import in_batches
 
-BATCH_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
+SCORED_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
 
 
 def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -24,7 +23,8 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
         translation: (B,) string.
 
     Returns:
-        `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
+        `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end, without
+        a first token that is given (`DecodingConfig.first_is_free`);
         `score` (B,) float32, the same divided by the length penalty, as a search gives it; `tokens` (B,) int32, the
         number of tokens of the translation, its end included; `truncated` (B,) bool, True where a text has more tokens
         than the model reads, or a translation more than a search gives. The rest is not read, because the memory for
@@ -40,8 +40,8 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
         return (_log_probabilities(codec, model, tf.gather(source, rows), tf.gather(target, rows)),)
 
     nothing = (tf.zeros((0,), tf.float32),)
-    (log_probability,) = in_batches(tokens, BATCH_TOKENS, batch, nothing)
-    score = log_probability / length_norm(tokens, codec.score_penalty)
+    (log_probability,) = in_batches(tokens, SCORED_TOKENS, batch, nothing)
+    score = log_probability / codec.score_norm(tokens)
     return {"log_probability": log_probability, "score": score, "tokens": tokens, "truncated": truncated}
 
 
@@ -53,7 +53,10 @@ def _log_probabilities(
     padded, _ = codec.pad(source)
     logits = model({"source": padded, "target_in": target_in}, training=False)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
-    return -tf.reduce_sum(tf.where(target_out == codec.config.pad_id, 0.0, loss), axis=1)
+    is_free = target_out == codec.config.pad_id
+    if codec.decoding.first_is_free:
+        is_free |= (tf.range(tf.shape(loss)[1]) == 0) & (target_out == codec.decoding.first_id)
+    return -tf.reduce_sum(tf.where(is_free, 0.0, loss), axis=1)
 
 
 def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

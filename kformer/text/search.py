@@ -139,8 +139,8 @@ class Searcher:
         options = (space, decoding.beam_size, length_penalty, n_best, reorder_rows)
         if decoding.beam_rules == "transformers":
             given = None if prefix is None else self._lengths(prefix)
-            free_first = decoding.first_id is not None
-            return TransformersBeamSearch(*options, decoding.forced_end, given, free_first, decoding.early_stopping)
+            rules = decoding.forced_end, given, decoding.first_is_free, decoding.early_stopping
+            return TransformersBeamSearch(*options, *rules)
         kind = OpenNMTBeamSearch if decoding.beam_rules == "opennmt" else BeamSearch
         return kind(*options)
 

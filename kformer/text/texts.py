@@ -36,11 +36,16 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
     def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         return find(source, limits)
 
-    return translate_parts(codec, parts, find_rows, tf.size(text), n_best, codec.score_penalty)
+    return translate_parts(codec, parts, find_rows, tf.size(text), n_best, codec.score_norm)
 
 
 def translate_parts(
-    codec: TextCodec, parts: Parts, find: FindRows, texts: tf.Tensor, n_best: int, score_penalty: float | tf.Tensor
+    codec: TextCodec,
+    parts: Parts,
+    find: FindRows,
+    texts: tf.Tensor,
+    n_best: int,
+    norm: Callable[[tf.Tensor], tf.Tensor],
 ) -> dict[str, tf.Tensor]:
     """Translates parts of texts in batches, and joins the translations.
 
@@ -50,7 +55,7 @@ def translate_parts(
         find: From the numbers, sources and limits of some parts (see `TextCodec.pad`) to N hypotheses of each part.
         texts: () int, B.
         n_best: N.
-        score_penalty: The length penalty that the scores of `find` are divided by.
+        norm: The length penalty of the scores of `find`, see `TextCodec.score_norm`.
 
     Returns:
         As `translate_texts`.
@@ -65,7 +70,7 @@ def translate_parts(
     nothing = [tf.zeros((0, n_best), dtype) for dtype in (tf.string, tf.float32, tf.int32)]
     lengths = tf.cast(parts.ids.row_lengths(), tf.int32) + 1  # with the end id
     translation, score, tokens = in_batches(lengths, BATCH_TOKENS, batch, nothing)
-    return join(parts, texts, translation, score, tokens, score_penalty)
+    return join(parts, texts, translation, score, tokens, norm)
 
 
 def in_batches(lengths: tf.Tensor, tokens: int, answer: Answer, nothing: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -20,6 +20,11 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
     check_beam_options(beam_size, length_penalty, n_best=1)
     if beam_size == 1:
         raise ValueError("beam_size=1 is greedy search, which has no beam tree. Pass a beam_size of at least 2.")
+    if codec.decoding.beam_rules != "paper":
+        raise ValueError(
+            f"This model searches by the rules of {codec.decoding.beam_rules}, but only the paper's search has a beam "
+            'tree. Load the model with DecodingConfig(beam_rules="paper") to see what that search finds.'
+        )
     ids = codec.source_tokenizer.tokenize(tf.constant([text]))
     check_length("text", int(ids.row_lengths()[0]), codec.longest_part)
     source, limits = codec.pad(ids)

@@ -61,12 +61,12 @@ class LiveTranslator:
         self._search = compiled_search(Searcher(model, config, self.codec.decoding))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """Translates texts as a `kformer.text.batches.TranslateBatch` does, with one hypothesis per text."""
+        """Translates texts as a `kformer.text.batches.AnswerBatch` does, with one hypothesis per text."""
         parts = self._divide(tf.constant(list(texts), tf.string))
         batches = (parts.ids[first : first + BATCH_SIZE] for first in range(0, len(parts.text), BATCH_SIZE))
         found = [self._of_rows(ids) for ids in batches]
         translation, score, lengths = (np.concatenate(of_rows) for of_rows in zip(*found, strict=True))
-        whole = join(parts, len(texts), translation, score, lengths, self.codec.score_penalty)
+        whole = join(parts, len(texts), translation, score, lengths, self.codec.score_norm)
         return hypotheses(whole["translation"].numpy(), whole["score"].numpy())
 
     def _of_rows(self, ids: tf.RaggedTensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

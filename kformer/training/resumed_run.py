@@ -24,7 +24,7 @@ from kformer.training.run_setup import (
 )
 
 # Fields that say when a run ends and is saved. Only these may change when a run is resumed.
-BUDGET = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
+MAY_CHANGE = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
 
 
 def resume_run(
@@ -64,7 +64,7 @@ def resume_run(
         if training.fit_warmup and stored_training.fit_warmup:  # the run keeps what its first budget decided
             fitted = {name: getattr(stored_training, name) for name in ("warmup_steps", "learning_rate_scale")}
             training = training.replace(**fitted, fit_warmup=True)
-        _refuse_changes(run, stored_training, training, except_fields=BUDGET)
+        _refuse_changes(run, stored_training, training, except_fields=MAY_CHANGE)
         if training != stored_training:
             run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
@@ -92,7 +92,7 @@ def _refuse_changes(
     if changed:
         raise ValueError(
             f"A resumed run keeps its configuration. Received values that differ from the run in {run.path}: "
-            f"{changed}. Leave them out, or start a new run. Only these fields may change: {', '.join(BUDGET)}."
+            f"{changed}. Leave them out, or start a new run. Only these fields may change: {', '.join(MAY_CHANGE)}."
         )
 
 
@@ -121,7 +121,7 @@ def check_resumable(run: RunFolder) -> None:
             "run."
         )
     transformer, training = TransformerConfig.from_dict(saved.transformer), TrainingConfig.from_dict(saved.training)
-    files = ((run.transformer_file, transformer, ()), (run.training_file, training, BUDGET))
+    files = ((run.transformer_file, transformer, ()), (run.training_file, training, MAY_CHANGE))
     for file, config, except_fields in files:
         changed = changed_fields(config, type(config).load(file), except_fields, stored_in="the checkpoint")
         if changed:

@@ -7,7 +7,7 @@ from keras import ops
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kformer.decoding.beam_search import length_norm
+from kformer.decoding.length_penalty import length_norm
 from kformer.text.beam_tree import BeamTree
 from kformer.visualization.figures import LINES, draw_lines, new_figure
 from kformer.visualization.fonts import families_for

@@ -30,7 +30,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
 from kformer.inference import Model
 from kformer.models import build_transformer
-from kformer.runtime.versions import PRECISIONS, description, find_saved_model, next_version, versions
+from kformer.runtime.versions import EXPORT_PRECISIONS, description, find_saved_model, next_version, versions
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 
@@ -264,7 +264,7 @@ def test_an_export_is_tried_on_random_pieces_where_there_are_no_texts(numbers_tr
 
 
 def test_unknown_variants_are_refused(numbers_translator, tmp_path):
-    assert set(PRECISIONS) == set(MATRICES)
+    assert set(EXPORT_PRECISIONS) == set(MATRICES)
     with pytest.raises(ValueError, match="precision must be one of float32, bfloat16, int8. Received: 'int4'"):
         export_saved_model(numbers_translator, tmp_path, precision="int4")
     with pytest.raises(ValueError, match="variant must be one of portable, xla. Received: 'gpu'"):

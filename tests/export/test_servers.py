@@ -12,7 +12,7 @@ import toy
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.servers import check_server, lacking, oldest_server, processor, server_versions
-from kformer.runtime.versions import PRECISIONS, description
+from kformer.runtime.versions import EXPORT_PRECISIONS, description
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -70,7 +70,7 @@ def exports(numbers_translator, tmp_path_factory):
     base = tmp_path_factory.mktemp("exports")
     return {
         precision: export_saved_model(numbers_translator, base / precision, precision=precision)
-        for precision in PRECISIONS
+        for precision in EXPORT_PRECISIONS
     }
 
 

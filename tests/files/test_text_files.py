@@ -19,7 +19,7 @@ from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import decompressed
 from kformer.files.lines import Faults, lines_of
-from kformer.inference.lines import LINES_AT_ONCE, translate_lines
+from kformer.inference.lines import LINES_AT_ONCE, answer_lines
 from kformer.text.batches import Hypothesis
 
 TEXT = "They found the stone rolled away.\naño, 猫\n"
@@ -229,7 +229,7 @@ def test_a_file_that_shrank_to_a_thousandth_is_decompressed_piece_by_piece():
 
 
 class Waiting:
-    """A caller that writes to a pipe and reads what `translate_lines` answers."""
+    """A caller that writes to a pipe and reads what `answer_lines` answers."""
 
     def __init__(self, echo: Echo) -> None:
         read, self._write = os.pipe()
@@ -238,7 +238,7 @@ class Waiting:
 
         def work() -> None:
             with source, target:
-                translate_lines(echo, lines_of(pipe_blocks(source), "pipe"), target)
+                answer_lines(echo, lines_of(pipe_blocks(source), "pipe"), target)
 
         self._thread = threading.Thread(target=work)
         self._thread.start()
@@ -283,7 +283,7 @@ def test_many_lines_of_a_pipe_are_still_answered_together(tmp_path):
         return Echo()(texts)
 
     with path.open("rb") as source, (tmp_path / "out").open("wb") as target:
-        translate_lines(answer, lines_of(pipe_blocks(source), "pipe"), target, batch_size=10_000)
+        answer_lines(answer, lines_of(pipe_blocks(source), "pipe"), target, batch_size=10_000)
     assert (tmp_path / "out").read_bytes() == lines
     assert sizes == [1024, 1024, 1024, 1024, 904]
 

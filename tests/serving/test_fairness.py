@@ -16,7 +16,7 @@ from kformer.serving.costs import Costs
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
 from kformer.serving.lanes import Lanes
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.settings import Limits
 
 pytestmark = pytest.mark.tensorflow_only
@@ -131,7 +131,7 @@ def predicted(submit, **options):
     servable = types.SimpleNamespace(signature=lambda name: signature, submit=submit)
     manager = types.SimpleNamespace(servable=lambda *which: servable)
     inputs = {"text": np.array([b"one"], object)}
-    return asyncio.run(Predictor(manager, Limits(), None).predict("m", lambda signature: inputs, **options))
+    return asyncio.run(Answerer(manager, Limits(), None).predict("m", lambda signature: inputs, **options))
 
 
 def test_a_request_without_time_left_is_too_late_and_not_one_too_many():

@@ -56,8 +56,8 @@ def listening(make):
 @contextlib.contextmanager
 def without_models(is_ready=lambda: True, **settings):
     """The port of the gRPC side of a server that has no models, but answers each question for their status."""
-    predictor = types.SimpleNamespace(manager=types.SimpleNamespace(status=lambda name, version: []))
-    with listening(lambda: grpc_server.grpc_server(ServerSettings([], **settings), predictor, is_ready)) as port:
+    answerer = types.SimpleNamespace(manager=types.SimpleNamespace(status=lambda name, version: []))
+    with listening(lambda: grpc_server.grpc_server(ServerSettings([], **settings), answerer, is_ready)) as port:
         yield port
 
 

@@ -14,7 +14,7 @@ from kformer.serving.batching import ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.logs import JsonLines, start_logging
 from kformer.serving.metrics import Metrics
-from kformer.serving.predict import Predictor
+from kformer.serving.predict import Answerer
 from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -75,10 +75,10 @@ class Names:
 )
 def test_a_request_is_counted_by_how_it_ends(error, code):
     metrics = Metrics()
-    predictor = Predictor(Names(), Limits(), metrics)
-    with pytest.raises(type(error)), predictor.counted("m"):
+    answerer = Answerer(Names(), Limits(), metrics)
+    with pytest.raises(type(error)), answerer.counted("m"):
         raise error
-    with predictor.counted("m"):
+    with answerer.counted("m"):
         pass
     found = samples(metrics)
     assert found[f'kformer_requests_total{{code="{code}",model="m"}}'] == 1
@@ -114,11 +114,11 @@ def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
             return answer
 
     manager = Swapped()
-    _, _, outputs = asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
+    _, _, outputs = asyncio.run(Answerer(manager, Limits(), Metrics()).predict("m", lambda _: {}))
     assert outputs == {"translation": ["uno"]}
     manager.asked = -10
     with pytest.raises(ServingError, match="is being unloaded"):
-        asyncio.run(Predictor(manager, Limits(), Metrics()).predict("m", lambda _: {}))
+        asyncio.run(Answerer(manager, Limits(), Metrics()).predict("m", lambda _: {}))
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kformer.config import DecodingConfig
+from kformer.tasks.translator import Translator
 from kformer.text.attention_maps import END, START, read_detailed
 
 pytestmark = pytest.mark.tensorflow_only
@@ -59,3 +61,9 @@ def test_a_text_that_cannot_be_read_at_once_is_refused(numbers_translator, metho
 def test_a_beam_of_one_has_no_tree(numbers_translator):
     with pytest.raises(ValueError, match="beam_size=1 is greedy search, which has no beam tree"):
         numbers_translator.beam_tree(TEXT, beam_size=1)
+
+
+def test_a_search_by_other_rules_has_no_tree(numbers_run):
+    translator = Translator.from_run(numbers_run, DecodingConfig(beam_rules="opennmt"))
+    with pytest.raises(ValueError, match='by the rules of opennmt.*Load the model with .*beam_rules="paper"'):
+        translator.beam_tree(TEXT)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kformer.text.batches import BATCH_BYTES, BATCH_SIZE, Hypothesis, translate_all
+from kformer.text.batches import BATCH_SIZE, PADDED_BYTES, Hypothesis, answer_all
 
 
 class Echo:
@@ -23,7 +23,7 @@ class Echo:
 def test_the_order_is_kept_and_texts_of_like_length_are_together():
     echo = Echo()
     texts = [b"x" * (number * 7 % 31) for number in range(31)]
-    found = translate_all(echo, texts, batch_size=5)
+    found = answer_all(echo, texts, batch_size=5)
     assert [hypotheses[0].text.encode() for hypotheses in found] == texts
     lengths = sorted([sorted((len(text) for text in batch), reverse=True) for batch in echo.batches], reverse=True)
     assert lengths == [[30 - start - place for place in range(min(5, 31 - start))] for start in range(0, 31, 5)]
@@ -31,8 +31,8 @@ def test_the_order_is_kept_and_texts_of_like_length_are_together():
 
 def test_long_texts_make_small_batches():
     echo = Echo()
-    long, longer = b"x" * (BATCH_BYTES // 3), b"x" * (2 * BATCH_BYTES)
-    translate_all(echo, [long] * 6 + [b"short"] * (BATCH_SIZE + 1) + [longer])
+    long, longer = b"x" * (PADDED_BYTES // 3), b"x" * (2 * PADDED_BYTES)
+    answer_all(echo, [long] * 6 + [b"short"] * (BATCH_SIZE + 1) + [longer])
     sizes = sorted((len(batch[0]), len(batch)) for batch in echo.batches)
     assert sizes[-3:] == [(len(long), 3), (len(long), 3), (len(longer), 1)]
     assert sorted(size for length, size in sizes if length == 5) == [1, BATCH_SIZE]
@@ -40,9 +40,9 @@ def test_long_texts_make_small_batches():
 
 def test_every_batch_is_told():
     done = []
-    translate_all(Echo(), [b"a"] * 7, batch_size=3, on_batch=done.append)
+    answer_all(Echo(), [b"a"] * 7, batch_size=3, on_batch=done.append)
     assert done == [3, 3, 1]
-    assert translate_all(Echo(), []) == []
+    assert answer_all(Echo(), []) == []
 
 
 def test_an_error_of_a_batch_reaches_the_caller():
@@ -50,7 +50,7 @@ def test_an_error_of_a_batch_reaches_the_caller():
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        translate_all(broken, [b"a"] * 7)
+        answer_all(broken, [b"a"] * 7)
 
 
 def test_a_single_batch_stays_in_the_callers_thread():
@@ -60,5 +60,5 @@ def test_a_single_batch_stays_in_the_callers_thread():
         threads.append(threading.current_thread())
         return Echo()(texts)
 
-    translate_all(translate, [b"a", b"b"])
+    answer_all(translate, [b"a", b"b"])
     assert threads == [threading.current_thread()]

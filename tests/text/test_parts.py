@@ -122,11 +122,10 @@ def test_no_token_is_lost_and_no_part_is_too_long(texts, longest_line, more):
 
 def test_scores_are_those_of_one_long_hypothesis():
     parts = Parts(tf.ragged.constant([[4], [5], [6]]), tf.constant([0, 1, 1]), tf.constant(["", "", "\n"]))
-    penalty = 0.6
-    norm = lambda length: ((5 + length) / 6) ** penalty  # noqa: E731
+    norm = lambda length: np.power((5 + np.asarray(length, "float32")) / 6, np.float32(0.6))  # noqa: E731
     log_probs, lengths = np.array([[-1.0], [-2.0], [-4.0]], "float32"), np.array([[3], [2], [5]], "int32")
     scores = (log_probs / norm(lengths)).astype("float32")
-    found = join(parts, tf.constant(2), tf.constant([["x"], ["y"], ["z"]]), scores, lengths, penalty)
+    found = join(parts, tf.constant(2), tf.constant([["x"], ["y"], ["z"]]), scores, lengths, norm)
     assert found["translation"].numpy().tolist() == [[b"x"], [b"y\nz"]]
     np.testing.assert_allclose(found["score"], [[-1.0 / norm(3)], [(-2.0 - 4.0) / norm(2 + 5)]], rtol=1e-6)
 
