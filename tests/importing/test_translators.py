@@ -17,6 +17,7 @@ EXAMPLES = {
     "m2m100": None,
     "nllb": Languages("eng_Latn", "spa_Latn"),
     "mbart": None,
+    "bart": None,
 }
 
 
