@@ -80,6 +80,14 @@ def test_the_search_is_that_of_the_folder(example):
     assert decoding.max_source_length == example.run.transformer_config().max_length == 131
 
 
+def test_a_source_is_read_as_a_whole_as_far_as_there_are_positions(folder, tmp_path):
+    path, name = folder / "model.safetensors", "model.{}.embed_positions.weight"
+    table = {name.format(side): np.zeros((602, 28), "float32") for side in ("encoder", "decoder")}
+    safetensors.numpy.save_file({**safetensors.numpy.load_file(path), **table}, path)
+    edit(folder, "config.json", max_position_embeddings=600)
+    assert import_model(folder, tmp_path / "run").decoding_config().max_source_length == 600
+
+
 def test_numbers_of_new_tokens_do_not_count_the_start_token(folder, tmp_path):
     edit(folder, "generation_config.json", max_new_tokens=17, min_new_tokens=7)
     decoding = import_model(folder, tmp_path / "run").decoding_config()

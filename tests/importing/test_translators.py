@@ -18,6 +18,8 @@ EXAMPLES = {
     "nllb": Languages("eng_Latn", "spa_Latn"),
     "mbart": None,
     "bart": None,
+    "t5": None,
+    "t5_gated": None,
 }
 
 
