@@ -4,31 +4,17 @@ import pathlib
 
 from kformer.config import TransformerConfig
 from kformer.importing.bart_model import UNUSED, find_weights, read_transformer
-from kformer.importing.checkpoint import Checkpoint, open_checkpoint
+from kformer.importing.bart_tokenizer import read_tokenizer
+from kformer.importing.checkpoint import Checkpoint, PrefixedCheckpoint, open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported import ImportedModel
-from kformer.tokenizers import Tokenizer
 
 
 def read(folder: pathlib.Path) -> ImportedModel:
-    """Refuses a folder of BART: kformer has the model, but not its tokenizer.
+    """Reads a folder with config.json, vocab.json and merges.txt (or tokenizer.json), and weights.
 
-    Raises:
-        ValueError: Always.
-    """
-    raise ValueError(
-        f"{folder} holds a BART, whose texts are divided by a byte-level BPE with the start token before each source, "
-        "which kformer cannot do yet. Import a model with SentencePiece: Marian, M2M100, NLLB or mBART-50."
-    )
-
-
-def read_model(folder: pathlib.Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> ImportedModel:
-    """Reads config.json, generation_config.json and weights of a folder.
-
-    Args:
-        folder: Of the model.
-        tokenizers: Of source and target.
+    A source is read as a whole up to the largest number of positions, because a summary needs all of its text.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -37,11 +23,21 @@ def read_model(folder: pathlib.Path, tokenizers: tuple[Tokenizer, Tokenizer]) ->
     fields = Fields(folder / "config.json")
     fields.expect("normalize_before", False, default=False)
     fields.expect("add_final_layer_norm", False, default=False)
-    checkpoint = open_checkpoint(folder)
+    checkpoint = _with_softmax(open_checkpoint(folder))
     transformer = read_bart_transformer(fields, checkpoint)
+    tokenizer = read_tokenizer(folder, fields, transformer)
     weights = find_weights(fields, checkpoint, transformer)
-    decoding = read_decoding(folder, fields, transformer.max_length)
-    return ImportedModel(transformer, tokenizers, decoding, checkpoint, weights, UNUSED)
+    longest = transformer.max_length
+    decoding = read_decoding(folder, fields, longest).replace(max_source_length=longest)
+    return ImportedModel(transformer, (tokenizer, tokenizer), decoding, checkpoint, weights, UNUSED)
+
+
+def _with_softmax(checkpoint: Checkpoint) -> Checkpoint:
+    """The tensors by the names of a model with its softmax. Files of a `BartModel`, as bart-base, lack their beginning.
+
+    Its softmax is the matrix of the embeddings.
+    """
+    return PrefixedCheckpoint("model.", checkpoint) if "encoder.layers.0.fc1.weight" in checkpoint else checkpoint
 
 
 def read_bart_transformer(fields: Fields, checkpoint: Checkpoint) -> TransformerConfig:

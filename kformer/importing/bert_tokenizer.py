@@ -3,6 +3,7 @@
 import pathlib
 
 from kformer.importing.fields import Fields
+from kformer.importing.special_tokens import special_id
 from kformer.tokenizers import WordPieceTokenizer
 
 # The argument of the tokenizer, and the special piece with its name in tokenizer_config.json.
@@ -35,7 +36,7 @@ def read_tokenizer(folder: pathlib.Path, config: Fields) -> WordPieceTokenizer:
     options.choice("tokenizer_class", _CLASSES, default="BertTokenizer")
     options.expect("do_basic_tokenize", True, default=True)
     pieces = _read_pieces(folder, config.number("vocab_size"))
-    special = {argument: _special(options, name, default, pieces) for argument, (name, default) in _SPECIAL.items()}
+    special = {argument: special_id(options, name, default, pieces) for argument, (name, default) in _SPECIAL.items()}
     lowercase = bool(options.get("do_lower_case", True))
     return WordPieceTokenizer(
         pieces,
@@ -44,14 +45,6 @@ def read_tokenizer(folder: pathlib.Path, config: Fields) -> WordPieceTokenizer:
         strip_accents=bool(options.get("strip_accents", lowercase)),
         split_chinese=bool(options.get("tokenize_chinese_chars", True)),
     )
-
-
-def _special(options: Fields, name: str, default: str, pieces: list[str]) -> int:
-    given = options.get(name, default)
-    piece = given.get("content") if isinstance(given, dict) else given
-    if piece not in pieces:
-        raise ValueError(f"The vocabulary has no piece {piece!r}, the {name} of {options.path}. Copy the whole folder.")
-    return pieces.index(piece)
 
 
 def _read_pieces(folder: pathlib.Path, vocab_size: int) -> list[str]:

@@ -2,8 +2,8 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from kformer.importing.fields import Fields
 from kformer.tokenizers import ByteBPETokenizer
@@ -21,8 +21,50 @@ _PLAIN_MODEL = {
 _PLAIN_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
+class ByteVocabulary(NamedTuple):
+    """The tokens of a byte pair encoding.
+
+    Attributes:
+        pieces: In the order of their ids; "" for an id without a token.
+        merges: The pairs of pieces that become one, the first ones first.
+        special_ids: Of the tokens that no text gets, as far as they are known, in ascending order.
+    """
+
+    pieces: list[str]
+    merges: list[str]
+    special_ids: list[int]
+
+
+def read_byte_vocabulary(folder: pathlib.Path, vocab_size: int, special: Collection[str] = ()) -> ByteVocabulary:
+    """The tokens of a folder.
+
+    A special token may have an id beyond the vocabulary's size, such as `<mask>` in bart-large-cnn: it is left out.
+
+    Args:
+        folder: Of the model.
+        vocab_size: The number of ids of the model.
+        special: Tokens that are special, beside those that tokenizer.json calls so.
+
+    Raises:
+        FileNotFoundError: There is no vocabulary.
+        ValueError: A file is damaged, or describes another tokenizer; or another token has an id beyond the size.
+    """
+    tokens, merges, named = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
+    pieces = [""] * vocab_size
+    for piece, number in tokens.items():
+        if isinstance(number, int) and 0 <= number < vocab_size:
+            pieces[number] = piece
+        elif piece not in special:
+            raise ValueError(
+                f"The vocabulary in {folder} gives {piece!r} the id {number}. Expected: ids below "
+                f"vocab_size={vocab_size} of config.json. The files are of different models."
+            )
+    hidden = [number for number, piece in enumerate(pieces) if piece in special or number in named]
+    return ByteVocabulary(pieces, merges, hidden)
+
+
 def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
-    """The tokenizer of a folder, with the special ids of its configuration.
+    """The tokenizer of a language model's folder, with the special ids of its configuration.
 
     Where the configuration has no id for padding, or gives it the id of the end, an id is taken that no text has: one
     that no token has, or else that of the byte FF.
@@ -35,16 +77,7 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
         FileNotFoundError: There is no vocabulary.
         ValueError: A file is damaged, or describes another tokenizer.
     """
-    tokens, merges, special = _read_files(folder) if (folder / "vocab.json").is_file() else _read_json(folder)
-    vocab_size = config.number("vocab_size")
-    pieces = [""] * vocab_size
-    for piece, number in tokens.items():
-        if not isinstance(number, int) or not 0 <= number < vocab_size:
-            raise ValueError(
-                f"The vocabulary in {folder} gives {piece!r} the id {number}. Expected: ids below "
-                f"vocab_size={vocab_size} of config.json. The files are of different models."
-            )
-        pieces[number] = piece
+    pieces, merges, special = read_byte_vocabulary(folder, config.number("vocab_size"))
     end_id = config.id("eos_token_id")
     pad_id = config.get("pad_token_id", end_id)
     if pad_id == end_id:
@@ -54,7 +87,7 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
     if options is not None:
         options.expect("add_prefix_space", False, default=False)
     has_start = options is not None and bool(options.get("add_bos_token", False))
-    hidden = sorted(number for number in special if number not in (pad_id, end_id))
+    hidden = [number for number in special if number not in (pad_id, end_id)]
     return ByteBPETokenizer(pieces, merges, pad_id, config.id("bos_token_id", end_id), end_id, hidden, has_start)
 
 
@@ -76,16 +109,25 @@ def _read_json(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[in
     """As `_read_files`, from tokenizer.json."""
     fields = Fields(folder / "tokenizer.json")
     fields.expect("normalizer", None)
-    model = _expect_parts(fields, "model", _PLAIN_MODEL)
-    _expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES)
+    model = expect_parts(fields, "model", _PLAIN_MODEL)
+    expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES)
     added = fields.get("added_tokens", [])
     tokens = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     return tokens, merges, [token["id"] for token in added if token["special"]]
 
 
-def _expect_parts(fields: Fields, name: str, parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A field with fields of its own, after a check of some of these. One that is empty or missing changes nothing."""
+def expect_parts(fields: Fields, name: str, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A field with fields of its own, after a check of some of these. One that is empty or missing changes nothing.
+
+    Args:
+        fields: The file.
+        name: Of the field.
+        parts: What some of its own fields must be.
+
+    Raises:
+        ValueError: One of them has another value.
+    """
     found = fields.get(name, {})
     for part, value in parts.items():
         if found.get(part) != value and (value or found.get(part)):

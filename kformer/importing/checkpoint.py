@@ -141,3 +141,25 @@ class DividedCheckpoint(Checkpoint):
 
     def read(self, name: str) -> np.ndarray:
         return self._parts[self._files[name]].read(name)
+
+
+class PrefixedCheckpoint(Checkpoint):
+    """The tensors of another checkpoint, whose names get the same beginning.
+
+    Args:
+        prefix: The beginning.
+        checkpoint: Has the tensors.
+    """
+
+    def __init__(self, prefix: str, checkpoint: Checkpoint) -> None:
+        self._prefix = prefix
+        self._checkpoint = checkpoint
+
+    def names(self) -> Collection[str]:
+        return [self._prefix + name for name in self._checkpoint.names()]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._checkpoint.shape(name.removeprefix(self._prefix))
+
+    def read(self, name: str) -> np.ndarray:
+        return self._checkpoint.read(name.removeprefix(self._prefix))

@@ -35,6 +35,7 @@ _FORMATS = (
     Format("m2m100", "kformer.importing.m2m100:read", model_types=("m2m_100",), has_languages=True),
     Format("mbart", "kformer.importing.mbart:read", model_types=("mbart",), has_languages=True),
     Format("bart", "kformer.importing.bart:read", model_types=("bart",)),
+    Format("t5", "kformer.importing.t5:read", model_types=("t5",)),
     Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
     Format("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
     Format("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),

@@ -18,6 +18,8 @@ _WITHOUT_EFFECT = {
     "constraints": None,
     "sequence_bias": None,
     "guidance_scale": None,
+    "exponential_decay_length_penalty": None,
+    "stop_strings": None,
 }
 # Of a translation, where the files do not say: transformers stops after 20 tokens then, which cuts translations off.
 # And of a line that is translated at once, as transformers does with all lines that the model has positions for.
@@ -36,7 +38,9 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         ValueError: A field asks for something that kformer's searches do not do.
     """
     fields = _search_fields(folder, config)
-    longest = fields.get("max_length", _LONGEST) - 1  # transformers counts the start token
+    # The start token counts in lengths, but is no new token. Numbers of new tokens count where there are both.
+    longest = fields.get("max_new_tokens", fields.get("max_length", _LONGEST) - 1)
+    least = fields.get("min_new_tokens", fields.get("min_length", 0) - 1)
     if max_positions is not None:
         longest = min(longest, max_positions)
     end_id = config.id("eos_token_id")
@@ -50,7 +54,7 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         early_stopping=_stops_early(fields),
         forced_end=fields.get("forced_eos_token_id") == end_id,
         renormalize=bool(fields.get("renormalize_logits", False)),
-        min_length=max(0, fields.get("min_length", 0) - 1),  # which counts the start token
+        min_length=max(0, least),
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
         max_source_length=min(max_positions or config.get("max_position_embeddings", _LONGEST), _LONGEST),
     )

@@ -2,13 +2,12 @@
 
 import pathlib
 
-from kformer.importing.bart_model import UNUSED, find_weights, read_transformer
+from kformer.importing.bart_model import read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.generation import read_decoding
 from kformer.importing.imported import ImportedModel
-from kformer.importing.languages import Languages, choose_languages, read_codes
-from kformer.importing.multilingual import Vocabulary, fairseq_vocabulary
+from kformer.importing.languages import Languages, read_codes
+from kformer.importing.multilingual import Vocabulary, fairseq_vocabulary, of_two_languages
 from kformer.importing.pieces import read_model_file, read_pieces
 
 _FIRST_POSITION = 2  # the number that fairseq gives to the first position
@@ -29,8 +28,6 @@ def read(folder: pathlib.Path, languages: Languages) -> ImportedModel:
         ValueError: A file is damaged, or asks for what kformer cannot represent; or a language is missing or unknown.
     """
     fields = Fields(folder / "config.json")
-    vocabulary = _vocabulary(folder, fields.number("vocab_size"))
-    source, target = choose_languages(folder, vocabulary.languages, languages)
     checkpoint = open_checkpoint(folder)
     transformer = read_transformer(fields, checkpoint, activation="relu", is_scaled=True)
     # The last wavelength is 10000, not the next one as in the paper.
@@ -41,10 +38,8 @@ def read(folder: pathlib.Path, languages: Languages) -> ImportedModel:
         first_position=_FIRST_POSITION,
         max_wavelength=longer,
     )
-    weights = find_weights(fields, checkpoint, transformer)
-    tokenizers = vocabulary.tokenizers(transformer, source, target)
-    decoding = read_decoding(folder, fields).replace(first_id=target)
-    return ImportedModel(transformer, tokenizers, decoding, checkpoint, weights, UNUSED)
+    vocabulary = _vocabulary(folder, transformer.source_vocab_size)
+    return of_two_languages(folder, fields, checkpoint, transformer, vocabulary, languages)
 
 
 def _vocabulary(folder: pathlib.Path, vocab_size: int) -> Vocabulary:

@@ -3,13 +3,11 @@
 import pathlib
 
 from kformer.importing.bart import read_bart_transformer
-from kformer.importing.bart_model import UNUSED, find_weights
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.generation import read_decoding
 from kformer.importing.imported import ImportedModel
-from kformer.importing.languages import Languages, choose_languages, read_codes
-from kformer.importing.multilingual import fairseq_vocabulary
+from kformer.importing.languages import Languages, read_codes
+from kformer.importing.multilingual import fairseq_vocabulary, of_two_languages
 from kformer.importing.pieces import read_model_file
 
 _CODE = r"([a-z]{2}_[A-Z]{2})"
@@ -30,17 +28,11 @@ def read(folder: pathlib.Path, languages: Languages) -> ImportedModel:
     fields.expect("normalize_before", True, default=True)
     fields.expect("add_final_layer_norm", True, default=True)
     _refuse_older(folder, fields)
-    vocab_size = fields.number("vocab_size")
-    vocabulary = fairseq_vocabulary(
-        read_model_file(folder / "sentencepiece.bpe.model"), read_codes(folder, _CODE), vocab_size
-    )
-    source, target = choose_languages(folder, vocabulary.languages, languages)
     checkpoint = open_checkpoint(folder)
     transformer = read_bart_transformer(fields, checkpoint).replace(norm_first=True)
-    weights = find_weights(fields, checkpoint, transformer)
-    tokenizers = vocabulary.tokenizers(transformer, source, target)
-    decoding = read_decoding(folder, fields, transformer.max_length).replace(first_id=target)
-    return ImportedModel(transformer, tokenizers, decoding, checkpoint, weights, UNUSED)
+    model_bytes = read_model_file(folder / "sentencepiece.bpe.model")
+    vocabulary = fairseq_vocabulary(model_bytes, read_codes(folder, _CODE), transformer.source_vocab_size)
+    return of_two_languages(folder, fields, checkpoint, transformer, vocabulary, languages)
 
 
 def _refuse_older(folder: pathlib.Path, fields: Fields) -> None:

@@ -1,9 +1,16 @@
-"""The vocabularies of models that translate between many languages: a token for each language stands before a text."""
+"""Models that translate between many languages: a token for each language stands before a text."""
 
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
+from kformer.importing.bart_model import UNUSED, find_weights
+from kformer.importing.checkpoint import Checkpoint
+from kformer.importing.fields import Fields
+from kformer.importing.generation import read_decoding
+from kformer.importing.imported import ImportedModel
+from kformer.importing.languages import Languages, choose_languages
 from kformer.importing.pieces import fairseq_pieces, unknown_id
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 
@@ -47,3 +54,32 @@ def fairseq_vocabulary(model_bytes: bytes, codes: Sequence[str], vocab_size: int
     """
     pieces, first = fairseq_pieces(model_bytes, vocab_size)
     return Vocabulary(model_bytes, pieces, {code: first + number for number, code in enumerate(codes)})
+
+
+def of_two_languages(
+    folder: pathlib.Path,
+    fields: Fields,
+    checkpoint: Checkpoint,
+    transformer: TransformerConfig,
+    vocabulary: Vocabulary,
+    languages: Languages,
+) -> ImportedModel:
+    """The model as a translator from one language to one other.
+
+    Args:
+        folder: Of the model.
+        fields: Of config.json.
+        checkpoint: The tensors.
+        transformer: The configuration.
+        vocabulary: The tokens.
+        languages: From and to which the run translates.
+
+    Raises:
+        FileNotFoundError: A file is missing.
+        ValueError: A language is missing or unknown, or a file asks for what kformer cannot represent.
+    """
+    source, target = choose_languages(folder, vocabulary.languages, languages)
+    tokenizers = vocabulary.tokenizers(transformer, source, target)
+    decoding = read_decoding(folder, fields, transformer.longest_sequence).replace(first_id=target)
+    weights = find_weights(fields, checkpoint, transformer)
+    return ImportedModel(transformer, tokenizers, decoding, checkpoint, weights, UNUSED)

@@ -13,10 +13,27 @@ import tensorflow as tf
 
 from kformer.scripts import WHITESPACE
 from kformer.tokenizers.base import Tokenizer, begins_word
-from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.offsets import (
+    Spans,
+    byte_lengths,
+    decode,
+    given_places,
+    trimmed_places,
+    valid_characters,
+)
 from kformer.tokenizers.piece_vocabulary import PIECES_FILE
-from kformer.tokenizers.ragged import in_rows, join, kept, next_of, previous_of, row_ids, with_lengths
-from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text
+from kformer.tokenizers.ragged import (
+    in_rows,
+    join,
+    kept,
+    next_of,
+    previous_of,
+    row_ids,
+    sums_before,
+    with_first,
+    with_lengths,
+)
+from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 MERGES_FILE = "merges.json"
 _SPACE = WHITESPACE.replace("\ufeff", "")  # a byte order mark is no white space for GPT-2
@@ -50,6 +67,9 @@ class ByteBPETokenizer(Tokenizer):
         pad_id, start_id, end_id: the special ids. The start id may be the end id.
         hidden_ids: ids that no text gets and that `detokenize` leaves out, beside the special ones.
         has_start: see `Tokenizer`. In GPT-2 a text begins with its own first token.
+        first_ids: ids that `tokenize` puts before each text, such as that of "<s>" in BART; not before a text without
+            bytes. `detokenize` leaves them out.
+        trims_ends: whether `detokenize` leaves out white space at the ends of a text, as translators do.
 
     Raises:
         ValueError: A special id is outside the vocabulary; or a byte, or a piece of a merge, is not in it.
@@ -73,13 +93,15 @@ class ByteBPETokenizer(Tokenizer):
         end_id: int,
         hidden_ids: Sequence[int] = (),
         has_start: bool = False,
+        first_ids: Sequence[int] = (),
+        trims_ends: bool = False,
     ) -> None:
         super().__init__(name="byte_bpe_tokenizer")
         self.pieces, self.merges = tuple(pieces), tuple(merges)
         self.vocab_size = len(self.pieces)
         self.pad_id, self.start_id, self.end_id, self.hidden_ids = pad_id, start_id, end_id, tuple(hidden_ids)
-        self.has_start = has_start
-        given = (pad_id, start_id, end_id, *self.hidden_ids)
+        self.has_start, self.first_ids, self.trims_ends = has_start, tuple(first_ids), trims_ends
+        given = (pad_id, start_id, end_id, *self.hidden_ids, *self.first_ids)
         if min(given) < 0 or max(given) >= self.vocab_size:
             raise ValueError(
                 f"Special ids must be from 0 to {self.vocab_size - 1}, the last id of the vocabulary. "
@@ -102,10 +124,28 @@ class ByteBPETokenizer(Tokenizer):
         return type(self), (self.pieces, self.merges, *self._options().values())
 
     def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("pad_id", "start_id", "end_id", "hidden_ids", "has_start")}
+        names = ("pad_id", "start_id", "end_id", "hidden_ids", "has_start", "first_ids", "trims_ends")
+        return {name: getattr(self, name) for name in names}
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        text = tf.strings.regex_replace(replace_invalid(as_texts(text)), r"\x00", "\ufffd")  # NUL would end the text
+        return with_first(self._ids_of(_readable(as_texts(text))), self.first_ids)
+
+    def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
+        """See `Tokenizer.tokenize_with_offsets`. The first ids have no bytes."""
+        text = as_texts(text)
+        readable = _readable(text)
+        ids = self._ids_of(readable)
+        lengths = np.array([len(written) for written in self._bytes()], np.int64)
+        length = tf.gather(tf.constant(lengths), ids.values)
+        start = sums_before(ids.with_values(length))
+        _, begins = decode(readable)  # has the characters of the given text
+        characters = valid_characters(text)._replace(start=begins)
+        places = given_places(characters, start, start.with_values(start.values + length), text)
+        nothing = [0] * len(self.first_ids)
+        return Spans(with_first(ids, self.first_ids), *(with_first(place, nothing) for place in places))
+
+    def _ids_of(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """(B,) string to (B, None) int32, without first ids."""
         segments = _segments(text)
         words = _split(segments.values, _WORD)
         different, place = tf.unique(words.values, tf.int64)
@@ -146,16 +186,29 @@ class ByteBPETokenizer(Tokenizer):
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special and hidden ids, and ids outside the vocabulary, are left out."""
-        ids = self._content(ids)
-        known = (ids.flat_values >= 0) & (ids.flat_values < self.vocab_size)
-        written = tf.gather(tf.constant(self._written()), tf.where(known, ids.flat_values, self.end_id))
-        return replace_invalid(join(ids.with_flat_values(written)))
+        text = replace_invalid(join(self._written(self._content(ids))))
+        return trimmed(text) if self.trims_ends else text
 
-    def _written(self) -> list[bytes]:
+    def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
+        """See `Tokenizer.detokenize_with_offsets`. Only a tokenizer that trims the ends of texts can do so."""
+        if not self.trims_ends:
+            return super().detokenize_with_offsets(ids)
+        text, *places = trimmed_places(self._written(ids))
+        return text, Spans(ids, *places)
+
+    def _written(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """The bytes that each id is written as; none for ids outside the vocabulary."""
+        known = (ids.values >= 0) & (ids.values < self.vocab_size)
+        return ids.with_values(tf.gather(tf.constant(self._bytes()), tf.where(known, ids.values, self.end_id)))
+
+    def _bytes(self) -> list[bytes]:
         """The bytes that each id stands for; none for special and hidden ids."""
-        hidden = {self.pad_id, self.start_id, self.end_id, *self.hidden_ids}
+        hidden = {self.pad_id, self.start_id, self.end_id, *self.hidden_ids, *self.first_ids}
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         return [b"" if number in hidden else _bytes_of(piece, byte_of) for number, piece in enumerate(self.pieces)]
+
+    def special_ids(self) -> frozenset[int]:
+        return super().special_ids() | {*self.hidden_ids, *self.first_ids}
 
     def has_ids_of(self, other: Tokenizer) -> bool:
         return isinstance(other, ByteBPETokenizer) and self.pieces == other.pieces
@@ -166,11 +219,11 @@ class ByteBPETokenizer(Tokenizer):
 
     def spellings(self) -> list[tuple[str, ...]]:
         """See `Tokenizer.spellings`. A piece that begins a word is written with a blank, or without it."""
-        texts = [written.decode("utf-8", "ignore") for written in self._written()]
+        texts = [written.decode("utf-8", "ignore") for written in self._bytes()]
         return [tuple(filter(None, dict.fromkeys((text, text.removeprefix(" "))))) for text in texts]
 
     def word_starts(self) -> np.ndarray:
-        return np.array([begins_word(written.decode("utf-8", "ignore")) for written in self._written()])
+        return np.array([begins_word(written.decode("utf-8", "ignore")) for written in self._bytes()])
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         for name, content in ((PIECES_FILE, self.pieces), (MERGES_FILE, self.merges)):
@@ -205,6 +258,11 @@ def _bytes_of(piece: str, byte_of: dict[str, int]) -> bytes:
     if all(character in byte_of for character in piece):
         return bytes(byte_of[character] for character in piece)
     return piece.encode("utf-8", "replace")
+
+
+def _readable(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string: valid UTF-8 without NUL, which would end a text. No character is left out."""
+    return tf.strings.regex_replace(replace_invalid(text), r"\x00", "\ufffd")
 
 
 def _split(text: tf.Tensor, pattern: str) -> tf.RaggedTensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kformer.scripts import MEANINGLESS, WHITESPACE
 from kformer.tokenizers.ragged import find, join, kept, next_of, numbers, pick, previous_of, row_ids, sums, sums_before
-from kformer.tokenizers.text_ops import replace_invalid, tf_text
+from kformer.tokenizers.text_ops import replace_invalid, tf_text, trimmed
 
 _EXTRA = "\n"
 _SPACES, _MEANINGLESS = tuple(map(ord, WHITESPACE)), tuple(map(ord, MEANINGLESS))
@@ -133,6 +133,32 @@ def joined_places(pieces: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, 
     lengths = byte_lengths(pieces.values)
     start = sums_before(pieces.with_values(lengths))
     return join(pieces), start, start.with_values(start.values + lengths)
+
+
+def trimmed_places(pieces: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """As `joined_places`, of texts that are valid UTF-8 and have no white space at their ends.
+
+    Bytes that are no characters become U+FFFD.
+    """
+    joined, *places = joined_places(pieces)
+    valid = replace_invalid(joined)
+    text, without = trimmed(valid), tf.strings.regex_replace(valid, r"^\s+", "")
+    _, first = decode(joined)
+    _, valid_first = decode(valid)
+    cut, length = byte_lengths(valid) - byte_lengths(without), byte_lengths(text)
+
+    def in_text(place: tf.RaggedTensor) -> tf.RaggedTensor:
+        found = moved(pick(valid_first, find(first, place), byte_lengths(valid)), -cut)
+        largest = tf.gather(length, row_ids(found))
+        return found.with_values(tf.clip_by_value(found.values, tf.zeros_like(largest), largest))
+
+    start, end = map(in_text, places)
+    return text, start, end
+
+
+def moved(places: tf.RaggedTensor, distance: tf.Tensor) -> tf.RaggedTensor:
+    """Places in texts, each text's moved by its own distance, (B,) int64."""
+    return places.with_values(places.values + tf.gather(distance, row_ids(places)))
 
 
 def with_every_bad_byte_replaced(text: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:

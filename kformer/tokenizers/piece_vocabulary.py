@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from kformer.tokenizers.base import Tokenizer, begins_word
 from kformer.tokenizers.model_proto import without_dummy_prefix
-from kformer.tokenizers.offsets import Spans, byte_lengths, decode, given_places, joined_places, valid_characters
-from kformer.tokenizers.ragged import find, join, pick, row_ids, sums, with_lengths
+from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, moved, trimmed_places, valid_characters
+from kformer.tokenizers.ragged import join, sums, with_first, with_lengths
 from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
-from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text
+from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 PIECES_FILE = "pieces.json"
 _LANGUAGE_CODE = r"^>>(?s:.*?)<<"
@@ -101,7 +101,7 @@ class PieceVocabularyTokenizer(Tokenizer):
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         code, rest = self._divided(replace_invalid(as_texts(text)))
         pieces = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.string).tokenize(rest)
-        return self._with_first(self._ids(tf.concat([code, pieces], axis=1)), self.first_ids)
+        return with_first(self._ids(tf.concat([code, pieces], axis=1)), self.first_ids)
 
     def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
         """See `Tokenizer.tokenize_with_offsets`. The first ids have no bytes."""
@@ -112,31 +112,20 @@ class PieceVocabularyTokenizer(Tokenizer):
         pieces, *places = tokenizer.tokenize_with_offsets(tf.concat([rest, [""]], axis=0))
         length = code.with_values(byte_lengths(code.values))
         before = sums(length)  # bytes of the code
-        start, end = (_moved(tf.cast(place[:-1], tf.int64), before) for place in places)
+        start, end = (moved(tf.cast(place[:-1], tf.int64), before) for place in places)
         starts, ends = tf.concat([tf.zeros_like(length), start], axis=1), tf.concat([length, end], axis=1)
         ids = self._ids(tf.concat([code, pieces[:-1]], axis=1))
         nothing = [0] * len(self.first_ids)
         given = given_places(valid_characters(text), starts, ends, text)
-        return Spans(self._with_first(ids, self.first_ids), *(self._with_first(place, nothing) for place in given))
+        return Spans(with_first(ids, self.first_ids), *(with_first(place, nothing) for place in given))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special and hidden ids, and ids outside the vocabulary, are left out."""
-        return _stripped(self._joined(ids))
+        return trimmed(self._joined(ids))
 
     def detokenize_with_offsets(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, Spans]:
-        joined, *places = joined_places(self._written(ids))
-        valid = replace_invalid(joined)
-        text, without = _stripped(valid), tf.strings.regex_replace(valid, r"^\s+", "")
-        _, first = decode(joined)
-        _, valid_first = decode(valid)
-        cut, length = byte_lengths(valid) - byte_lengths(without), byte_lengths(text)
-
-        def in_text(place: tf.RaggedTensor) -> tf.RaggedTensor:
-            found = _moved(pick(valid_first, find(first, place), byte_lengths(valid)), -cut)
-            largest = tf.gather(length, row_ids(found))
-            return found.with_values(tf.clip_by_value(found.values, tf.zeros_like(largest), largest))
-
-        return text, Spans(ids, *(in_text(place) for place in places))
+        text, *places = trimmed_places(self._written(ids))
+        return text, Spans(ids, *places)
 
     def _joined(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """As `detokenize`, with all blanks."""
@@ -153,15 +142,6 @@ class PieceVocabularyTokenizer(Tokenizer):
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
         return pieces.with_values(self._table.lookup(pieces.values))
-
-    @staticmethod
-    def _with_first(rows: tf.RaggedTensor, values: Sequence[int]) -> tf.RaggedTensor:
-        """(B, None) integers, with values before each row that is not empty."""
-        if not values:
-            return rows
-        lengths = len(values) * tf.cast(rows.row_lengths() > 0, tf.int64)
-        firsts = tf.tile(tf.constant(values, rows.dtype), [tf.math.count_nonzero(lengths)])
-        return tf.concat([with_lengths(firsts, lengths), rows], axis=1)
 
     def _written(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """The text that each id is written as; for special, hidden and unknown ids it is empty."""
@@ -275,16 +255,6 @@ class LlamaTokenizer(PieceVocabularyTokenizer):
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. Special ids, and ids outside the vocabulary, are left out."""
         return tf.strings.regex_replace(self._joined(ids), "^ ", "")
-
-
-def _stripped(text: tf.Tensor) -> tf.Tensor:
-    """(B,) string to (B,) string, without white space at the ends."""
-    return tf.strings.regex_replace(text, r"^\s+|\s+$", "")
-
-
-def _moved(places: tf.RaggedTensor, distance: tf.Tensor) -> tf.RaggedTensor:
-    """Places in texts, each text's moved by its own distance, (B,) int64."""
-    return places.with_values(places.values + tf.gather(distance, row_ids(places)))
 
 
 def _text_of(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bytes:

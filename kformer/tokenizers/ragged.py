@@ -5,6 +5,8 @@ A graph of many operations takes long to trace, to load and to start, even where
 Shapes: B rows, N values in all; a ragged tensor is (B, None).
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 _WIDEST_ROW = 1 << 40  # keeps the rows apart in one sorted list
@@ -35,6 +37,15 @@ def with_lengths(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """Values in rows of these lengths."""
     splits = tf.concat([[0], tf.cumsum(tf.cast(lengths, tf.int64))], axis=0)
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+def with_first(rows: tf.RaggedTensor, values: Sequence[int]) -> tf.RaggedTensor:
+    """(B, None) integers, with values before each row that is not empty."""
+    if not values:
+        return rows
+    lengths = len(values) * tf.cast(rows.row_lengths() > 0, tf.int64)
+    firsts = tf.tile(tf.constant(values, rows.dtype), [tf.math.count_nonzero(lengths)])
+    return tf.concat([with_lengths(firsts, lengths), rows], axis=1)
 
 
 def kept(ragged: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:

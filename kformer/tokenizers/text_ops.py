@@ -110,6 +110,11 @@ def collapse_whitespace(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(text, r"^ | $", "")
 
 
+def trimmed(text: tf.Tensor) -> tf.Tensor:
+    """(B,) string to (B,) string, without white space at the ends."""
+    return tf.strings.regex_replace(text, r"^\s+|\s+$", "")
+
+
 def normalize_text(text: tf.Tensor) -> tf.Tensor:
     """(B,) string to (B,) string: valid UTF-8, Unicode form NFC, white space collapsed. Nothing else is changed."""
     return collapse_whitespace(tf_text.normalize_utf8(replace_invalid(text), "NFC"))

@@ -19,10 +19,13 @@ def heed_source(model: transformers.PreTrainedModel) -> None:
 
 
 def answers(
-    model: transformers.PreTrainedModel, tokenizer: transformers.PreTrainedTokenizerBase, lines: list[str]
+    model: transformers.PreTrainedModel,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    lines: list[str],
+    **options: object,
 ) -> dict:
-    """Ids, logits of random targets, and the texts of two searches."""
-    encoded = tokenizer(lines, return_tensors="pt", padding=True)
+    """Ids, logits of random targets, and the texts of two searches. `options` are those of the tokenizer's call."""
+    encoded = tokenizer(lines, return_tensors="pt", padding=True, **options)
     sources, mask = encoded.input_ids, encoded.attention_mask
     rows, length = make_example.LOGIT_ROWS, make_example.LOGIT_POSITIONS
     size = model.get_output_embeddings().weight.shape[0]
@@ -43,7 +46,7 @@ def answers(
                 output_scores=True,
             )
             texts = tokenizer.batch_decode(result.sequences, skip_special_tokens=True)
-            found[name] = [text.strip() for text in texts]  # kformer writes no white space at the ends
+            found[name] = [text.strip(" \t\n\f\r") for text in texts]  # kformer writes no white space at the ends
             if beams > 1:
                 found[f"{name}_scores"] = np.round(result.sequences_scores.numpy(), 5).tolist()
     ids = [row[kept].tolist() for row, kept in zip(sources, mask.bool(), strict=True)]

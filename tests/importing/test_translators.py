@@ -17,6 +17,9 @@ EXAMPLES = {
     "m2m100": None,
     "nllb": Languages("eng_Latn", "spa_Latn"),
     "mbart": None,
+    "bart": None,
+    "t5": None,
+    "t5_gated": None,
 }
 
 

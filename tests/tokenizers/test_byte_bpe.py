@@ -71,6 +71,37 @@ def test_a_text_begins_with_its_first_token_and_an_empty_one_with_the_start():
     assert tokenizer(has_start=True).begun(ids).to_list() == [[257, 97, 98], [257]]
 
 
+def test_first_ids_stand_before_texts_and_are_not_written():
+    made = tokenizer("a b", first_ids=[3, 5])
+    ids = made.tokenize(["ab", "", " "])
+    assert ids.to_list() == [[3, 5, 256], [], [3, 5, 32]]
+    assert made.detokenize(ids).numpy().tolist() == [b"ab", b"", b" "]
+    assert {3, 5} <= made.special_ids()
+    with pytest.raises(ValueError, match="Special ids must be from 0 to 258.*Received: 257, 258, 258, 259"):
+        tokenizer("a b", first_ids=[259])
+
+
+def test_white_space_at_the_ends_is_left_out_if_it_is_wanted():
+    texts = [" \t a  b \n", "  ", "c"]
+    assert tokenizer(trims_ends=True).normalize(texts).numpy().tolist() == [b"a  b", b"", b"c"]
+    assert tokenizer().normalize(texts).numpy().tolist() == [text.encode() for text in texts]
+
+
+def test_tokens_have_their_places_in_the_text_that_was_given():
+    made = tokenizer("a b", first_ids=[3], trims_ends=True)
+    texts = ["é ab", b"\xff\0ab", ""]
+    spans = made.tokenize_with_offsets(texts)
+    assert spans.ids.to_list() == made.tokenize(texts).to_list()
+    # "é" has two bytes, and both belong to its first token.
+    assert spans.start.to_list() == [[0, 0, 2, 2, 3], [0, 0, 1, 1, 1, 2, 2, 2], []]
+    assert spans.end.to_list() == [[0, 2, 2, 3, 5], [0, 1, 1, 1, 2, 2, 2, 4], []]
+
+
+def test_a_tokenizer_that_keeps_white_space_gives_no_places_of_what_it_writes():
+    with pytest.raises(ValueError, match="byte_bpe cannot give the offsets"):
+        tokenizer().detokenize_with_offsets(tokenizer().tokenize(["a"]))
+
+
 def test_a_vocabulary_without_a_byte_or_a_part_of_a_merge_is_refused():
     with pytest.raises(ValueError, match=r"no piece 'ÿ'.*Expected: a piece for every byte"):
         ByteBPETokenizer([*BYTES[:-1], "<pad>", "<end>"], [], 255, 256, 256)

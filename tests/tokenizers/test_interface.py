@@ -34,9 +34,9 @@ from kformer.tokenizers.byte_bpe import byte_characters
 from kformer.tokenizers.text_ops import check_keras, check_tensorflow_text
 
 
-def byte_tokenizer() -> ByteBPETokenizer:
-    pieces = [*byte_characters(), "AE", "<pad>", "<start>", "<end>"]
-    return ByteBPETokenizer(pieces, ["A E"], pad_id=257, start_id=258, end_id=259)
+def byte_tokenizer(**options: Any) -> ByteBPETokenizer:
+    pieces = [*byte_characters(), "AE", "<pad>", "<start>", "<end>", "<s>"]
+    return ByteBPETokenizer(pieces, ["A E"], pad_id=257, start_id=258, end_id=259, **options)
 
 
 def llama_tokenizer() -> LlamaTokenizer:
@@ -80,6 +80,7 @@ MAKERS: dict[str, Callable[[SentencePieceTokenizer], Tokenizer]] = {
     "piece vocabulary of a language": lambda bpe: piece_vocabulary(bpe, first_ids=[320]),
     "symbols": lambda bpe: SymbolTokenizer(["K", "AE", "T"]),
     "bytes": lambda bpe: byte_tokenizer(),
+    "bytes with a first token": lambda bpe: byte_tokenizer(first_ids=[260], trims_ends=True),
     "llama": lambda bpe: llama_tokenizer(),
     "words": lambda bpe: WordTokenizer(["K", "AE", "T", "<", ">"]),
     "wordpiece": lambda bpe: WordPieceTokenizer(WORDS, 0, 2, 3, 1, 4, lowercase=False),

@@ -8,12 +8,14 @@ import sentencepiece
 import tensorflow as tf
 
 from kformer.tokenizers import (
+    ByteBPETokenizer,
     KerasNLPTokenizer,
     PieceVocabularyTokenizer,
     SentencePieceTokenizer,
     SymbolTokenizer,
     WordTokenizer,
 )
+from kformer.tokenizers.byte_bpe import byte_characters
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -55,6 +57,13 @@ def symbols():
 
 
 @pytest.fixture(scope="module")
+def byte_pairs():
+    """Bytes, two pieces of several bytes, a token before each text, and white space that is left out at its ends."""
+    pieces = [*byte_characters(), "th", "Ġc", "<pad>", "<s>", "</s>"]
+    return ByteBPETokenizer(pieces, ["t h", "Ġ c"], 258, 260, 260, first_ids=[259], trims_ends=True)
+
+
+@pytest.fixture(scope="module")
 def words():
     return WordTokenizer(["the", "cat", "sat", "猫", ",", '"', "("])
 
@@ -72,7 +81,7 @@ def test_a_reader_sees_the_words(sentencepiece_tokenizer, symbols):
     assert b"".join(slices(b"the  cat", spans, 0)) == b"the  cat"
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words", "byte_pairs"])
 def test_tokens_are_those_of_tokenize_and_cover_the_text_in_order(name, request):
     tokenizer = request.getfixturevalue(name)
     texts = tf.constant(HOSTILE)
@@ -105,7 +114,7 @@ def test_a_character_that_is_not_read_belongs_to_the_one_before_it(name, request
         assert spans.ids.to_list()[0][:3] == spans.ids.to_list()[1]
 
 
-@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words"])
+@pytest.mark.parametrize("name", ["sentencepiece_tokenizer", "piece_vocabulary", "symbols", "words", "byte_pairs"])
 def test_a_text_alone_has_the_places_that_it_has_among_others(name, request):
     tokenizer = request.getfixturevalue(name)
     together = tokenizer.tokenize_with_offsets(tf.constant(HOSTILE))
@@ -140,12 +149,13 @@ def test_a_code_of_a_language_and_the_first_token_have_their_places(piece_vocabu
     assert (first, code, b"".join(rest).strip()) == (b"", b">>es<<", b"the cat")
 
 
-def test_written_pieces_are_the_slices_of_a_text_without_blanks_at_its_ends(piece_vocabulary):
+@pytest.mark.parametrize("name", ["piece_vocabulary", "byte_pairs"])
+def test_written_pieces_are_the_slices_of_a_text_without_blanks_at_its_ends(name, request):
     """Also for ids that a model makes up: bytes that are no character, blanks, special ids."""
-    generator = random.Random(5)
-    rows = [[generator.randrange(292) for _ in range(size)] for size in range(30)]
+    generator, tokenizer = random.Random(5), request.getfixturevalue(name)
+    rows = [[generator.randrange(tokenizer.vocab_size) for _ in range(size)] for size in range(30)]
     ids = tf.ragged.constant(rows, dtype=tf.int32, ragged_rank=1)
-    text, spans = piece_vocabulary.detokenize_with_offsets(ids)
+    text, spans = tokenizer.detokenize_with_offsets(ids)
     for row, written in enumerate(text.numpy()):
         assert b"".join(slices(written, spans, row)) == written
         assert written == written.strip()
