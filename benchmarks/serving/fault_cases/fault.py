@@ -10,8 +10,8 @@ from benchmarks.common.clients import Clients
 from benchmarks.common.server import Served, Usage, wait_until
 
 SECONDS_TO_CALM = 10.0
-# A connection whose client resets calls without end may be read no more; then the server does not see that the client has
-# gone, and closes it at its age: 60 seconds, of which gRPC makes up to a tenth more, and 10 for calls that go on.
+# The server may not see that a client has gone which resets calls without end. It closes such a connection at its age:
+# 60 seconds, of which gRPC makes up to a tenth more, and 10 for calls that go on.
 SECONDS_OF_A_CONNECTION = 80.0
 GROWTH = 150.0  # megabytes that may stay for threads' arenas and TensorFlow's buffers; a leak would exceed them
 
