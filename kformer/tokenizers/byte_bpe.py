@@ -100,6 +100,7 @@ class ByteBPETokenizer(Tokenizer):
         self.pieces, self.merges = tuple(pieces), tuple(merges)
         self.vocab_size = len(self.pieces)
         self.pad_id, self.start_id, self.end_id, self.hidden_ids = pad_id, start_id, end_id, tuple(hidden_ids)
+        self.unknown_id = pad_id  # every byte is known, so no id stands for unknown text
         self.has_start, self.first_ids, self.trims_ends = has_start, tuple(first_ids), trims_ends
         given = (pad_id, start_id, end_id, *self.hidden_ids, *self.first_ids)
         if min(given) < 0 or max(given) >= self.vocab_size:

@@ -107,3 +107,8 @@ def test_a_vocabulary_without_a_byte_or_a_part_of_a_merge_is_refused():
         ByteBPETokenizer([*BYTES[:-1], "<pad>", "<end>"], [], 255, 256, 256)
     with pytest.raises(ValueError, match="no piece 'abc'"):
         ByteBPETokenizer([*BYTES, "ab", "<pad>", "<end>"], ["ab c"], 257, 258, 258)
+
+
+def test_no_id_of_a_byte_is_a_special_one():
+    pieces = [*byte_characters(), "<pad>", "<end>"]
+    assert ByteBPETokenizer(pieces, [], pad_id=256, start_id=257, end_id=257).special_ids() == {256, 257}
