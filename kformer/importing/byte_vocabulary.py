@@ -110,25 +110,28 @@ def _read_json(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[in
     fields = Fields(folder / "tokenizer.json")
     fields.expect("normalizer", None)
     model = expect_parts(fields, "model", _PLAIN_MODEL)
-    expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES)
+    expect_parts(fields, "pre_tokenizer", _PLAIN_BYTES, defaults={"use_regex": True})  # older files lack it
     added = fields.get("added_tokens", [])
     tokens = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     return tokens, merges, [token["id"] for token in added if token["special"]]
 
 
-def expect_parts(fields: Fields, name: str, parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A field with fields of its own, after a check of some of these. One that is empty or missing changes nothing.
+def expect_parts(
+    fields: Fields, name: str, parts: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """A field with fields of its own, after a check of some of these. Where nothing is expected, one may be missing.
 
     Args:
         fields: The file.
         name: Of the field.
         parts: What some of its own fields must be.
+        defaults: What those of them are that are missing.
 
     Raises:
         ValueError: One of them has another value.
     """
-    found = fields.get(name, {})
+    found = {**(defaults or {}), **fields.get(name, {})}
     for part, value in parts.items():
         if found.get(part) != value and (value or found.get(part)):
             raise ValueError(

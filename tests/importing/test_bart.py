@@ -37,7 +37,7 @@ def edit(folder, name, **fields):
 
 
 def one_file(folder):
-    """Puts the vocabulary into tokenizer.json alone, as transformers 5 saves it."""
+    """Puts the vocabulary into tokenizer.json alone. Older files lack `use_regex`, which newer ones have."""
     vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -47,7 +47,7 @@ def one_file(folder):
         "tokenizer.json",
         added_tokens=added,
         normalizer=None,
-        pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
         post_processor={"type": "RobertaProcessing", "sep": ["</s>", END], "cls": ["<s>", FIRST]},
         model={"type": "BPE", "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]},
     )
@@ -149,6 +149,13 @@ def test_a_tokenizer_that_puts_nothing_before_a_text_is_refused(folder, tmp_path
     one_file(folder)
     edit(folder, "tokenizer.json", post_processor={"type": "ByteLevel"})
     with pytest.raises(ValueError, match=r"post_processor.type in .*tokenizer.json is 'ByteLevel'"):
+        import_model(folder, tmp_path / "run")
+
+
+def test_words_that_are_found_in_another_way_are_refused(folder, tmp_path):
+    one_file(folder)
+    edit(folder, "tokenizer.json", pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, "use_regex": False})
+    with pytest.raises(ValueError, match=r"pre_tokenizer.use_regex in .*tokenizer.json is False"):
         import_model(folder, tmp_path / "run")
 
 
