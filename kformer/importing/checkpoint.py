@@ -1,14 +1,14 @@
-"""The tensors in a folder of another toolkit, read one at a time."""
+"""The tensors in a folder of another toolkit: read one at a time, and written."""
 
 import abc
 import json
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-_SAFETENSORS, _PYTORCH = "model.safetensors", "pytorch_model.bin"
+SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
@@ -58,13 +58,27 @@ def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
     """
     from kformer.importing.pytorch_file import PyTorchFile
 
-    kinds: dict[str, type[Any]] = {_SAFETENSORS: SafetensorsFile, _PYTORCH: PyTorchFile}
+    kinds: dict[str, type[Any]] = {SAFETENSORS_FILE: SafetensorsFile, _PYTORCH: PyTorchFile}
     for name, kind in kinds.items():
         if (folder / name).is_file():
             return kind(folder / name)
         if (folder / (name + _INDEX)).is_file():
             return DividedCheckpoint(folder / (name + _INDEX), kind)
-    raise FileNotFoundError(f"{folder} has no weights. Expected: {_SAFETENSORS} or {_PYTORCH}.")
+    raise FileNotFoundError(f"{folder} has no weights. Expected: {SAFETENSORS_FILE} or {_PYTORCH}.")
+
+
+def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes `model.safetensors` as transformers does: float32, and a note that the tensors are those of PyTorch.
+
+    Args:
+        folder: Of the model.
+        tensors: The tensors by their names.
+    """
+    from safetensors.numpy import save_file
+
+    # The rows of the file are those of the memory, whatever the order of the array is.
+    arrays = {name: np.ascontiguousarray(tensor, "float32") for name, tensor in tensors.items()}
+    save_file(arrays, folder / SAFETENSORS_FILE, metadata={"format": "pt"})
 
 
 class SafetensorsFile(Checkpoint):
