@@ -98,11 +98,12 @@ class HuggingFaceModel(abc.ABC):
 
 def _of_all(config: TransformerConfig) -> dict[str, tuple[Any, ...]]:
     """What each of the classes has."""
+    size = None if config.d_model % config.num_heads else config.d_model // config.num_heads
     return {
         "depth": ("stacked",),
         "attention_window": (None,),
         "num_key_value_heads": (None, config.num_heads),
-        "head_dim": (None, config.d_model / config.num_heads),
+        "head_dim": (None, size),
         "embedding_dim": (None, config.d_model),
         "normalization": ("layer_norm",),
         "activation": tuple(NAMES),

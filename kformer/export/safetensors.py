@@ -143,7 +143,7 @@ def _check_weights(expected: Mapping[str, np.ndarray], found: Mapping[str, np.nd
     """
     for path in sorted({*expected, *found}):
         start = NUM_SPECIAL_IDS if path.startswith("classes/") else 0
-        one, other = (weights.get(path, np.float32(0))[..., start:] for weights in (expected, found))
+        one, other = (weights.get(path, np.zeros(1))[..., start:] for weights in (expected, found))
         if not np.all(one == other):
             raise _differs(f"the weight {path} has other numbers")
 

@@ -10,6 +10,7 @@ import numpy as np
 
 SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
+_FLOAT32 = np.dtype("<f4")
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
@@ -70,15 +71,23 @@ def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
 def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes `model.safetensors` as transformers does: float32, and a note that the tensors are those of PyTorch.
 
+    The package safetensors makes a file that only its owner may read, and wants all arrays in rows at once.
+
     Args:
         folder: Of the model.
         tensors: The tensors by their names.
     """
-    from safetensors.numpy import save_file
-
-    # The rows of the file are those of the memory, whatever the order of the array is.
-    arrays = {name: np.ascontiguousarray(tensor, "float32") for name, tensor in tensors.items()}
-    save_file(arrays, folder / SAFETENSORS_FILE, metadata={"format": "pt"})
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in sorted(tensors):
+        start, end = end, end + tensors[name].size * _FLOAT32.itemsize
+        header[name] = {"dtype": "F32", "shape": tensors[name].shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the numbers begin at a multiple of 8
+    with (folder / SAFETENSORS_FILE).open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in sorted(tensors):
+            file.write(np.ascontiguousarray(tensors[name], _FLOAT32).data)
 
 
 class SafetensorsFile(Checkpoint):

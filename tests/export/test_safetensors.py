@@ -32,8 +32,10 @@ from kformer.tokenizers.byte_bpe import byte_characters
 pytestmark = pytest.mark.tensorflow_only
 
 EXAMPLES = ("marian", "marian_separate", "bert", "bert_classifier", "bert_tagger", "gpt2")
-# The head that tells whether a sentence follows another is not imported. This tensor repeats another one.
-NOT_KEPT = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+# The head that tells whether a sentence follows another is not imported, and transformers computes the sinusoids anew.
+NOT_KEPT = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"} | {
+    f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")
+}
 
 
 def tensors(folder):
@@ -54,21 +56,19 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
+@pytest.fixture(scope="module", params=EXAMPLES)
+def way(request, tmp_path_factory):
+    imported = Example(request.param, tmp_path_factory.mktemp("runs"))
+    predictor = task_of_run(imported.run).load_for_export(imported.run.path)
+    return imported, export_safetensors(predictor, tmp_path_factory.mktemp("exports") / request.param)
+
+
 class TestWayBack:
     """A folder of transformers, imported, exported, and imported again."""
-
-    @pytest.fixture(scope="class", params=EXAMPLES)
-    def way(self, request, tmp_path_factory):
-        imported = Example(request.param, tmp_path_factory.mktemp("runs"))
-        folder = tmp_path_factory.mktemp("exports") / request.param
-        predictor = task_of_run(imported.run).load_for_export(imported.run.path)
-        return imported, export_safetensors(predictor, folder)
 
     def test_the_tensors_are_those_of_transformers(self, way):
         imported, folder = way
         expected = {name: array for name, array in tensors(imported.folder).items() if name not in NOT_KEPT}
-        if imported.folder.name == "marian_separate":  # `torch.save` keeps all, transformers' own files each tie once
-            expected.pop("model.shared.weight", None)
         assert_same(tensors(folder), expected)
 
     def test_the_run_is_the_same(self, way, tmp_path):
@@ -82,32 +82,37 @@ class TestWayBack:
             assert mine.tokenize(lines).to_list() == other.tokenize(lines).to_list()
             assert mine.special_ids() == other.special_ids()
 
-    def test_the_header_is_the_one_that_transformers_asks_for(self, way):
-        _, folder = way
+    def test_the_file_is_the_one_that_transformers_writes(self, way):
+        """Byte for byte, where the model was kept in 32 bits and all of it was imported."""
+        imported, folder = way
         content = (folder / "model.safetensors").read_bytes()
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         assert header["__metadata__"] == {"format": "pt"}
-        assert {entry["dtype"] for name, entry in header.items() if name != "__metadata__"} == {"F32"}
+        if imported.folder.name in ("marian", "bert_tagger", "gpt2"):
+            assert content == (imported.folder / "model.safetensors").read_bytes()
+
+
+TRANSLATOR = FOLDER / "marian_of_kformer"
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return json.loads((TRANSLATOR / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return example(TRANSLATOR)
 
 
 class TestParity:
     """A translator of kformer in the shape of the paper, as a MarianMTModel: what transformers answered."""
 
-    folder = FOLDER / "marian_of_kformer"
-
-    @pytest.fixture(scope="class")
-    def expected(self):
-        return json.loads((self.folder / "expected.json").read_text(encoding="utf-8"))
-
-    @pytest.fixture(scope="class")
-    def predictor(self):
-        return example(self.folder)
-
     def test_transformers_had_this_export(self, predictor, tmp_path):
         folder = export_safetensors(predictor, tmp_path / "exported")
-        assert_same(tensors(folder), tensors(self.folder))
+        assert_same(tensors(folder), tensors(TRANSLATOR))
         for name in ("config.json", "generation_config.json", "vocab.json", "tokenizer_config.json"):
-            assert json.loads((folder / name).read_text()) == json.loads((self.folder / name).read_text()), name
+            assert json.loads((folder / name).read_text()) == json.loads((TRANSLATOR / name).read_text()), name
 
     def test_its_tokenizer_gave_the_same_ids(self, predictor, expected):
         found = predictor.source_tokenizer.tokenize(expected["lines"]).to_list()
@@ -122,7 +127,8 @@ class TestParity:
     @pytest.mark.parametrize(("name", "beams"), [("greedy", 1), ("beam", 4)])
     def test_its_searches_found_the_same(self, predictor, expected, name, beams):
         searching = predictor.with_decoding(predictor.decoding.replace(beam_size=beams))
-        assert searching(expected["lines"]) == expected[name]
+        # White space and control characters of other kinds than a blank become one blank in kformer.
+        assert searching(expected["lines"]) == [" ".join(text.split()) for text in expected[name]]
         assert len({*expected[name]}) > 50
 
 
@@ -148,14 +154,15 @@ MARIAN = {
 
 @pytest.mark.parametrize("fields", MARIAN.values(), ids=MARIAN)
 def test_a_translator_comes_back_with_the_same_translations(fields, pieces, tmp_path):
-    texts = ["abba ab", "b a", "baba bb ab", "é"]
+    texts = tf.constant(["abba ab", "b a", "baba bb ab", "é"])
     mine = translator(pieces, **fields)
     run = import_model(export_safetensors(mine, tmp_path / "exported"), tmp_path / "run")
     assert run.transformer_config().positional_encoding == "sinusoidal_halves"
     assert run.transformer_config().embedding_tying == mine.config.embedding_tying
-    again = kformer.Translator.from_run(run.path)
-    assert again(texts) == mine(texts)
-    assert len({*mine(texts)}) > 1
+    expected, found = mine.translate(texts), kformer.Translator.from_run(run.path).translate(texts)
+    assert found["translation"].numpy().tolist() == expected["translation"].numpy().tolist()
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-3)
+    assert len({*np.round(expected["score"], 2)}) > 1
 
 
 def test_two_vocabularies_stay_two(pieces, tmp_path):
@@ -235,7 +242,7 @@ def language_model(tokenizer=BYTES, **fields):
     size = tokenizer.vocab_size
     config = kformer.TransformerConfig(size, size, task="language-model", **{**GPT2, **ids, **fields})
     decoding = kformer.DecodingConfig(beam_size=1, max_extra_length=7, beam_rules="transformers")
-    return LanguageModel(filled(build_model(config)), config, tokenizer, tokenizer, decoding)
+    return LanguageModel(filled(build_model(config)), config, tokenizer, decoding)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +290,7 @@ REFUSED = {
     "encoder, normalize_embeddings": (encoder, {"normalize_embeddings": False}),
     "encoder, scale_embeddings": (encoder, {"scale_embeddings": True}),
     "language model, norm_first": (language_model, {"norm_first": False}),
-    "language model, positional_encoding": (language_model, {"positional_encoding": "rotary", "head_dim": 8}),
+    "language model, positional_encoding": (language_model, {"positional_encoding": "rotary", "d_model": 16}),
     "language model, normalize_embeddings": (language_model, {"normalize_embeddings": True}),
     "language model, scale_embeddings": (language_model, {"scale_embeddings": True}),
     "language model, softmax_bias": (language_model, {"softmax_bias": True}),
@@ -314,11 +321,11 @@ def first_ids(pieces):
     ("make", "told"),
     [
         (
-            lambda pieces: translator(SymbolTokenizer("abc")),
+            lambda pieces: translator(SymbolTokenizer(["a", "b", "c"])),
             "MarianMTModel of transformers reads texts by SentencePiece",
         ),
         (lambda pieces: translator(first_ids(pieces)), "puts no other token before a text"),
-        (lambda pieces: encoder("classify", SymbolTokenizer("abc"), end_id=1), "reads texts by WordPiece"),
+        (lambda pieces: encoder("classify", SymbolTokenizer(["a", "b", "c"]), end_id=1), "reads texts by WordPiece"),
         (lambda pieces: language_model(pieces), "reads texts by a byte pair encoding of bytes"),
         (lambda pieces: encoder("tag", labels=["one"]), "only the label one. Train one with two labels"),
     ],
@@ -355,8 +362,11 @@ class TestCheck:
         vocabularies = MarianModel._vocabularies
 
         def turned(self):
+            """The pieces behind the special ones, from the last to the first."""
+            ordinary = [[*found.values()][4:] for found in vocabularies(self)]
             return [
-                {number: vocabulary.get(523 - number, "") for number in vocabulary} for vocabulary in vocabularies(self)
+                {**found, **dict(enumerate(reversed(some), 4))}
+                for found, some in zip(vocabularies(self), ordinary, strict=True)
             ]
 
         monkeypatch.setattr(MarianModel, "_vocabularies", turned)
