@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kformer.config import DecodingConfig, TransformerConfig
+from kformer.config import DecodingConfig, TransformerConfig, task_kind
 from kformer.importing.activations import NAMES
 from kformer.tasks.predictor import Predictor
 from kformer.text.codec import longest_source
@@ -81,18 +81,21 @@ class HuggingFaceModel(abc.ABC):
         for field, values in {**_of_all(self.config), **expected}.items():
             found = getattr(self.config, field)
             if found not in values:
-                remedy = " or ".join(f"{field}={value!r}" for value in values if value is not None)
+                possible = " or ".join(f"{field}={value!r}" for value in values if value is not None)
+                remedy = f"train one with {possible or f'no {field}'}"
+                if task_kind(self.predictor.task).outputs is not None:
+                    remedy = f"export it as a SavedModel, or {remedy}"
                 raise ValueError(
                     f"{self.class_name} of transformers has no {field}={found!r}, so this model cannot be exported as "
-                    f"one. Export it as a SavedModel, or train one with {remedy or f'no {field}'}."
+                    f"one. {remedy[0].upper()}{remedy[1:]}."
                 )
 
-    def refuse_tokenizer(self, expected: str) -> ValueError:
+    def tokenizer_error(self, expected: str) -> ValueError:
         """The error for a tokenizer that the class does not have."""
         source, target = (one.kind for one in (self.predictor.source_tokenizer, self.predictor.target_tokenizer))
         return ValueError(
             f"{self.class_name} of transformers reads texts by {expected}. Received: tokenizers of the kinds {source} "
-            f"and {target}. Export the model as a SavedModel."
+            f"and {target}. Train a model that begins with an imported one of that class, or choose another format."
         )
 
 

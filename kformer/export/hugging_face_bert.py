@@ -43,7 +43,7 @@ class BertModel(HuggingFaceModel):
             }
         )
         if not isinstance(self.predictor.source_tokenizer, WordPieceTokenizer):
-            raise self.refuse_tokenizer("WordPiece, as an imported BERT and what is trained from it")
+            raise self.tokenizer_error("WordPiece, as an imported BERT and what is trained from it")
         if len(self.predictor.labels) == 1:
             raise ValueError(
                 f"{self.class_name} of transformers gives a number, if there is one label. Received: only the label "

@@ -33,7 +33,7 @@ class GPT2Model(HuggingFaceModel):
             }
         )
         if not isinstance(self.predictor.target_tokenizer, ByteBPETokenizer):
-            raise self.refuse_tokenizer(
+            raise self.tokenizer_error(
                 "a byte pair encoding of bytes, as an imported GPT-2 and what is trained from it"
             )
 

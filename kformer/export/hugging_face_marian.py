@@ -40,10 +40,10 @@ class MarianModel(HuggingFaceModel):
         )
         for tokenizer in (self.predictor.source_tokenizer, self.predictor.target_tokenizer):
             if not _is_known(tokenizer):
-                raise self.refuse_tokenizer("SentencePiece, and puts no other token before a text, nor behind its end")
+                raise self.tokenizer_error("SentencePiece, and puts no other token before a text, nor behind its end")
         for vocabulary in self._vocabularies():
             if len({*vocabulary.values()}) < len(vocabulary):
-                raise self.refuse_tokenizer("SentencePiece with an id of its own for each piece")
+                raise self.tokenizer_error("SentencePiece with an id of its own for each piece")
 
     def fields(self) -> dict[str, Any]:
         config = self.config
