@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
     from kformer.export.ctranslate2 import export_ctranslate2
+    from kformer.export.safetensors import export_safetensors
     from kformer.export.saved_model import export_saved_model
     from kformer.importing.run import import_model
     from kformer.tasks import Classifier, LanguageModel, Tagger
@@ -56,6 +57,7 @@ _OBJECTS = {
     "Tagger": "kformer.tasks.tag",
     "LanguageModel": "kformer.tasks.language_model",
     "export_ctranslate2": "kformer.export.ctranslate2",
+    "export_safetensors": "kformer.export.safetensors",
     "export_saved_model": "kformer.export.saved_model",
     "import_model": "kformer.importing.run",
     "train": "kformer.training.train",
@@ -75,6 +77,7 @@ __all__ = [
     "decoding",
     "evaluation",
     "export_ctranslate2",
+    "export_safetensors",
     "export_saved_model",
     "import_model",
     "importing",

@@ -44,7 +44,7 @@ def export(
         str,
         typer.Option(
             help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI. "
-            "CTranslate2 has float32, float16, int16 and int8.",
+            "CTranslate2 has float32, float16, int16 and int8, safetensors float32.",
             rich_help_panel="Format",
             autocompletion=lambda: list(dict.fromkeys(name for one in FORMATS.values() for name in one.precisions)),
         ),
@@ -69,7 +69,8 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(FORMATS)}. Other formats than saved_model make DIR itself, without versions.",
+            help=f"{', '.join(FORMATS)}. Other formats than saved_model make DIR itself, without versions; "
+            "safetensors is for Hugging Face's transformers.",
             autocompletion=lambda: list(FORMATS),
             rich_help_panel="Format",
         ),
@@ -89,8 +90,9 @@ def export(
     """
     run, directory = _choose_folders(folders, preset)
     run.check()
-    check_answers(run)
     chosen_format = check_format(format, precision)
+    if chosen_format.needs_answers:
+        check_answers(run)
     options: dict[str, Any] = {}
     if chosen_format.is_served:
         check_export_path(directory)
@@ -112,7 +114,8 @@ def export(
     from kformer.tasks import task_of_run
 
     with status(f"loading {run.path}"):
-        predictor = task_of_run(run).load(run.path, decoding)
+        task = task_of_run(run)
+        predictor = (task.load if chosen_format.needs_answers else task.load_for_export)(run.path, decoding)
     with status(f"exporting to {directory}"):
         target = pkgutil.resolve_name(chosen_format.target)(precision=precision, **options)
         path = export_in(predictor, directory, target)

@@ -14,12 +14,14 @@ class Format(NamedTuple):
         target: Module and name of its `ExportTarget`; `pkgutil.resolve_name` reads it when it is used.
         precisions: Number formats of the weights, the default first.
         is_served: Whether TensorFlow Serving runs it, so that it has variants and signatures.
+        needs_answers: Whether its models answer texts. Others may also be masked language models.
     """
 
     name: str
     target: str
     precisions: tuple[str, ...]
     is_served: bool = False
+    needs_answers: bool = True
 
 
 _FORMATS = (
@@ -29,6 +31,7 @@ _FORMATS = (
         "kformer.export.ctranslate2:CTranslate2Target",
         ("float32", "float16", "int16", "int8"),  # its conversion to bfloat16 needs PyTorch
     ),
+    Format("safetensors", "kformer.export.safetensors:SafetensorsTarget", ("float32",), needs_answers=False),
 )
 # By name, in the order in which messages and pages list them.
 FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kformer.config import answer_outputs
+from kformer.config import task_kind
 from kformer.export.card import write_card
 from kformer.files.checksums import note_checksums
 from kformer.files.writing import WriteError, new_folder, staging_folder, sync_tree
@@ -168,7 +168,7 @@ def write_errors_of_tensorflow() -> Iterator[None]:
 def describe(folder: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
     """Writes what any loader needs to know of an exported model, see `kformer.runtime.versions.description`."""
     symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
-    answers = {"task": predictor.task, "outputs": answer_outputs(predictor.task), "labels": predictor.labels}
+    answers = {"task": predictor.task, "outputs": task_kind(predictor.task).outputs, "labels": predictor.labels}
     path = folder / DESCRIPTION_FILE
     path.parent.mkdir(exist_ok=True)
     description = {**facts, **predictor.decoding.to_dict(), "symbols": symbols, **answers}

@@ -1,4 +1,4 @@
-"""The names of activations in Hugging Face's configurations."""
+"""The names of activations in Hugging Face's configurations. Those with a gate have none there."""
 
 # kformer's name for each of them.
 ACTIVATIONS = {
@@ -9,3 +9,5 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
+# The first of their names for each of kformer's.
+NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}

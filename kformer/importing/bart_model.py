@@ -9,13 +9,13 @@ from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported import Source, norm, same, transposed
 
-_EPSILON = 1e-5  # of PyTorch's layer norm
+EPSILON = 1e-5  # of PyTorch's layer norm
 _SHARED, _SOURCE, _TARGET = (
     "model.shared.weight",
     "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
 )
-_SOFTMAX, _BIAS = "lm_head.weight", "final_logits_bias"
+_SOFTMAX, BIAS = "lm_head.weight", "final_logits_bias"
 # Tables of sinusoids in older files, and the number of a version.
 _COMPUTED = frozenset(
     f"model.{side}.{name}"
@@ -23,7 +23,7 @@ _COMPUTED = frozenset(
     for name in ("embed_positions.weight", "embed_positions.weights", "embed_positions._float_tensor", "version")
 )
 # Tensors that repeat others, may be all zero, or are computed.
-UNUSED = _COMPUTED | {_BIAS, _SHARED, _SOURCE, _TARGET, _SOFTMAX}
+UNUSED = _COMPUTED | {BIAS, _SHARED, _SOURCE, _TARGET, _SOFTMAX}
 _ROWS_BEFORE = 2  # rows of a table of positions that stand before the first position, since fairseq counts from 2
 
 
@@ -53,10 +53,10 @@ def read_transformer(fields: Fields, checkpoint: Checkpoint, activation: str, is
         dropout_rate=float(fields.get("dropout", 0.1)),
         attention_dropout_rate=float(fields.get("attention_dropout", 0.0)),
         activation=fields.choice("activation_function", ACTIVATIONS, activation),
-        layer_norm_epsilon=_EPSILON,
+        layer_norm_epsilon=EPSILON,
         embedding_tying=_Ties(fields, checkpoint).tying,
         scale_embeddings=bool(fields.get("scale_embedding", is_scaled)),
-        softmax_bias=_BIAS in checkpoint and bool(np.any(checkpoint.read(_BIAS))),
+        softmax_bias=BIAS in checkpoint and bool(np.any(checkpoint.read(BIAS))),
         pad_id=fields.id("pad_token_id"),
         start_id=fields.id("decoder_start_token_id", end_id),
         end_id=end_id,
@@ -65,9 +65,30 @@ def read_transformer(fields: Fields, checkpoint: Checkpoint, activation: str, is
 
 def find_weights(fields: Fields, checkpoint: Checkpoint, transformer: TransformerConfig) -> dict[str, Source]:
     """Where each weight of a BART-like model comes from."""
-    weights = _Ties(fields, checkpoint).weights
+    return {**_Ties(fields, checkpoint).weights, **_all_but_embeddings(transformer)}
+
+
+def places_of_weights(transformer: TransformerConfig) -> dict[str, Source]:
+    """Where each weight of a BART-like model lies in the files that transformers writes, with every tie named once."""
+    tying = transformer.embedding_tying
+    source = _SHARED if tying == "all" else _SOURCE
+    return {**_embeddings(tying, source, _TARGET, _SOFTMAX), **_all_but_embeddings(transformer)}
+
+
+def _embeddings(tying: str, source: str, target: str, softmax: str) -> dict[str, Source]:
+    """The weights of the embeddings, of tensors with these names."""
+    if tying == "all":
+        return {"shared_embedding/embeddings": same(source)}
+    weights = {"source_embedding/embeddings": same(source), "target_embedding/embeddings": same(target)}
+    if tying == "none":
+        weights["target_embedding/reverse_embeddings"] = transposed(softmax)
+    return weights
+
+
+def _all_but_embeddings(transformer: TransformerConfig) -> dict[str, Source]:
+    weights = {}
     if transformer.softmax_bias:
-        weights["logits/bias"] = Source((_BIAS,), np.ravel)
+        weights["logits/bias"] = Source((BIAS,), np.ravel, lambda bias: bias[np.newaxis])
     for side, number in (("encoder", transformer.num_encoder_layers), ("decoder", transformer.num_decoder_layers)):
         weights |= bart_layers(side, number)
         if transformer.positional_encoding == "learned":
@@ -100,15 +121,10 @@ class _Ties:
         source, target = (name if name in checkpoint else _SHARED for name in (_SOURCE, _TARGET))
         is_tied = bool(fields.get("tie_word_embeddings", True))
         softmax = target if is_tied and _SOFTMAX not in checkpoint else _SOFTMAX
-        target_is_softmax = _are_one(checkpoint, target, softmax)
-        if target_is_softmax and _are_one(checkpoint, source, target):
-            self.tying = "all"
-            self.weights = {"shared_embedding/embeddings": same(source)}
-            return
-        self.tying = "target" if target_is_softmax else "none"
-        self.weights = {"source_embedding/embeddings": same(source), "target_embedding/embeddings": same(target)}
-        if not target_is_softmax:
-            self.weights["target_embedding/reverse_embeddings"] = transposed(softmax)
+        self.tying = "none"
+        if _are_one(checkpoint, target, softmax):
+            self.tying = "all" if _are_one(checkpoint, source, target) else "target"
+        self.weights = _embeddings(self.tying, source, target, softmax)
 
 
 def _are_one(checkpoint: Checkpoint, one: str, other: str) -> bool:

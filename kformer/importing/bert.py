@@ -1,19 +1,19 @@
 """BERT (Devlin et al. 2019) as Hugging Face keeps it: masked language models, encoders, classifiers and taggers."""
 
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 
 from kformer.config import DecodingConfig, TransformerConfig
+from kformer.importing.activations import ACTIVATIONS
 from kformer.importing.bert_tokenizer import read_tokenizer
+from kformer.importing.bert_weights import BIAS, HEAD, TRANSFORM, Names, find_weights
 from kformer.importing.checkpoint import Checkpoint, open_checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.imported import ImportedModel, Source, dense, same
+from kformer.importing.imported import ImportedModel
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
-from kformer.tokenizers.base import NUM_SPECIAL_IDS
 
-_TASKS = {
+TASKS = {
     "BertModel": "masked-language-model",
     "BertForMaskedLM": "masked-language-model",
     "BertForPreTraining": "masked-language-model",
@@ -21,16 +21,11 @@ _TASKS = {
     "BertForTokenClassification": "tag",
 }
 # The head of a masked language model has the activation of the encoder, which in kformer is a GELU.
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
-_HEAD = "cls.predictions"
-_BIAS = f"{_HEAD}.bias"
-_SOFTMAX = f"{_HEAD}.decoder.weight"
+GELUS = {theirs: ours for theirs, ours in ACTIVATIONS.items() if ours.startswith("gelu")}
+_SOFTMAX = f"{HEAD}.decoder.weight"
 _UNUSED = frozenset(
-    {f"{_HEAD}.decoder.bias", _BIAS, _SOFTMAX, "cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+    {f"{HEAD}.decoder.bias", BIAS, _SOFTMAX, "cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 )
-_ATTENTION = {"query": "self.query", "key": "self.key", "value": "self.value", "output": "output.dense"}
-# What the ids without a label have as their bias: they have almost no part in the probabilities.
-_NO_LABEL = -10.0
 
 
 def read(folder: pathlib.Path) -> ImportedModel:
@@ -61,21 +56,21 @@ def read(folder: pathlib.Path) -> ImportedModel:
         num_heads=fields.number("num_attention_heads"),
         dropout_rate=float(fields.get("hidden_dropout_prob", 0.1)),
         attention_dropout_rate=float(fields.get("attention_probs_dropout_prob", 0.1)),
-        activation=fields.choice("hidden_act", _ACTIVATIONS, default="gelu"),
+        activation=fields.choice("hidden_act", GELUS if target is source else ACTIVATIONS, default="gelu"),
         layer_norm_epsilon=float(fields.get("layer_norm_eps", 1e-12)),
         positional_encoding="learned",
         max_length=max_length,
         embedding_tying="all" if target is source else "none",
         scale_embeddings=False,
         normalize_embeddings=True,
-        softmax_bias=target is source and _BIAS in tensors.checkpoint,
+        softmax_bias=target is source and BIAS in tensors.checkpoint,
         keep_pooler=target is source and tensors.has_pooler,
         pad_id=source.pad_id,
         start_id=source.start_id,
         end_id=source.end_id,
         task=task,
     )
-    weights = {**dict(tensors.encoder(transformer)), **dict(tensors.head(transformer))}
+    weights = find_weights(transformer, tensors.names, tensors.has_transform)
     decoding = DecodingConfig(max_source_length=max_length)
     return ImportedModel(transformer, (source, target), decoding, tensors.checkpoint, weights, tensors.unused)
 
@@ -83,11 +78,11 @@ def read(folder: pathlib.Path) -> ImportedModel:
 def _task(fields: Fields) -> str:
     """The task of the class by which transformers reads the model; without a name of one, it is an encoder alone."""
     names = fields.get("architectures", ["BertModel"])
-    if len(names) != 1 or names[0] not in _TASKS:
+    if len(names) != 1 or names[0] not in TASKS:
         raise ValueError(
-            f"architectures in {fields.path} is {names!r}, which kformer cannot represent. Known: {', '.join(_TASKS)}."
+            f"architectures in {fields.path} is {names!r}, which kformer cannot represent. Known: {', '.join(TASKS)}."
         )
-    return _TASKS[names[0]]
+    return TASKS[names[0]]
 
 
 def _labels(fields: Fields, number: int) -> list[str]:
@@ -120,18 +115,20 @@ class _Tensors:
 
     Attributes:
         checkpoint: The same.
+        names: How the file names what is in all of them.
+        has_transform: Whether there are the layers before a softmax.
         has_pooler: Whether there is the first layer of a classifier's head.
         unused: Names of tensors that kformer does not need.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
-        self._bert = "bert." if "bert.embeddings.word_embeddings.weight" in checkpoint else ""
-        is_old = f"{self._bert}embeddings.LayerNorm.gamma" in checkpoint
-        self._scale, self._shift = ("gamma", "beta") if is_old else ("weight", "bias")
-        self._words = f"{self._bert}embeddings.word_embeddings.weight"
-        self.has_pooler = f"{self._bert}pooler.dense.weight" in checkpoint
-        self.unused = _UNUSED | {f"{self._bert}embeddings.position_ids"}
+        prefix = "bert." if "bert.embeddings.word_embeddings.weight" in checkpoint else ""
+        is_old = f"{prefix}embeddings.LayerNorm.gamma" in checkpoint
+        self.names = Names(prefix, "gamma", "beta") if is_old else Names(prefix)
+        self.has_transform = f"{TRANSFORM}.dense.weight" in checkpoint
+        self.has_pooler = f"{prefix}pooler.dense.weight" in checkpoint
+        self.unused = _UNUSED | {f"{prefix}embeddings.position_ids"}
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, (0,) if there is none: the check of the whole model tells."""
@@ -143,67 +140,11 @@ class _Tensors:
         Raises:
             ValueError: It has a matrix of its own.
         """
-        if not {_SOFTMAX, self._words} <= {*self.checkpoint.names()}:
+        words = self.names.words
+        if not {_SOFTMAX, words} <= {*self.checkpoint.names()}:
             return
-        if not np.array_equal(self.checkpoint.read(_SOFTMAX), self.checkpoint.read(self._words)):
+        if not np.array_equal(self.checkpoint.read(_SOFTMAX), self.checkpoint.read(words)):
             raise ValueError(
-                f"The tensor {_SOFTMAX} differs from {self._words}. kformer's masked language models have one matrix "
+                f"The tensor {_SOFTMAX} differs from {words}. kformer's masked language models have one matrix "
                 "for both. To begin a classifier with the rest, save the encoder alone, as a BertModel."
             )
-
-    def encoder(self, transformer: TransformerConfig) -> Iterator[tuple[str, Source]]:
-        """The weights of embeddings and layers."""
-        bert = self._bert
-        yield "source_embedding/embeddings", same(self._words)
-        yield "encoder/positions/embeddings", same(f"{bert}embeddings.position_embeddings.weight")
-        yield "segments/vectors", Source((f"{bert}embeddings.token_type_embeddings.weight",), _two_rows)
-        yield from self._norm("encoder/embedding_norm", f"{bert}embeddings.LayerNorm")
-        for index in range(transformer.num_encoder_layers):
-            path, name = f"encoder/layer_{index}", f"{bert}encoder.layer.{index}"
-            for ours, theirs in _ATTENTION.items():
-                yield from dense(f"{path}/self_attention/{ours}", f"{name}.attention.{theirs}").items()
-            yield from self._norm(f"{path}/self_attention_residual/norm", f"{name}.attention.output.LayerNorm")
-            yield from dense(f"{path}/feed_forward/inner", f"{name}.intermediate.dense").items()
-            yield from dense(f"{path}/feed_forward/outer", f"{name}.output.dense").items()
-            yield from self._norm(f"{path}/feed_forward_residual/norm", f"{name}.output.LayerNorm")
-
-    def head(self, transformer: TransformerConfig) -> Iterator[tuple[str, Source]]:
-        """The weights behind the encoder."""
-        if transformer.task == "classify" or transformer.keep_pooler:
-            yield from dense("pooler", f"{self._bert}pooler.dense").items()
-        if transformer.task != "masked-language-model":
-            yield "classes/kernel", Source(("classifier.weight",), _with_special_columns)
-            yield "classes/bias", Source(("classifier.bias",), _with_special_biases)
-            return
-        yield from self._transform(transformer.d_model)
-        if transformer.softmax_bias:
-            yield "logits/bias", same(_BIAS)
-
-    def _transform(self, d_model: int) -> Iterator[tuple[str, Source]]:
-        """The layers before the softmax. An encoder alone has none: they begin as those of a new model."""
-        if f"{_HEAD}.transform.dense.weight" in self.checkpoint:
-            yield from dense("transform", f"{_HEAD}.transform.dense").items()
-            yield from self._norm("transform_norm", f"{_HEAD}.transform.LayerNorm")
-            return
-        yield "transform/kernel", Source((), lambda: np.random.default_rng(0).normal(0, 0.02, (d_model, d_model)))
-        yield "transform/bias", Source((), lambda: np.zeros(d_model))
-        yield "transform_norm/gamma", Source((), lambda: np.ones(d_model))
-        yield "transform_norm/beta", Source((), lambda: np.zeros(d_model))
-
-    def _norm(self, path: str, name: str) -> Iterator[tuple[str, Source]]:
-        yield f"{path}/gamma", same(f"{name}.{self._scale}")
-        yield f"{path}/beta", same(f"{name}.{self._shift}")
-
-
-def _two_rows(vectors: np.ndarray) -> np.ndarray:
-    """The vectors of the first and the second text: a model that knows only one kind of text has one."""
-    return np.concatenate([vectors, vectors])[:2] if len(vectors) == 1 else vectors[:2]
-
-
-def _with_special_columns(matrix: np.ndarray) -> np.ndarray:
-    """(N, D) weights of labels to (D, N + 4), with the special ids, which are no labels, before them."""
-    return np.pad(matrix.T, [(0, 0), (NUM_SPECIAL_IDS, 0)])
-
-
-def _with_special_biases(biases: np.ndarray) -> np.ndarray:
-    return np.pad(biases, [(NUM_SPECIAL_IDS, 0)], constant_values=_NO_LABEL)

@@ -7,7 +7,7 @@ from kformer.importing.special_tokens import special_id
 from kformer.tokenizers import WordPieceTokenizer
 
 # The argument of the tokenizer, and the special piece with its name in tokenizer_config.json.
-_SPECIAL = {
+SPECIAL = {
     "pad_id": ("pad_token", "[PAD]"),
     "start_id": ("cls_token", "[CLS]"),
     "end_id": ("sep_token", "[SEP]"),
@@ -36,7 +36,7 @@ def read_tokenizer(folder: pathlib.Path, config: Fields) -> WordPieceTokenizer:
     options.choice("tokenizer_class", _CLASSES, default="BertTokenizer")
     options.expect("do_basic_tokenize", True, default=True)
     pieces = _read_pieces(folder, config.number("vocab_size"))
-    special = {argument: special_id(options, name, default, pieces) for argument, (name, default) in _SPECIAL.items()}
+    special = {argument: special_id(options, name, default, pieces) for argument, (name, default) in SPECIAL.items()}
     lowercase = bool(options.get("do_lower_case", True))
     return WordPieceTokenizer(
         pieces,

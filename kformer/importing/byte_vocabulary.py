@@ -2,13 +2,14 @@
 
 import json
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kformer.importing.fields import Fields
 from kformer.tokenizers import ByteBPETokenizer
 from kformer.tokenizers.byte_bpe import byte_characters
 
+ADDED = "additional_special_tokens"  # pieces in tokenizer_config.json that stand for no text
 _IN_NO_TEXT = byte_characters()[0xFF]  # a byte that UTF-8 does not have
 _PLAIN_MODEL = {
     "type": "BPE",
@@ -81,14 +82,20 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
     end_id = config.id("eos_token_id")
     pad_id = config.get("pad_token_id", end_id)
     if pad_id == end_id:
-        pad_id = pieces.index("") if "" in pieces else pieces.index(_IN_NO_TEXT)
+        pad_id = unused_id(pieces)
     path = folder / "tokenizer_config.json"
     options = Fields(path) if path.is_file() else None
     if options is not None:
         options.expect("add_prefix_space", False, default=False)
+        special = [*special, *(pieces.index(piece) for piece in options.get(ADDED, []) if piece in pieces)]
     has_start = options is not None and bool(options.get("add_bos_token", False))
-    hidden = [number for number in special if number not in (pad_id, end_id)]
+    hidden = sorted({*special} - {pad_id, end_id})
     return ByteBPETokenizer(pieces, merges, pad_id, config.id("bos_token_id", end_id), end_id, hidden, has_start)
+
+
+def unused_id(pieces: Sequence[str]) -> int:
+    """An id that no text has: one without a piece, or else that of the byte FF."""
+    return pieces.index("" if "" in pieces else _IN_NO_TEXT)
 
 
 def _read_files(folder: pathlib.Path) -> tuple[dict[str, int], list[str], list[int]]:

@@ -1,15 +1,16 @@
-"""The tensors in a folder of another toolkit, read one at a time."""
+"""The tensors in a folder of another toolkit: read one at a time, and written."""
 
 import abc
 import json
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-_SAFETENSORS, _PYTORCH = "model.safetensors", "pytorch_model.bin"
+SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
+_FLOAT32 = np.dtype("<f4")
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
@@ -58,13 +59,35 @@ def open_checkpoint(folder: pathlib.Path) -> Checkpoint:
     """
     from kformer.importing.pytorch_file import PyTorchFile
 
-    kinds: dict[str, type[Any]] = {_SAFETENSORS: SafetensorsFile, _PYTORCH: PyTorchFile}
+    kinds: dict[str, type[Any]] = {SAFETENSORS_FILE: SafetensorsFile, _PYTORCH: PyTorchFile}
     for name, kind in kinds.items():
         if (folder / name).is_file():
             return kind(folder / name)
         if (folder / (name + _INDEX)).is_file():
             return DividedCheckpoint(folder / (name + _INDEX), kind)
-    raise FileNotFoundError(f"{folder} has no weights. Expected: {_SAFETENSORS} or {_PYTORCH}.")
+    raise FileNotFoundError(f"{folder} has no weights. Expected: {SAFETENSORS_FILE} or {_PYTORCH}.")
+
+
+def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes `model.safetensors` as transformers does: float32, and a note that the tensors are those of PyTorch.
+
+    The package safetensors makes a file that only its owner may read, and wants all arrays in rows at once.
+
+    Args:
+        folder: Of the model.
+        tensors: The tensors by their names.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in sorted(tensors):
+        start, end = end, end + tensors[name].size * _FLOAT32.itemsize
+        header[name] = {"dtype": "F32", "shape": tensors[name].shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the numbers begin at a multiple of 8
+    with (folder / SAFETENSORS_FILE).open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in sorted(tensors):
+            file.write(np.ascontiguousarray(tensors[name], _FLOAT32).data)
 
 
 class SafetensorsFile(Checkpoint):

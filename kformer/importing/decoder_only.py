@@ -22,7 +22,18 @@ def embeddings(fields: Fields, checkpoint: Checkpoint, name: str, is_tied: bool)
     if has_softmax and checkpoint.are_equal(name, _SOFTMAX):
         # Both are named, because a tensor that nothing names has no place in the model.
         return "target", {"target_embedding/embeddings": Source((name, _SOFTMAX), lambda one, other: one)}
+    tying = "target" if not has_softmax and fields.get("tie_word_embeddings", is_tied) else "none"
+    return tying, places_of_embeddings(tying, name)
+
+
+def places_of_embeddings(tying: str, name: str) -> dict[str, Source]:
+    """The weights of embeddings and softmax in the files that transformers writes, with a tie named once.
+
+    Args:
+        tying: The value of `TransformerConfig.embedding_tying`. "all" is "target": there is no source.
+        name: That of the embeddings.
+    """
     weights = {"target_embedding/embeddings": same(name)}
-    if not has_softmax and fields.get("tie_word_embeddings", is_tied):
-        return "target", weights
-    return "none", {**weights, "target_embedding/reverse_embeddings": transposed(_SOFTMAX)}
+    if tying == "none":
+        weights["target_embedding/reverse_embeddings"] = transposed(_SOFTMAX)
+    return weights

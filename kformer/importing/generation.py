@@ -109,9 +109,12 @@ def _stops_early(fields: Fields) -> bool:
 
 
 def _check_forbidden(fields: Fields, config: Fields) -> None:
-    """Refuses forbidden tokens other than padding, which a search never gives."""
+    """Refuses forbidden tokens other than padding and start, which a search never gives."""
     forbidden = fields.get("bad_words_ids", [])
-    if any(ids != [config.get("pad_token_id")] for ids in forbidden):
+    start = config.get("decoder_start_token_id", config.get("bos_token_id"))
+    never = [[config.get("pad_token_id")], [None if start == config.get("eos_token_id") else start]]
+    if any(ids not in never for ids in forbidden):
         raise ValueError(
-            f"bad_words_ids in {fields.path} forbids {forbidden!r:.100}. kformer's searches forbid the padding alone."
+            f"bad_words_ids in {fields.path} forbids {forbidden!r:.100}. kformer's searches forbid the padding and the "
+            "start alone."
         )

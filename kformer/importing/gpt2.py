@@ -10,12 +10,14 @@ from kformer.config import TransformerConfig
 from kformer.importing.activations import ACTIVATIONS
 from kformer.importing.byte_vocabulary import read_byte_bpe
 from kformer.importing.checkpoint import Checkpoint, open_checkpoint
-from kformer.importing.decoder_only import embeddings
+from kformer.importing.decoder_only import embeddings, places_of_embeddings
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_continuation
-from kformer.importing.imported import ImportedModel, Source, norm, same
+from kformer.importing.imported import ImportedModel, Source, as_it_is, norm, same
 
-_PARTS = ("query", "key", "value")  # of the one matrix `c_attn`
+_PARTS = ("query", "key", "value")  # of the one matrix `c_attn`, in their order
+_EMBEDDINGS = "wte.weight"
+_PREFIX = "transformer."  # before all names but that of the softmax, if the file is of a model that predicts tokens
 
 
 def read(folder: pathlib.Path) -> ImportedModel:
@@ -32,8 +34,8 @@ def read(folder: pathlib.Path) -> ImportedModel:
     fields.expect("add_cross_attention", False, default=False)
     checkpoint = open_checkpoint(folder)
     tokenizer = read_byte_bpe(folder, fields)
-    prefix = "transformer." if "transformer.wte.weight" in checkpoint else ""
-    tying, weights = embeddings(fields, checkpoint, f"{prefix}wte.weight", is_tied=True)
+    prefix = _PREFIX if f"{_PREFIX}{_EMBEDDINGS}" in checkpoint else ""
+    tying, weights = embeddings(fields, checkpoint, f"{prefix}{_EMBEDDINGS}", is_tied=True)
     width, longest = fields.number("n_embd"), fields.number("n_positions")
     transformer = TransformerConfig(
         source_vocab_size=tokenizer.vocab_size,
@@ -57,20 +59,32 @@ def read(folder: pathlib.Path) -> ImportedModel:
         end_id=tokenizer.end_id,
         task="language-model",
     )
-    weights["decoder/positions/embeddings"] = same(f"{prefix}wpe.weight")
-    weights.update(norm("decoder/final_norm", f"{prefix}ln_f"))
-    for index in range(transformer.num_decoder_layers):
-        weights.update(_layer(f"decoder/layer_{index}", f"{prefix}h.{index}"))
+    weights.update(_all_but_embeddings(transformer, prefix))
     decoding = read_continuation(folder, fields, longest)
     unused = _unused(checkpoint)
     return ImportedModel(transformer, (tokenizer, tokenizer), decoding, checkpoint, weights, unused)
 
 
+def places_of_weights(transformer: TransformerConfig) -> dict[str, Source]:
+    """Where each weight lies in the files that transformers writes."""
+    of_embeddings = places_of_embeddings(transformer.embedding_tying, f"{_PREFIX}{_EMBEDDINGS}")
+    return {**of_embeddings, **_all_but_embeddings(transformer, _PREFIX)}
+
+
+def _all_but_embeddings(transformer: TransformerConfig, prefix: str) -> dict[str, Source]:
+    weights = {"decoder/positions/embeddings": same(f"{prefix}wpe.weight")}
+    weights.update(norm("decoder/final_norm", f"{prefix}ln_f"))
+    for index in range(transformer.num_decoder_layers):
+        weights.update(_layer(f"decoder/layer_{index}", f"{prefix}h.{index}"))
+    return weights
+
+
 def _layer(path: str, name: str) -> Iterator[tuple[str, Source]]:
     """The weights of a layer. GPT-2 keeps matrices as (in, out)."""
     for part, ours in enumerate(_PARTS):
-        yield f"{path}/self_attention/{ours}/kernel", Source((f"{name}.attn.c_attn.weight",), partial(_third, part))
-        yield f"{path}/self_attention/{ours}/bias", Source((f"{name}.attn.c_attn.bias",), partial(_third, part))
+        for ending, theirs in (("kernel", "weight"), ("bias", "bias")):
+            third = Source((f"{name}.attn.c_attn.{theirs}",), partial(_third, part), as_it_is)
+            yield f"{path}/self_attention/{ours}/{ending}", third
     denses = {
         "self_attention/output": "attn.c_proj",
         "feed_forward/inner": "mlp.c_fc",

@@ -1,4 +1,4 @@
-"""What is read from a folder of another toolkit: all that a run folder needs."""
+"""What is read from a folder of another toolkit: all that a run folder needs. And the way back of its weights."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,10 +18,12 @@ class Source:
     Attributes:
         names: Of tensors in the checkpoint.
         make: Makes the weight of these tensors.
+        back: Makes of the weight the tensor with the first name, or its part of it; None: nothing writes such tensors.
     """
 
     names: tuple[str, ...]
-    make: Callable[..., np.ndarray] = lambda tensor: tensor
+    make: Callable[..., np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray] | None = None
 
     def shape(self, checkpoint: Checkpoint) -> tuple[int, ...]:
         """The shape of the weight. No tensor is read."""
@@ -45,12 +47,17 @@ class Source:
 
 def same(name: str) -> Source:
     """A weight that is a tensor as it is."""
-    return Source((name,))
+    return Source((name,), as_it_is, as_it_is)
 
 
 def transposed(name: str) -> Source:
     """A matrix (in, out) from one that is kept as (out, in), as PyTorch does."""
-    return Source((name,), np.transpose)
+    return Source((name,), np.transpose, np.transpose)
+
+
+def as_it_is(tensor: np.ndarray) -> np.ndarray:
+    """The tensor."""
+    return tensor
 
 
 def norm(path: str, name: str) -> dict[str, Source]:
@@ -61,6 +68,27 @@ def norm(path: str, name: str) -> dict[str, Source]:
 def dense(path: str, name: str) -> dict[str, Source]:
     """The weights of a dense layer with a bias, whose matrix is kept as (out, in)."""
     return {f"{path}/kernel": transposed(f"{name}.weight"), f"{path}/bias": same(f"{name}.bias")}
+
+
+def tensors_of(sources: Mapping[str, Source], weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint that `sources` would read as these weights.
+
+    Args:
+        sources: Where each weight lies, by its path. Weights of one tensor stand side by side in it, in this order.
+        weights: The weights, by their paths; those that `sources` does not name are left out.
+
+    Returns:
+        The tensors by their names.
+
+    Raises:
+        ValueError: A weight has no way back.
+    """
+    parts: dict[str, list[np.ndarray]] = {}
+    for path, source in sources.items():
+        if source.back is None:
+            raise ValueError(f"{path} cannot be written as the tensor {source.names[0]}: that format is only read.")
+        parts.setdefault(source.names[0], []).append(source.back(weights[path]))
+    return {name: some[0] if len(some) == 1 else np.concatenate(some, axis=-1) for name, some in parts.items()}
 
 
 @dataclasses.dataclass(frozen=True)

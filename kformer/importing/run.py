@@ -8,7 +8,8 @@ from typing import Any
 
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
-from kformer.importing.formats import choose_format
+from kformer.importing.formats import Format, choose_format
+from kformer.importing.imported import ImportedModel
 from kformer.importing.languages import Languages, check_languages
 from kformer.models.building import build_model
 from kformer.runs.create import create_run
@@ -51,10 +52,7 @@ def import_model(
     folder = pathlib.Path(folder)
     check_new_folder(pathlib.Path(output))
     chosen = choose_format(folder, format)
-    languages = languages or Languages()
-    check_languages(chosen, languages)
-    arguments = (folder, languages) if chosen.has_languages else (folder,)
-    imported = pkgutil.resolve_name(chosen.reader)(*arguments)
+    imported = read_folder(folder, chosen, languages)
     model = build_model(imported.transformer)
     imported.check(model)
     imported.assign(model)
@@ -64,6 +62,23 @@ def import_model(
         parts = (imported.transformer, imported.tokenizers, imported.decoding, corpus)
         create_run(RunFolder(fresh), *parts, model=model, origin=origin)
     return RunFolder(output)
+
+
+def read_folder(folder: pathlib.Path, format: Format, languages: Languages | None = None) -> ImportedModel:
+    """Reads a folder of another toolkit. The weights stay on disk.
+
+    Args:
+        folder: Of the model.
+        format: From `choose_format`.
+        languages: See `import_model`.
+
+    Raises:
+        FileNotFoundError, ValueError: See `import_model`.
+    """
+    languages = languages or Languages()
+    check_languages(format, languages)
+    arguments = (folder, languages) if format.has_languages else (folder,)
+    return pkgutil.resolve_name(format.reader)(*arguments)
 
 
 def describe_origin(folder: pathlib.Path, format: str) -> dict[str, Any]:

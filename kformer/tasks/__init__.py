@@ -7,6 +7,7 @@ ask the task. `docs/tasks.md` says what a new task needs: its description in `kf
 from kformer.tasks.base import Task, task_of, task_of_run
 from kformer.tasks.classify import Classifier
 from kformer.tasks.language_model import LanguageModel
+from kformer.tasks.masked_language_model import MaskedLanguageModel
 from kformer.tasks.tag import Tagger
 
-__all__ = ["Classifier", "LanguageModel", "Tagger", "Task", "task_of", "task_of_run"]
+__all__ = ["Classifier", "LanguageModel", "MaskedLanguageModel", "Tagger", "Task", "task_of", "task_of_run"]

@@ -72,6 +72,10 @@ class Task(abc.ABC):
             ValueError: Models of this task give no answers.
         """
 
+    def load_for_export(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
+        """As `load`, for formats that keep the model alone: they also take a model that gives no answers."""
+        return self.load(run, decoding)
+
 
 def task_of(name: str) -> Task:
     """The task of this name.

@@ -1,12 +1,15 @@
 """The task of a masked language model (Devlin et al. 2019): an encoder learns from plain text.
 
 Classifiers and taggers can begin with its weights.
+
+Shape letters: B texts, S source length.
 """
 
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
@@ -15,8 +18,37 @@ from kformer.data.encoding import Sequences, encode_with
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
-from kformer.tasks.texts import encoded_texts
+from kformer.tasks.texts import encode_texts, encoded_texts
+from kformer.text.codec import longest_source
 from kformer.tokenizers import Tokenizer, train_tokenizers
+
+
+class MaskedLanguageModel(Predictor):
+    """A trained masked language model, which answers nothing by itself. It can leave kformer in some formats.
+
+    Examples:
+        >>> model = MaskedLanguageModel.from_run("runs/bert")  # doctest: +SKIP
+        >>> kformer.export_safetensors(model, "exported/bert")  # doctest: +SKIP
+        PosixPath('exported/bert')
+    """
+
+    task = "masked-language-model"
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Refuses every text.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "A masked language model answers nothing by itself. Train a classifier or a tagger that begins with its "
+            "weights."
+        )
+
+    def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Texts as the model reads them, `source` (B, S) int32, with no token hidden."""
+        ids = encode_texts(text, self.source_tokenizer)[:, : longest_source(self.config, self.decoding)]
+        return {"source": ids.to_tensor(self.config.pad_id)}
 
 
 class MaskedLanguageModelTask(Task):
@@ -59,3 +91,6 @@ class MaskedLanguageModelTask(Task):
             f"{run} is a masked language model, which answers nothing by itself. Train a classifier or a tagger that "
             f"begins with its weights: `kformer train --task classify --initialize-from {run}`."
         )
+
+    def load_for_export(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
+        return MaskedLanguageModel.from_run(run, decoding)

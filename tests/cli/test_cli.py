@@ -27,6 +27,7 @@ from kformer.cli.progress import status
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.export.ctranslate2 import CTranslate2Target
+from kformer.export.safetensors import SafetensorsTarget
 from kformer.export.saved_model import SavedModelTarget
 from kformer.files.writing import WriteError, write_json
 from kformer.inference import Model
@@ -937,6 +938,9 @@ def test_export_hands_on_another_format(places, tmp_path, monkeypatch):
     monkeypatch.setattr("kformer.export.target.export", lambda *arguments: calls.append(arguments))
     invoke("export", places["run"], tmp_path / "new", "--format", "ctranslate2", "--precision", "int8")
     assert calls == [("translator", tmp_path / "new", CTranslate2Target("int8"))]
+    calls.clear()
+    invoke("export", places["run"], tmp_path / "new", "--format", "safetensors")
+    assert calls == [("translator", tmp_path / "new", SafetensorsTarget("float32"))]
 
 
 @pytest.mark.slow

@@ -44,8 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tokenizers",
     },
     "export": {
-        *("config", "decoding", "files", "layers", "models", "runs", "runtime", "tasks", "text", "tokenizers"),
-        "wording",
+        *("config", "decoding", "files", "importing", "layers", "models", "runs", "runtime", "tasks", "text"),
+        *("tokenizers", "wording"),  # A format that is also imported has one table of names, which the import keeps.
     },
     "inference": {"config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording"},
 }
