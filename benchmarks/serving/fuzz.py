@@ -7,11 +7,12 @@
 
 Hypothesis makes the requests: texts of all kinds (not UTF-8, lone surrogates, control characters, right to left,
 combining and very long ones), values of wrong types and shapes, bodies that are cut or changed, deep JSON, huge
-numbers, serialized messages of gRPC with wrong shapes or of random bytes, connections to gRPC with calls that are half
-sent, cancelled, or whose answers are not taken. Four clients send them over connections that
-stay open. Every 50th request is a control question, whose answer is known. Atheris (libFuzzer) tries the decoders of
-both protocols on bytes, guided by the branches that it reaches. The exit status is 1 if something happened that must
-not happen.
+numbers, serialized messages of gRPC with wrong shapes or of random bytes. Four clients send them over connections that
+stay open. Others are closed after one use: over REST bodies that come slowly, in chunks, with trailers, some without an
+end, from clients that close their half of the connection; over gRPC calls that are half sent, cancelled, or whose
+answers are not taken. Meanwhile new versions of the model replace the old ones. Every 50th request is a control
+question, whose answer is known. Atheris (libFuzzer) tries the decoders of both protocols on bytes, guided by the
+branches that it reaches. The exit status is 1 if something happened that must not happen.
 """
 
 import argparse
@@ -21,12 +22,15 @@ import contextlib
 import http.client
 import json
 import pathlib
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import grpc
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -35,10 +39,12 @@ from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from benchmarks.common import http2
-from benchmarks.common.server import Served
+from benchmarks.common.server import Served, wait_until
+from benchmarks.serving.fault_cases.fault import GROWTH
 
 CLIENTS = 4
 CONTROL_EVERY = 50
+SECONDS_OF_A_VERSION = 30.0
 QUESTIONS = {"h e l l o": "HH EH L OW", "w o r l d": "W ER L D"}
 EXPECTED = {200, 400, 404, 405, 408, 413, 429, 501, 504}
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -133,6 +139,38 @@ def connections(draw: Any) -> bytes:
     return sent[: draw(st.integers(1, len(sent)))] if draw(st.booleans()) else sent
 
 
+class Talk(NamedTuple):
+    """What a client of REST sends over a connection of its own.
+
+    Attributes:
+        pieces: The bytes, with a short pause after each.
+        half_closed: Whether it then closes its half of the connection.
+        is_whole: Whether it is a question whose answer must come.
+    """
+
+    pieces: list[bytes]
+    half_closed: bool
+    is_whole: bool
+
+
+@st.composite
+def talks(draw: Any) -> Talk:
+    """A request in chunks, perhaps slow, cut, with trailers, or half closed."""
+    body = json.dumps({"instances": [*QUESTIONS]}).encode()
+    size = draw(st.integers(1, len(body)))
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:size], body[size:]) if part) + b"0\r\n"
+    few = draw(st.booleans())
+    trailers = b"X-Trailer: value\r\n" * draw(st.integers(0, 3) if few else st.integers(100, 5000))
+    ends = draw(st.booleans())
+    head = b"POST /v1/models/cmudict:predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    sent = head + chunks + trailers + (b"\r\n" if ends else b"")
+    if draw(st.integers(0, 3)) == 0:
+        return Talk([sent[: draw(st.integers(1, len(sent) - 1))]], draw(st.booleans()), is_whole=False)
+    pieces = draw(st.integers(1, 20))
+    step = -(-len(sent) // pieces)
+    return Talk([sent[i : i + step] for i in range(0, len(sent), step)], draw(st.booleans()), few and ends)
+
+
 class Client:
     """Sends what is generated, and asks control questions in between."""
 
@@ -176,6 +214,23 @@ class Client:
         self.codes["gRPC connections"] += 1
         self._control()
 
+    def talk(self, talk: Talk) -> None:
+        """Sends the bytes of one connection over REST."""
+        answer = b""
+        with self._server.connect() as connection, contextlib.suppress(OSError):  # the server may close it
+            for piece in talk.pieces:
+                connection.sendall(piece)
+                time.sleep(0.001)
+            if talk.half_closed:
+                connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(60 if talk.is_whole else 0.05)
+            while b"HTTP/1.1 200" not in answer and (received := connection.recv(65536)):
+                answer += received  # a client that has closed its half is asked whether it is there: 100 Continue
+        self.codes["REST connections"] += 1
+        if talk.is_whole and b"HTTP/1.1 200" not in answer:
+            self.wrong.append(f"{answer[:200]!r} for {str(talk)[:500]}")
+        self._control()
+
     def _control(self) -> None:
         self._sent += 1
         if self._sent % CONTROL_EVERY:
@@ -199,9 +254,10 @@ class Client:
 
 
 def run_client(server: Served, number: int, requests: int, share: float) -> Client:
-    """A client's requests: a share over REST, the others over gRPC, and a tenth as many whole connections to gRPC."""
+    """A client's requests: a share over REST, the others over gRPC, and a tenth as many connections with one use."""
     client = Client(server)
     for send, strategy, examples in (
+        (client.talk, talks(), round(requests * share / 10)),
         (client.rest, bodies(), round(requests * share)),
         (client.grpc, messages(), round(requests * (1 - share))),
         (client.frames, connections(), round(requests * (1 - share) / 10)),
@@ -210,7 +266,7 @@ def run_client(server: Served, number: int, requests: int, share: float) -> Clie
     return client
 
 
-def _send_all(send: Callable[[bytes], None], strategy: Any, examples: int, number: int) -> None:
+def _send_all(send: Callable[[Any], None], strategy: Any, examples: int, number: int) -> None:
     @seed(number)
     @settings(
         max_examples=examples,
@@ -220,7 +276,7 @@ def _send_all(send: Callable[[bytes], None], strategy: Any, examples: int, numbe
         suppress_health_check=[*HealthCheck],
     )
     @given(strategy)
-    def all_of_them(data: bytes) -> None:
+    def all_of_them(data: Any) -> None:
         send(data)
 
     all_of_them()
@@ -270,7 +326,11 @@ def main() -> None:
         fuzz_decoders(arguments.decoders, arguments.inputs)
         return
     with tempfile.TemporaryDirectory() as folder:
-        model = arguments.model or exported(pathlib.Path(folder, "cmudict"))
+        model = pathlib.Path(folder, "cmudict")
+        if arguments.model:
+            shutil.copytree(arguments.model, model)
+        else:
+            exported(model)
         command = [sys.executable, "-m", __spec__.name, "--decoders", str(model / "1")]
         command += ["--inputs", str(arguments.inputs)]
         decoders = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -279,7 +339,9 @@ def main() -> None:
             print(decoders.stdout[-2000:], decoders.stderr[-2000:])
         server = Served(model, "cmudict", ["--log-level", "error"], pathlib.Path(folder, "log")).start()
         try:
-            wrong = run(server, arguments.requests, 60 * arguments.minutes)
+            with replaced_versions(model) as versions:
+                wrong = run(server, arguments.requests, 60 * arguments.minutes)
+            print(f"versions: {len(versions)}")
         finally:
             server.close()
             print(pathlib.Path(folder, "log").read_text()[-2000:])
@@ -300,6 +362,8 @@ def run(server: Served, requests: int, seconds: float) -> bool:
         numbers = range(len(clients) + 1, len(clients) + CLIENTS + 1)
         with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
             clients += pool.map(lambda number: run_client(server, number, requests // CLIENTS, 0.7), numbers)
+    # A version may be loaded just now, beside the one that it replaces.
+    wait_until(lambda: server.usage().megabytes < before.megabytes + GROWTH, SECONDS_OF_A_VERSION)
     after = server.usage()
     codes = sum((client.codes for client in clients), collections.Counter[str]())
     wrong = [message for client in clients for message in client.wrong]
@@ -311,6 +375,29 @@ def run(server: Served, requests: int, seconds: float) -> bool:
     )
     print(f"wrong: {len(wrong)}", *wrong[:5], sep="\n  ")
     return bool(wrong) or server.process.poll() is not None
+
+
+@contextlib.contextmanager
+def replaced_versions(model: pathlib.Path) -> Iterator[list[int]]:
+    """Meanwhile the model gets a new version again and again, and the one before the last is removed."""
+    versions, over = [1], threading.Event()
+
+    def replace() -> None:
+        while not over.wait(SECONDS_OF_A_VERSION):
+            newest = versions[-1]
+            shutil.copytree(model / str(newest), model / "copy")
+            (model / "copy").rename(model / str(newest + 1))
+            if newest > 1:
+                shutil.rmtree(model / str(newest - 1))
+            versions.append(newest + 1)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        yield versions
+    finally:
+        over.set()
+        thread.join()
 
 
 def exported(folder: pathlib.Path) -> pathlib.Path:

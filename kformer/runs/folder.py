@@ -137,11 +137,14 @@ class RunFolder:
         return self
 
     def _check_is_run(self) -> None:
-        if not self.exists():
-            raise FileNotFoundError(
-                f"{self.path} is not a run folder: it has no {self.transformer_file.name}. "
-                "Name the folder that `kformer train --output` wrote."
+        if self.exists():
+            return
+        remedy = "Name the folder that `kformer train --output` wrote."
+        if (self.path / "config.json").is_file():
+            remedy = (
+                f"If it holds a model of another toolkit, `kformer import {self.path} NEW` makes a run folder of it."
             )
+        raise FileNotFoundError(f"{self.path} is not a run folder: it has no {self.transformer_file.name}. {remedy}")
 
     def kept_weights_remedy(self) -> str:
         """What a user can do if the best weights are lost."""

@@ -218,7 +218,10 @@ def test_within_a_graph_the_function_of_the_translator_is_named_and_works(greedy
 
 
 def test_a_folder_without_a_run_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no transformer.json"):
+    with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no transformer.json. Name the folder"):
+        Translator.from_run(tmp_path)
+    tmp_path.joinpath("config.json").touch()
+    with pytest.raises(FileNotFoundError, match="of another toolkit, `kformer import .* NEW` makes a run folder"):
         Translator.from_run(tmp_path)
 
 
