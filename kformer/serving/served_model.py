@@ -75,11 +75,8 @@ class ServedModel:
         self._load_in_order(sorted(wanted))
         if not self.settings.specific:
             self._load_an_older_one(sorted({*found} - wanted, reverse=True), found)
-        # Old versions are let go only when a wanted version answers.
-        if unload and any(version.number in wanted for version in self.available()):
-            for version in self.available():
-                if version.number not in wanted:
-                    self._loader.let_go(self._name, version)
+        for version in self._replaced(wanted) if unload else ():
+            self._loader.let_go(self._name, version)
         for version in self.available():
             if version.number in found and self._read(functools.partial(has_other_files, version)):
                 self._loader.tell_outdated(self._name, version)
@@ -146,6 +143,18 @@ class ServedModel:
                     return
             self._note_if_new(number, found[number])
             self._load_in_order([number])
+
+    def _replaced(self, wanted: set[int]) -> list[Version]:
+        """The versions that answer and are wanted no longer.
+
+        While no wanted version answers, others do: the newest, as many as are wanted. New versions may come faster than
+        they can be loaded, and must not pile up.
+        """
+        available = sorted(self.available(), key=lambda version: version.number, reverse=True)
+        others = [version for version in available if version.number not in wanted]
+        if len(others) < len(available):
+            return others
+        return [] if self.settings.specific else others[self.settings.latest :]
 
     def _wanted(self, found: dict[int, pathlib.Path]) -> set[int]:
         """The numbers of the versions that should be served."""

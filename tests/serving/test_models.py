@@ -524,6 +524,38 @@ def test_a_load_that_ends_during_a_look_does_not_change_the_order(tmp_path):
     assert begun == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("latest", "gone"), [(1, [1, 2, 3, 4]), (2, [1, 2])])
+def test_versions_that_come_faster_than_they_are_loaded_do_not_pile_up(tmp_path, latest, gone):
+    world, let_go = World(tmp_path, latest=latest), []
+
+    class Loader:
+        """Loads nothing by itself."""
+
+        changed = threading.Condition()
+
+        def may_start(self):
+            return True
+
+        def start(self, name, version):
+            version.state = State.LOADING
+
+        def let_go(self, name, version):
+            let_go.append(version.number)
+            version.state = State.END
+
+        def tell_overdue(self, name, version):
+            pass
+
+    model = ServedModel(world.settings, Loader())
+    for number in range(1, 7):
+        world.add(number)
+        if number > latest:  # a version has been loaded when so many newer ones are there
+            model.versions[number - latest].state = State.AVAILABLE
+        model.look()
+    assert let_go == gone
+    assert len(model.available()) == latest
+
+
 @pytest.mark.parametrize("way", ["files", "link"])
 def test_files_that_are_replaced_under_a_version_that_answers_are_told_once(way, tmp_path):
     for color in ("blue", "green"):
