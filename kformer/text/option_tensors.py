@@ -34,7 +34,8 @@ def asked_lengths(
         limits: (R,) int32, the model's own largest lengths.
         given: (R,) int32, tokens of a prompt, which the options do not count but the lengths do.
     """
-    most = tf.where(options["max_length"] > 0, tf.minimum(limits, given + options["max_length"]), limits)
+    new = tf.minimum(limits - given, options["max_length"])  # before the sum, which may exceed int32
+    most = tf.where(options["max_length"] > 0, given + new, limits)
     least = tf.where(options["min_length"] > 0, given + options["min_length"], decoding.min_length)
     return most, tf.broadcast_to(least, tf.shape(limits))
 

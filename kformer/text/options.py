@@ -146,7 +146,7 @@ def check_values(values: Mapping[str, float | int]) -> None:
     """Refuses values of options that no model takes.
 
     Raises:
-        ValueError: There is no option of a name, or its value is out of range.
+        ValueError: There is no option of a name, or its value is out of range, or no whole number where one is needed.
     """
     if unknown := sorted(set(values) - set(OPTIONS)):
         raise ValueError(
@@ -154,6 +154,8 @@ def check_values(values: Mapping[str, float | int]) -> None:
             f"{did_you_mean(unknown, OPTIONS)}"
         )
     for name, value in values.items():
+        if OPTIONS[name].dtype != "float32" and value % 1:
+            raise ValueError(f"{name} must be a whole number. Received: {name}={value!r}.")
         if not OPTIONS[name].allows(value):
             raise ValueError(f"{name} {OPTIONS[name].rule}. Received: {name}={value!r}.")
 

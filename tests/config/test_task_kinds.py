@@ -47,7 +47,8 @@ def test_a_model_without_answers_has_no_outputs():
 
 
 def test_a_task_differs_from_the_settings_of_a_size_where_its_description_says_so():
-    assert TrainingConfig.of_size("tiny", task="language-model").label_smoothing == 0.0
+    for task in ("language-model", "masked-language-model"):
+        assert TrainingConfig.of_size("tiny", task=task).label_smoothing == 0.0
     assert TrainingConfig.of_size("tiny", task="tag").label_smoothing == TrainingConfig().label_smoothing > 0
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from decoding_fakes import END, PAD, START, search_space
 
-from kformer.decoding import MinLength, NoRepeatedNGrams, SearchSpace
+from kformer.decoding import ForcedEnd, MinLength, NoRepeatedNGrams, Prefix, SearchSpace
 
 
 def random_logits(rows=5, vocab_size=11):
@@ -37,6 +37,26 @@ def test_log_probabilities_are_the_models_own_whatever_is_forbidden():
     log_probs, ids = search_space([4], 4).best_tokens((), logits, 1)
     np.testing.assert_array_equal(ids, [[END]])
     np.testing.assert_allclose(log_probs, np.log([[0.2]]), rtol=1e-6)
+
+
+def test_renormalized_probabilities_are_shares_of_what_may_come_next():
+    logits = np.log(np.array([[0.5, 0.2, 0.2, 0.1]], "float32"))  # the end and a letter, 0.2 and 0.1, may come
+    space = SearchSpace(START, END, PAD, np.array([4]), 4, renormalize=True)
+    log_probs, ids = space.best_tokens((), logits, 2)
+    np.testing.assert_array_equal(ids, [[END, END + 1]])
+    np.testing.assert_allclose(np.exp(log_probs), [[2 / 3, 1 / 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rules", "forced"), [(["end", "prefix"], END), (["prefix", "end"], 4)])
+def test_of_two_tokens_that_are_forced_the_first_one_counts(rules, forced):
+    """At the limit of two tokens, one rule wants the end there, and one the second token of a prefix."""
+    made = {"end": ForcedEnd(np.array([2]), END, PAD), "prefix": Prefix(np.array([[3, 4]]), PAD)}
+    space = SearchSpace(START, END, PAD, np.array([2]), 2, [made[rule] for rule in rules])
+    states = space.start(np.array([[3]], "int32"))
+    logits = np.zeros((1, 5), "float32")
+    log_probs, ids = space.with_forced(states, logits, *space.best_tokens(states, logits, 1))
+    np.testing.assert_array_equal(ids, [[forced]])
+    np.testing.assert_allclose(np.exp(log_probs), [[1 / 5]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("start", "possible"), [(PAD, [1, 2, 3, 4]), (END, [1, 2, 3, 4]), (1, [2, 3, 4])])

@@ -165,6 +165,46 @@ def test_a_translator_comes_back_with_the_same_translations(fields, pieces, tmp_
     assert len({*np.round(expected["score"], 2)}) > 1
 
 
+SEARCH = kformer.DecodingConfig(
+    beam_size=3,
+    length_penalty=1.25,
+    max_length=19,
+    beam_rules="transformers",
+    early_stopping=True,
+    renormalize=True,
+    min_length=5,
+    no_repeat_ngram_size=2,
+)
+
+
+def test_the_search_of_a_translator_comes_back(pieces, tmp_path):
+    search = SEARCH.replace(max_extra_length=19, forced_end=True, first_id=7)
+    mine = translator(pieces).with_decoding(search)
+    run = import_model(export_safetensors(mine, tmp_path / "exported"), tmp_path / "run")
+    assert run.decoding_config() == search.replace(max_source_length=run.decoding_config().max_source_length)
+
+
+def test_the_search_of_a_language_model_comes_back(tmp_path):
+    mine = language_model().with_decoding(SEARCH)
+    run = import_model(export_safetensors(mine, tmp_path / "exported"), tmp_path / "run")
+    found = run.decoding_config()
+    assert found == SEARCH.replace(max_extra_length=found.max_extra_length, max_source_length=29)
+
+
+RATES = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda pieces: translator(pieces, **RATES), lambda _: encoder("tag", **RATES), lambda _: language_model(**RATES)],
+    ids=["translator", "tagger", "language model"],
+)
+def test_the_rates_of_dropout_come_back(make, pieces, tmp_path):
+    run = import_model(export_safetensors(make(pieces), tmp_path / "exported"), tmp_path / "run")
+    found = run.transformer_config()
+    assert (found.dropout_rate, found.attention_dropout_rate) == (0.3, 0.2)
+
+
 def test_two_vocabularies_stay_two(pieces, tmp_path):
     other = SentencePieceTokenizer.train(["c dd cddc dcdc", "cd dc ccd ddc"], vocab_size=271)
     one = translator(pieces)

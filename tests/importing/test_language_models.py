@@ -99,6 +99,7 @@ def continued(example, tokenizer, search):
         ("llama", "attention_bias", True),
         ("llama", "hidden_act", "gelu"),
         ("llama", "rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
+        ("llama", "rope_parameters", {"rope_type": "default", "partial_rotary_factor": 0.5}),
     ],
 )
 def test_what_cannot_be_represented_is_refused_by_its_name(tmp_path, name, field, value):

@@ -95,6 +95,18 @@ def test_a_softmax_that_repeats_the_embeddings_is_tied(folder, tmp_path):
     assert import_model(folder, tmp_path / "run").transformer_config().embedding_tying == "all"
 
 
+def test_where_there_is_one_vocabulary_the_size_of_a_second_does_not_count(folder, tmp_path):
+    edit(folder, decoder_vocab_size=677)
+    transformer = import_model(folder, tmp_path / "run").transformer_config()
+    assert (transformer.source_vocab_size, transformer.target_vocab_size) == (674, 674)
+
+
+@pytest.mark.parametrize("written", ["cc-by-4.0", '"cc-by-4.0"', "'cc-by-4.0' "])
+def test_the_licence_is_that_of_the_model_card_without_quotes(folder, tmp_path, written):
+    (folder / "README.md").write_text(f"---\nlanguage: es\nlicense: {written}\n---\n# A model\n")
+    assert import_model(folder, tmp_path / "run").origin()["licence"] == "cc-by-4.0"
+
+
 def test_the_row_of_padding_is_copied(folder, tmp_path):
     matrix = tensors(folder)[SHARED]
     matrix[-1] = 0.25

@@ -239,6 +239,7 @@ def test_what_the_folder_cannot_do_is_told_at_once(arguments, kind, message, num
     ("options", "message"),
     [
         ({"topp": 0.9}, "There is no option topp. The options are: length_penalty, .*Did you mean 'top_p'?"),
+        ({"top_k": 2.5}, "top_k must be a whole number. Received: top_k=2.5."),
         ({"top_p": 1.5}, r"top_p must be above 0 and at most 1. Received: top_p=1.5."),
     ],
 )

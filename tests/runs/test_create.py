@@ -122,10 +122,11 @@ def test_a_run_folder_that_was_written_in_part_is_no_run_and_can_be_written_agai
         with pytest.raises(KeyboardInterrupt):
             made(tmp_path / "run")
     assert not RunFolder(tmp_path / "run").exists()
-    toy.TRAINING.save(tmp_path / "run" / "training.json")  # of a training that began here and was killed, too
+    for name in ("training.json", "environment.json", "origin.json"):
+        (tmp_path / "run" / name).write_text("{}")  # of others that began here and were killed, too
     run = made(tmp_path / "run").check()
     assert run.transformer_config().source_vocab_size == ENGLISH.vocab_size
-    assert not run.training_file.exists()
+    assert not any(file.exists() for file in (run.training_file, run.environment_file, run.origin_file))
 
 
 def test_a_model_with_other_ids_than_its_tokenizers_is_not_trained_further(tmp_path):

@@ -167,6 +167,9 @@ class TestLanguageModel:
         (text,) = language_model.sample(["one two three"], seed=3, max_length=1)
         assert tokens([text]).row_lengths()[0] <= tokens(["one two three"]).row_lengths()[0] + 1
 
+    def test_the_largest_max_length_is_no_limit(self, language_model):
+        assert language_model.sample(TEXTS, top_k=1, max_length=2**31 - 1) == language_model(TEXTS)
+
     @pytest.mark.parametrize("temperature", [0.0, 1.0])
     def test_min_length_counts_new_tokens(self, temperature, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_extra_length=9))

@@ -416,6 +416,10 @@ def test_lost_checkpoints_are_told_and_the_weights_stay(spoil, whole, tmp_path):
     with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
         train(toy.corpus(), run.path, resume="auto", console=quiet())
     assert run.best_weights_file.read_bytes() == before
+    run.best_weights_file.unlink()  # those of the last validations are still there
+    with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
+        train(toy.corpus(), run.path, resume="auto", console=quiet())
+    assert len(run.kept_weights()) == 2
 
 
 @pytest.mark.parametrize("lost", [True, False])
