@@ -11,7 +11,7 @@ from kformer.export.halved_positions import with_halved_positions
 from kformer.export.hugging_face import TOKENIZER_CONFIG, HuggingFaceModel, search_fields
 from kformer.files.writing import write_json
 from kformer.importing.activations import NAMES
-from kformer.importing.bart_model import BIAS, EPSILON, places_of_weights
+from kformer.importing.bart_family import BIAS, EPSILON, places_of_weights
 from kformer.importing.imported import tensors_of
 from kformer.text.codec import longest_translation
 from kformer.tokenizers import PieceVocabularyTokenizer, SentencePieceTokenizer, Tokenizer

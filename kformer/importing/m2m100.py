@@ -2,7 +2,7 @@
 
 import pathlib
 
-from kformer.importing.bart_model import read_transformer
+from kformer.importing.bart_family import read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported import ImportedModel

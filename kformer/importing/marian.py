@@ -3,7 +3,7 @@
 import pathlib
 
 from kformer.config import TransformerConfig
-from kformer.importing.bart_model import UNUSED, find_weights, read_transformer
+from kformer.importing.bart_family import UNUSED, find_weights, read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding

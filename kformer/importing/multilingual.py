@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
-from kformer.importing.bart_model import UNUSED, find_weights
+from kformer.importing.bart_family import UNUSED, find_weights
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding

@@ -154,7 +154,8 @@ class ServedModel:
         others = [version for version in available if version.number not in wanted]
         if len(others) < len(available):
             return others
-        return [] if self.settings.specific else others[self.settings.latest :]
+        number = None if self.settings.specific else self.settings.latest
+        return [] if number is None else others[number:]
 
     def _wanted(self, found: dict[int, pathlib.Path]) -> set[int]:
         """The numbers of the versions that should be served."""

@@ -174,7 +174,9 @@ def test_where_the_newest_version_is_removed_the_one_before_it_returns(world):
     assert world.states() == {2: "END", 1: "AVAILABLE"}
 
 
-def test_a_folder_that_is_empty_for_a_while_takes_nothing_away(world):
+@pytest.mark.parametrize("policy", [{}, {"latest": None}, {"specific": (1,)}])
+def test_a_folder_that_is_empty_for_a_while_takes_nothing_away(tmp_path, policy):
+    world = World(tmp_path, **policy)
     world.add(1)
     world.manager.update()
     world.remove(1)
