@@ -40,7 +40,7 @@ def test_special_tokens_of_another_form_are_no_languages(folder, tmp_path):
     expected = first_ids(import_model(folder, tmp_path / "before"))
     path = folder / "special_tokens_map.json"
     content = json.loads(path.read_text())
-    content["additional_special_tokens"][:0] = ["<sep>", "__af__2"]
+    content["additional_special_tokens"][:0] = ["<sep>", "__es__2"]
     path.write_text(json.dumps(content))
     assert first_ids(import_model(folder, tmp_path / "after")) == expected
 
