@@ -36,6 +36,15 @@ def test_the_files_say_the_languages_and_an_argument_says_others(folder, tmp_pat
     assert first_ids(run) == (ids["en"], ids["fr"], ids["fr"])
 
 
+def test_special_tokens_of_another_form_are_no_languages(folder, tmp_path):
+    expected = first_ids(import_model(folder, tmp_path / "before"))
+    path = folder / "special_tokens_map.json"
+    content = json.loads(path.read_text())
+    content["additional_special_tokens"][:0] = ["<sep>", "__es__2"]
+    path.write_text(json.dumps(content))
+    assert first_ids(import_model(folder, tmp_path / "after")) == expected
+
+
 def test_a_language_that_the_model_does_not_know_is_refused_with_the_known_ones(folder, tmp_path):
     with pytest.raises(
         ValueError, match=r"does not know 'zhh', .* the target's language\. Did you mean 'zh'\?.*: af, am"

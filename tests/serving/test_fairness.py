@@ -211,6 +211,23 @@ def test_one_thread_gives_both_lanes_equal_time():
     assert abs(had["large"] - had["small"]) <= 3.0
 
 
+def test_who_sends_the_next_large_request_when_one_is_answered_gets_no_more_than_equal_time():
+    """The lane has no work for a moment each time, and what it has had is not forgotten."""
+    target = lanes(num_batch_threads=1)
+    for _ in range(13):
+        target.put(request("small"), "one by one", 1, 100)
+    had, waits = {"large": 0.0, "small": 0.0}, False
+    for _ in range(13):
+        if not waits:
+            put(target, request("large", rows=32), seconds=100)
+        batch, clients = take(target)
+        waits = clients == ["small"]
+        seconds = 1.0 if waits else 3.0
+        had[clients[0]] += seconds
+        target.end(batch, seconds)
+    assert abs(had["large"] - had["small"]) <= 3.0
+
+
 def test_a_lane_that_was_idle_gets_no_extra_time_for_that():
     target = lanes(num_batch_threads=1)
     for _ in range(20):

@@ -67,6 +67,12 @@ def test_numbers_get_the_type_of_the_signature():
     assert inputs({"inputs": {"text": ["a"], "top_k": 5}}, SCALAR)["top_k"].shape == ()
 
 
+def test_behind_an_empty_list_sizes_are_those_of_the_signature_and_unknown_ones_are_0():
+    cube = signature(x=("DT_FLOAT", [-1, -1, 3]))
+    assert inputs({"inputs": []}, cube)["x"].shape == (0, 0, 3)
+    assert inputs({"inputs": [[], []]}, cube)["x"].shape == (2, 0, 3)
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

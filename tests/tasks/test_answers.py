@@ -150,6 +150,13 @@ class TestLanguageModel:
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_length=1))
         assert model(["one two", "six"]) == ["one two", "six"]
 
+    def test_by_the_rules_of_transformers_a_prompt_alone_has_the_score_0(self, run_of):
+        """What is given counts neither for length nor for probability, and the length 0 divides nothing."""
+        decoding = DecodingConfig(beam_size=3, max_length=1, beam_rules="transformers")
+        found = LanguageModel.from_run(run_of("language-model"), decoding).function(tf.constant(["one two", "six"]))
+        assert found["text"].numpy().tolist() == [b"one two", b"six"]
+        assert found["score"].numpy().tolist() == [0.0, 0.0]
+
     def test_the_same_seed_draws_the_same_texts(self, language_model):
         first, again, other = (language_model.sample(["one"] * 8, seed=seed, max_length=6) for seed in (1, 1, 2))
         assert first == again != other

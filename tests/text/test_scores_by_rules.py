@@ -61,3 +61,14 @@ def test_a_first_token_that_is_given_costs_nothing(numbers_run):
     assert found["translation"].numpy().tolist() == [target.encode()]
     np.testing.assert_allclose(given.score([source], [target])["score"], found["score"], rtol=1e-4)
     assert free.score([source], [target])["score"].numpy() < found["score"].numpy()  # the first token costs there
+
+
+def test_in_greedy_search_a_first_token_that_is_given_costs_what_it_costs(numbers_run):
+    source, target = LINES[0], "tres dos uno"
+    greedy = Translator.from_run(numbers_run, DecodingConfig(beam_size=1, beam_rules="transformers"))
+    first = int(greedy.target_tokenizer.tokenize(tf.constant([target])).values[0])
+    given = Translator.from_run(numbers_run, greedy.decoding.replace(first_id=first))
+    for translator in (greedy, given):
+        found = translator.translate(tf.constant([source]))
+        assert found["translation"].numpy().tolist() == [target.encode()]
+        np.testing.assert_allclose(translator.score([source], [target])["score"], found["score"], rtol=1e-4)

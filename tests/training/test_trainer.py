@@ -191,6 +191,13 @@ def test_a_resumed_run_keeps_its_fitted_warmup(fitted, given, tmp_path):
     assert float(rows_of(run)[-1]["learning_rate"]) == pytest.approx(0.1 * (64 * 13) ** -0.5, rel=1e-5)
 
 
+def test_a_warmup_that_is_chosen_is_not_taken_for_the_fitted_one(fitted):
+    folder, training, _ = fitted
+    chosen = training.replace(fit_warmup=False)
+    with pytest.raises(ValueError, match=r"warmup_steps=32 \(the run has 2\)"):
+        train(three_words(), folder, training=chosen, resume=True, console=quiet())
+
+
 @pytest.mark.usefixtures("untraced")
 def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
