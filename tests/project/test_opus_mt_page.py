@@ -67,13 +67,18 @@ def test_all_commands(tmp_path):
         assert "bleu" in json.loads(told.splitlines()[-1])
         run(BLOCKS[ASK + 2])
         status = f"curl --silent localhost:{PORTS['rest']}/v1/models/en-es"
-        wait(lambda: '"version": "2", "state": "AVAILABLE"' in re.sub(r"\s+", " ", run(status)))
+        wait(lambda: ("2", "AVAILABLE") in states(run(status)))
         (tuned,) = json.loads(run(asking))["predictions"]
         assert tuned != answer
     finally:
         server.terminate()
         server.wait(60)
     assert len(BLOCKS) == ASK + 3
+
+
+def states(status: str) -> list[tuple[str, str]]:
+    """The versions that a server tells, and their states."""
+    return [(version["version"], version["state"]) for version in json.loads(status)["model_version_status"]]
 
 
 def wait(condition) -> None:
