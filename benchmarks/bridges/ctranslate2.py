@@ -4,8 +4,8 @@
     python -m benchmarks.bridges.ctranslate2 --output bridges.json
 
 The first table: exports of the presets `bible-en-es` and `cmudict` answer the first 1,000 sources of their test part.
-It counts how many answers are the same string as that of kformer's float32 export with the same search, and has the
-scores that `kformer evaluate EXPORT --corpus NAME --limit 1000` prints for this export.
+It counts how many answers are the same string as that of kformer's float32 export with the same search, each different
+source once, and has the scores of `kformer evaluate EXPORT --corpus NAME --limit 1000`.
 
 The second table: for every value of the fields that `docs/variants.md` describes, a small translator with random
 weights, which are large enough that its translations differ, and with the tokenizers of `bible-en-es`. It counts how
