@@ -11,7 +11,9 @@ import numpy as np
 SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
 _FLOAT32 = np.dtype("<f4")
-_FLOATS = ("F16", "BF16", "F32", "F64")
+# The types of the format that are read, and those of NumPy; bfloat16 is the upper half of float32.
+_FLOATS = {"F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F32": _FLOAT32, "F64": np.dtype("<f8")}
+_ALIGNMENT = 64  # bytes; TensorFlow uses an array whose address is a multiple of them as it is, and copies others
 
 
 class CheckpointError(ValueError):
@@ -91,7 +93,10 @@ def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) ->
 
 
 class SafetensorsFile(Checkpoint):
-    """A file in the format of the package safetensors.
+    """A file in the format of the package safetensors, which checks it.
+
+    The numbers are read here: the package maps the file, whose pages then count as memory of this process, and so the
+    weights of a model would lie in memory twice.
 
     Args:
         path: The file.
@@ -105,29 +110,50 @@ class SafetensorsFile(Checkpoint):
 
         self._path = path
         try:
-            self._file: Any = safetensors.safe_open(path, framework="numpy")
+            with safetensors.safe_open(path, framework="numpy"):
+                pass
         except (safetensors.SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path} is no safetensors file, or it is damaged: {error}. Copy it again."
             ) from error
-        self._names = frozenset(self._file.keys())
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            self._tensors: dict[str, Any] = json.loads(file.read(length))
+        self._tensors.pop("__metadata__", None)
+        self._start = 8 + length
 
     def names(self) -> Collection[str]:
-        return self._names
+        return self._tensors.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._slice(name).get_shape())
+        return tuple(self._tensors[name]["shape"])
 
     def read(self, name: str) -> np.ndarray:
-        dtype = self._slice(name).get_dtype()
-        if dtype not in _FLOATS:
-            raise CheckpointError(f"{name} in {self._path} is of the type {dtype}. Expected: {', '.join(_FLOATS)}.")
-        return np.asarray(self._file.get_tensor(name), "float32")
+        kind = self._tensors[name]["dtype"]
+        if kind not in _FLOATS:
+            raise CheckpointError(f"{name} in {self._path} is of the type {kind}. Expected: {', '.join(_FLOATS)}.")
+        begin, end = self._tensors[name]["data_offsets"]
+        content = _aligned(end - begin)
+        with self._path.open("rb") as file:
+            file.seek(self._start + begin)
+            if file.readinto(content.data) != end - begin:
+                raise CheckpointError(f"{self._path} has become shorter while it was read. Import it again.")
+        numbers = content.view(_FLOATS[kind]).reshape(self.shape(name))
+        if kind == "F32":
+            return numbers
+        found = _aligned(numbers.size * _FLOAT32.itemsize).view(_FLOAT32).reshape(numbers.shape)
+        if kind == "BF16":
+            np.left_shift(numbers, 16, out=found.view("<u4"), dtype="<u4")
+        else:
+            found[...] = numbers
+        return found
 
-    def _slice(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._file.get_slice(name)
+
+def _aligned(size: int) -> np.ndarray:
+    """So many bytes, from an address that TensorFlow does not copy from."""
+    room = np.empty(size + _ALIGNMENT, "uint8")
+    first = -room.ctypes.data % _ALIGNMENT
+    return room[first : first + size]
 
 
 class DividedCheckpoint(Checkpoint):
