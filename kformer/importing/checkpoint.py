@@ -12,8 +12,12 @@ SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
 _FLOAT32 = np.dtype("<f4")
 # The types of the format that are read, and those of NumPy; bfloat16 is the upper half of float32.
-_FLOATS = {"F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F32": _FLOAT32, "F64": np.dtype("<f8")}
-_ALIGNMENT = 64  # bytes; TensorFlow uses an array whose address is a multiple of them as it is, and copies others
+_FLOATS: dict[str, np.dtype[Any]] = {
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "F32": _FLOAT32,
+    "F64": np.dtype("<f8"),
+}
 
 
 class CheckpointError(ValueError):
@@ -133,27 +137,17 @@ class SafetensorsFile(Checkpoint):
         if kind not in _FLOATS:
             raise CheckpointError(f"{name} in {self._path} is of the type {kind}. Expected: {', '.join(_FLOATS)}.")
         begin, end = self._tensors[name]["data_offsets"]
-        content = _aligned(end - begin)
+        content = np.empty(end - begin, "uint8")
         with self._path.open("rb") as file:
             file.seek(self._start + begin)
             if file.readinto(content.data) != end - begin:
                 raise CheckpointError(f"{self._path} has become shorter while it was read. Import it again.")
         numbers = content.view(_FLOATS[kind]).reshape(self.shape(name))
-        if kind == "F32":
-            return numbers
-        found = _aligned(numbers.size * _FLOAT32.itemsize).view(_FLOAT32).reshape(numbers.shape)
-        if kind == "BF16":
-            np.left_shift(numbers, 16, out=found.view("<u4"), dtype="<u4")
-        else:
-            found[...] = numbers
-        return found
-
-
-def _aligned(size: int) -> np.ndarray:
-    """So many bytes, from an address that TensorFlow does not copy from."""
-    room = np.empty(size + _ALIGNMENT, "uint8")
-    first = -room.ctypes.data % _ALIGNMENT
-    return room[first : first + size]
+        if kind == "BF16":  # the first half of a float32
+            wide = numbers.astype("<u4")
+            np.left_shift(wide, 16, out=wide)
+            return wide.view("<f4")
+        return numbers.astype("<f4", copy=False)
 
 
 class DividedCheckpoint(Checkpoint):
