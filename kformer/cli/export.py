@@ -114,8 +114,7 @@ def export(
     from kformer.tasks import task_of_run
 
     with status(f"loading {run.path}"):
-        task = task_of_run(run)
-        predictor = (task.load if chosen_format.needs_answers else task.load_for_export)(run.path, decoding)
+        predictor = task_of_run(run).load_for_export(run.path, decoding)
     with status(f"exporting to {directory}"):
         target = pkgutil.resolve_name(chosen_format.target)(precision=precision, **options)
         path = export_in(predictor, directory, target)

@@ -4,7 +4,7 @@ import numpy as np
 
 from kformer.config import TransformerConfig
 from kformer.importing.activations import ACTIVATIONS
-from kformer.importing.bart_family_layers import bart_family_layers
+from kformer.importing.bart_family_layers import bart_layers
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported import Source, norm, same, transposed
@@ -90,7 +90,7 @@ def _all_but_embeddings(transformer: TransformerConfig) -> dict[str, Source]:
     if transformer.softmax_bias:
         weights["logits/bias"] = Source((BIAS,), np.ravel, lambda bias: bias[np.newaxis])
     for side, number in (("encoder", transformer.num_encoder_layers), ("decoder", transformer.num_decoder_layers)):
-        weights |= bart_family_layers(side, number)
+        weights |= bart_layers(side, number)
         if transformer.positional_encoding == "learned":
             name = f"model.{side}.embed_positions.weight"
             weights[f"{side}/positions/embeddings"] = Source((name,), _without_first_rows)

@@ -9,7 +9,7 @@ _NAMES = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 
 
-def bart_family_layers(side: str, number: int) -> dict[str, Source]:
+def bart_layers(side: str, number: int) -> dict[str, Source]:
     """The weights of all layers of an encoder or decoder.
 
     Args:

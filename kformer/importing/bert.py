@@ -13,7 +13,7 @@ from kformer.importing.fields import Fields
 from kformer.importing.imported import ImportedModel
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 
-TASKS = {
+_TASKS = {
     "BertModel": "masked-language-model",
     "BertForMaskedLM": "masked-language-model",
     "BertForPreTraining": "masked-language-model",
@@ -78,11 +78,11 @@ def read(folder: pathlib.Path) -> ImportedModel:
 def _task(fields: Fields) -> str:
     """The task of the class by which transformers reads the model; without a name of one, it is an encoder alone."""
     names = fields.get("architectures", ["BertModel"])
-    if len(names) != 1 or names[0] not in TASKS:
+    if len(names) != 1 or names[0] not in _TASKS:
         raise ValueError(
-            f"architectures in {fields.path} is {names!r}, which kformer cannot represent. Known: {', '.join(TASKS)}."
+            f"architectures in {fields.path} is {names!r}, which kformer cannot represent. Known: {', '.join(_TASKS)}."
         )
-    return TASKS[names[0]]
+    return _TASKS[names[0]]
 
 
 def _labels(fields: Fields, number: int) -> list[str]:

@@ -78,18 +78,18 @@ def read_byte_bpe(folder: pathlib.Path, config: Fields) -> ByteBPETokenizer:
         FileNotFoundError: There is no vocabulary.
         ValueError: A file is damaged, or describes another tokenizer.
     """
-    pieces, merges, special = read_byte_vocabulary(folder, config.number("vocab_size"))
+    path = folder / "tokenizer_config.json"
+    options = Fields(path) if path.is_file() else None
+    added = [] if options is None else options.get(ADDED, [])
+    pieces, merges, special = read_byte_vocabulary(folder, config.number("vocab_size"), added)
     end_id = config.id("eos_token_id")
     pad_id = config.get("pad_token_id", end_id)
     if pad_id == end_id:
         pad_id = unused_id(pieces)
-    path = folder / "tokenizer_config.json"
-    options = Fields(path) if path.is_file() else None
     if options is not None:
         options.expect("add_prefix_space", False, default=False)
-        special = [*special, *(pieces.index(piece) for piece in options.get(ADDED, []) if piece in pieces)]
     has_start = options is not None and bool(options.get("add_bos_token", False))
-    hidden = sorted({*special} - {pad_id, end_id})
+    hidden = [number for number in special if number not in (pad_id, end_id)]
     return ByteBPETokenizer(pieces, merges, pad_id, config.id("bos_token_id", end_id), end_id, hidden, has_start)
 
 

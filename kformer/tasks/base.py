@@ -73,7 +73,7 @@ class Task(abc.ABC):
         """
 
     def load_for_export(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Predictor:
-        """As `load`, for formats that keep the model alone: they also take a model that gives no answers."""
+        """As `load`, but also of a model that gives no answers: some formats keep the model alone."""
         return self.load(run, decoding)
 
 

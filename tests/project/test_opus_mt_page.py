@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.bridges import opus_mt_folder
+from benchmarks.common.server import free_ports
 from kformer.cli.main import app
 
 pytestmark = pytest.mark.tensorflow_only
 ROOT = pathlib.Path(__file__).parents[2]
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "from-opus-mt.md").read_text("utf-8"), flags=re.DOTALL)
 SERVE, ASK = 4, 5  # the blocks that start a server and ask it
-PORTS = {"rest": 58501, "grpc": 58500}
 # The commands of the page, of the environment that runs the tests.
 COMMANDS = """
 set -euo pipefail
@@ -56,9 +56,10 @@ def test_all_commands(tmp_path):
         run(block)
     program, *arguments = shlex.split(BLOCKS[SERVE])
     assert program == "kformer"
-    ports = [part for name, port in PORTS.items() for part in (f"--{name}-port", str(port))]
+    rest, grpc = map(str, free_ports())
+    ports = ["--rest-port", rest, "--grpc-port", grpc]
     server = subprocess.Popen([sys.executable, "-m", "kformer", *arguments, *ports], cwd=tmp_path, env=environment)
-    asking = BLOCKS[ASK].replace("localhost:8501", f"localhost:{PORTS['rest']}")
+    asking = BLOCKS[ASK].replace("localhost:8501", f"localhost:{rest}")
     try:
         wait(lambda: "predictions" in run(asking.replace("curl", "curl --silent")))
         (answer,) = json.loads(run(asking))["predictions"]
@@ -66,7 +67,7 @@ def test_all_commands(tmp_path):
         told = run(BLOCKS[ASK + 1])
         assert "bleu" in json.loads(told.splitlines()[-1])
         run(BLOCKS[ASK + 2])
-        status = f"curl --silent localhost:{PORTS['rest']}/v1/models/en-es"
+        status = f"curl --silent localhost:{rest}/v1/models/en-es"
         wait(lambda: ("2", "AVAILABLE") in states(run(status)))
         (tuned,) = json.loads(run(asking))["predictions"]
         assert tuned != answer

@@ -498,63 +498,62 @@ def test_versions_are_loaded_one_after_the_other(tmp_path):
     assert world.seen() == [(number, state) for number in (1, 2, 3) for state in ("LOADING", "AVAILABLE")]
 
 
+class StoodInLoader:
+    """Notes what it is told to load and to let go. A load does not end by itself."""
+
+    def __init__(self):
+        self.changed, self.begun, self.let_gone = threading.Condition(), [], []
+
+    def may_start(self):
+        return True
+
+    def start(self, name, version):
+        self.begun.append(version.number)
+        version.state = State.LOADING
+
+    def let_go(self, name, version):
+        self.let_gone.append(version.number)
+        version.state = State.END
+
+    def tell_overdue(self, name, version):
+        pass
+
+
 def test_a_load_that_ends_during_a_look_does_not_change_the_order(tmp_path):
-    world, begun = World(tmp_path, latest=3), []
+    world = World(tmp_path, latest=3)
     for number in (1, 2, 3):
         world.add(number)
 
-    class Loader:
+    class Loader(StoodInLoader):
         """The load of version 1 ends after version 2 was told to wait for it."""
 
-        changed = threading.Condition()
         answers = iter([True, False, True, True])
 
         def may_start(self):
             return next(self.answers)
 
         def start(self, name, version):
-            begun.append(version.number)
+            super().start(name, version)
             version.state = State.AVAILABLE
 
-        def tell_overdue(self, name, version):
-            pass
-
-    model = ServedModel(world.settings, Loader())
+    loader = Loader()
+    model = ServedModel(world.settings, loader)
     model.look()
-    assert begun == [1]
+    assert loader.begun == [1]
     model.look()
-    assert begun == [1, 2, 3]
+    assert loader.begun == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("latest", "gone"), [(1, [1, 2, 3, 4]), (2, [1, 2])])
 def test_versions_that_come_faster_than_they_are_loaded_do_not_pile_up(tmp_path, latest, gone):
-    world, let_go = World(tmp_path, latest=latest), []
-
-    class Loader:
-        """Loads nothing by itself."""
-
-        changed = threading.Condition()
-
-        def may_start(self):
-            return True
-
-        def start(self, name, version):
-            version.state = State.LOADING
-
-        def let_go(self, name, version):
-            let_go.append(version.number)
-            version.state = State.END
-
-        def tell_overdue(self, name, version):
-            pass
-
-    model = ServedModel(world.settings, Loader())
+    world, loader = World(tmp_path, latest=latest), StoodInLoader()
+    model = ServedModel(world.settings, loader)
     for number in range(1, 7):
         world.add(number)
         if number > latest:  # a version has been loaded when so many newer ones are there
             model.versions[number - latest].state = State.AVAILABLE
         model.look()
-    assert let_go == gone
+    assert loader.let_gone == gone
     assert len(model.available()) == latest
 
 
