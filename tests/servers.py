@@ -79,7 +79,7 @@ def grpc_predict(address, model="numbers", signature="", version=None, timeout=6
 
 def small(folder, **settings):
     """Settings of a server with these settings, over one model, on ports that are free."""
-    from kformer.serving.config_files import ModelSettings
+    from kformer.serving.model_settings import ModelSettings
     from kformer.serving.settings import ServerSettings
 
     return ServerSettings([ModelSettings("numbers", folder)], rest_port=0, grpc_port=0, **settings)

@@ -28,7 +28,7 @@ def print_reloads(kind: str, model: pathlib.Path, reloads: int) -> None:
     import numpy as np
 
     from kformer.serving import loading
-    from kformer.serving.config_files import Batching, ModelSettings
+    from kformer.serving.model_settings import Batching, ModelSettings
     from kformer.serving.models import ModelManager
     from kformer.serving.servable import Servable
 

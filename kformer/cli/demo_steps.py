@@ -19,8 +19,8 @@ from kformer.evaluation.evaluate import score, sentences
 from kformer.export.saved_model import export_saved_model
 from kformer.inference import Model
 from kformer.process.console import Console
+from kformer.runs.exit_status import RESUME
 from kformer.runs.folder import RunFolder
-from kformer.runs.summary import RESUME
 from kformer.tasks.translator import Translator
 from kformer.training.plan import shorten_warmup
 from kformer.training.speed import measure_seconds_per_update

@@ -18,13 +18,13 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
-from kformer.export.formats import FORMATS, check_format
+from kformer.export.formats import EXPORT_FORMATS, check_format
+from kformer.export.kinds import MORE_SIGNATURES, VARIANTS, check_kind, check_signatures
 from kformer.export.servers import check_server
 from kformer.files.writing import check_new_folder
 from kformer.inference.find import check_answers
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import check_export_path
-from kformer.runtime.versions import MORE_SIGNATURES, VARIANTS, check_kind, check_signatures
 
 
 def export(
@@ -46,7 +46,9 @@ def export(
             help="float32 runs well everywhere, bfloat16 on CPUs with AVX512-BF16 or AMX, int8 on those with VNNI. "
             "CTranslate2 has float32, float16, int16 and int8, safetensors float32.",
             rich_help_panel="Format",
-            autocompletion=lambda: list(dict.fromkeys(name for one in FORMATS.values() for name in one.precisions)),
+            autocompletion=lambda: list(
+                dict.fromkeys(name for one in EXPORT_FORMATS.values() for name in one.precisions)
+            ),
         ),
     ] = "float32",
     variant: Annotated[
@@ -69,9 +71,9 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(FORMATS)}. Other formats than saved_model make DIR itself, without versions; "
+            help=f"{', '.join(EXPORT_FORMATS)}. Other formats than saved_model make DIR itself, without versions; "
             "safetensors is for Hugging Face's transformers.",
-            autocompletion=lambda: list(FORMATS),
+            autocompletion=lambda: list(EXPORT_FORMATS),
             rich_help_panel="Format",
         ),
     ] = "saved_model",

@@ -8,7 +8,7 @@ from kformer.cli.options import Path
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.files.writing import check_new_folder
-from kformer.importing.formats import FORMATS, choose_format
+from kformer.importing.formats import IMPORT_FORMATS, choose_format
 from kformer.importing.languages import Languages, check_languages
 
 
@@ -18,8 +18,8 @@ def import_(
     format: Annotated[
         str | None,
         typer.Option(
-            help=f"What FOLDER holds, if it does not say so itself: {', '.join(FORMATS)}.",
-            autocompletion=lambda: list(FORMATS),
+            help=f"What FOLDER holds, if it does not say so itself: {', '.join(IMPORT_FORMATS)}.",
+            autocompletion=lambda: list(IMPORT_FORMATS),
         ),
     ] = None,
     source_language: Annotated[

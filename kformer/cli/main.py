@@ -27,8 +27,8 @@ from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
 from kformer.process.console import ERRORS
+from kformer.runs.exit_status import exit_status
 from kformer.runs.ownership import FolderLostError
-from kformer.runs.summary import exit_status
 from kformer.version import __version__
 
 app = App("kformer")

@@ -18,7 +18,7 @@ from kformer.runtime.versions import find_saved_model, versions
 from kformer.serving.model_names import check_model_name
 from kformer.wording import count
 
-LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def serve(
@@ -154,7 +154,7 @@ def serve(
     ] = None,
     trust: Trust = False,
     log_level: Annotated[
-        str, typer.Option(help=f"{', '.join(LEVELS)}; debug shows every request.", rich_help_panel="Monitoring")
+        str, typer.Option(help=f"{', '.join(LOG_LEVELS)}; debug shows every request.", rich_help_panel="Monitoring")
     ] = "info",
 ) -> None:
     """Serve an export over REST and gRPC as TensorFlow Serving does, with a page to try it at /.
@@ -162,8 +162,8 @@ def serve(
     The server loads new versions while it runs. After SIGTERM it answers the requests that have arrived, and ends.
     """
     served = _served(directory, name, model_config_file)
-    if log_level not in LEVELS:
-        raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}. Received: {log_level!r}.")
+    if log_level not in LOG_LEVELS:
+        raise ValueError(f"--log-level must be one of {', '.join(LOG_LEVELS)}. Received: {log_level!r}.")
     token = read_token(token_file)
     reload_token = _reload_token(allow_reload, reload_base, reload_token_file, token)
     if model_config_poll_seconds and isinstance(served, _Base):
@@ -176,16 +176,10 @@ def serve(
 
     with status("starting the server"):
         from kformer.serving.accepting import raise_descriptor_limit
-        from kformer.serving.config_files import (
-            DEFAULT_METRICS_PATH,
-            Batching,
-            ModelConfigFile,
-            ModelSettings,
-            read_batching,
-            read_metrics_path,
-        )
+        from kformer.serving.config_files import DEFAULT_METRICS_PATH, ModelConfigFile, read_batching, read_metrics_path
         from kformer.serving.hosts import check_names, check_origins
         from kformer.serving.logs import start_logging
+        from kformer.serving.model_settings import Batching, ModelSettings
         from kformer.serving.server import Server
         from kformer.serving.settings import Limits, ReloadSettings, ServerSettings
 

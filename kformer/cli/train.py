@@ -17,9 +17,10 @@ from kformer.data import Corpus
 from kformer.data.labels import check_corpus
 from kformer.files.writing import check_folder_path
 from kformer.recipes import load_recipe
+from kformer.runs.exit_status import RESUME
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
-from kformer.runs.summary import RESUME, check_summary, failures_noted
+from kformer.runs.summary import check_summary, failures_noted
 from kformer.runtime.paths import check_export_path
 from kformer.wording import count, did_you_mean
 

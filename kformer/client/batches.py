@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from kformer.client.client import Client
 from kformer.client.errors import ServerError
 from kformer.config import answer_outputs
-from kformer.runtime.versions import DEFAULT_SIGNATURE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.text.batches import AnswerBatch, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
 from kformer.text.options import option_arrays
 

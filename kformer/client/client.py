@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, overload
 import numpy as np
 
 from kformer.client.settings import ClientSettings, ServerAddress
-from kformer.runtime.versions import DEFAULT_SIGNATURE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 
 Text: TypeAlias = str | bytes
 

@@ -15,7 +15,7 @@ from kformer.config import answer_outputs
 from kformer.export.lint import is_refused
 from kformer.export.operations import operations, read
 from kformer.runtime import c_api
-from kformer.runtime.versions import DEFAULT_SIGNATURE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
 
 # How far scores may be apart, as a share of their mean.

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from kformer.runtime.versions import EXPORT_PRECISIONS
+from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.wording import did_you_mean
 
 
-class Format(NamedTuple):
+class ExportFormat(NamedTuple):
     """A format.
 
     Attributes:
@@ -25,29 +25,30 @@ class Format(NamedTuple):
 
 
 _FORMATS = (
-    Format("saved_model", "kformer.export.saved_model:SavedModelTarget", EXPORT_PRECISIONS, is_served=True),
-    Format(
+    ExportFormat("saved_model", "kformer.export.saved_model:SavedModelTarget", EXPORT_PRECISIONS, is_served=True),
+    ExportFormat(
         "ctranslate2",
         "kformer.export.ctranslate2:CTranslate2Target",
         ("float32", "float16", "int16", "int8"),  # its conversion to bfloat16 needs PyTorch
     ),
-    Format("safetensors", "kformer.export.safetensors:SafetensorsTarget", ("float32",), needs_answers=False),
+    ExportFormat("safetensors", "kformer.export.safetensors:SafetensorsTarget", ("float32",), needs_answers=False),
 )
 # By name, in the order in which messages and pages list them.
-FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
+EXPORT_FORMATS: dict[str, ExportFormat] = {format.name: format for format in _FORMATS}
 
 
-def check_format(name: str, precision: str) -> Format:
+def check_format(name: str, precision: str) -> ExportFormat:
     """The format with this name.
 
     Raises:
         ValueError: There is no such format, or it does not have this precision.
     """
-    if name not in FORMATS:
+    if name not in EXPORT_FORMATS:
         raise ValueError(
-            f"There is no format {name!r}. Choose one of {', '.join(FORMATS)}.{did_you_mean([name], FORMATS)}"
+            f"There is no format {name!r}. Choose one of {', '.join(EXPORT_FORMATS)}."
+            f"{did_you_mean([name], EXPORT_FORMATS)}"
         )
-    format = FORMATS[name]
+    format = EXPORT_FORMATS[name]
     if precision not in format.precisions:
         raise ValueError(
             f"precision must be one of {', '.join(format.precisions)} in the format {name}. Received: {precision!r}."

@@ -12,7 +12,7 @@ from kformer.export.kernels import ServedArithmetic
 from kformer.export.signatures import Function, Served, reading, signature
 from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights, copy_weights
-from kformer.runtime.versions import DEFAULT_SIGNATURE, READING
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE, READING
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.translator import Translator
 from kformer.text.codec import best

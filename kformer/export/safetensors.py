@@ -18,7 +18,7 @@ from kformer.export.target import ExportTarget, Trial, export, write_errors_expl
 from kformer.export.variables import copy_weights
 from kformer.files.writing import write_json
 from kformer.importing.checkpoint import write_checkpoint
-from kformer.importing.formats import FORMATS
+from kformer.importing.formats import IMPORT_FORMATS
 from kformer.importing.imported import ImportedModel
 from kformer.importing.run import read_folder
 from kformer.models import build_model
@@ -107,7 +107,7 @@ class SafetensorsTarget(ExportTarget):
     def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
         """See `ExportTarget.check`. kformer's own import reads the folder."""
         kind, model = _KINDS[predictor.task](predictor), _plain_model(predictor)
-        imported = read_folder(folder, FORMATS[kind.format])
+        imported = read_folder(folder, IMPORT_FORMATS[kind.format])
         again = build_model(imported.transformer, "float32")
         imported.check(again)
         imported.assign(again)

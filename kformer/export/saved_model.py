@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from kformer.export.check import check_agreement, check_operations, check_without_python
 from kformer.export.graph import functions_of_this_machine, served_functions
+from kformer.export.kinds import check_kind, check_signatures
 from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
 from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
@@ -25,7 +26,7 @@ from kformer.export.variables import Weights
 from kformer.export.warmup import try_requests, write_warmup
 from kformer.files.checksums import note_checksums
 from kformer.runtime.paths import readable_path
-from kformer.runtime.versions import DEFAULT_SIGNATURE, check_kind, check_signatures
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.tasks.predictor import Predictor
 
 

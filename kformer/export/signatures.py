@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kformer.export.variables import FrozenScope
-from kformer.runtime.versions import CUT, DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
+from kformer.runtime.signature_names import CUT, DEFAULT_SIGNATURE, MOSTLY_UNKNOWN
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.translator import Translator
 

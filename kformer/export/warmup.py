@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kformer.runtime.versions import DEFAULT_SIGNATURE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 
 # The server looks for this file, and refuses the whole version if a request of it fails.
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"

@@ -1,9 +1,9 @@
 """Brings models that other toolkits have trained."""
 
-from kformer.importing.formats import FORMATS, Format
+from kformer.importing.formats import IMPORT_FORMATS, ImportFormat
 from kformer.importing.languages import Languages
 
-__all__ = ["FORMATS", "Format", "Languages", "import_model"]
+__all__ = ["IMPORT_FORMATS", "ImportFormat", "Languages", "import_model"]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ from kformer.wording import did_you_mean
 _CONFIG = "config.json"  # of Hugging Face
 
 
-class Format(NamedTuple):
+class ImportFormat(NamedTuple):
     """A format of models.
 
     Attributes:
@@ -30,21 +30,21 @@ class Format(NamedTuple):
 
 
 _FORMATS = (
-    Format("marian", "kformer.importing.marian:read", model_types=("marian",)),
-    Format("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
-    Format("m2m100", "kformer.importing.m2m100:read", model_types=("m2m_100",), has_languages=True),
-    Format("mbart", "kformer.importing.mbart:read", model_types=("mbart",), has_languages=True),
-    Format("bart", "kformer.importing.bart:read", model_types=("bart",)),
-    Format("t5", "kformer.importing.t5:read", model_types=("t5",)),
-    Format("bert", "kformer.importing.bert:read", model_types=("bert",)),
-    Format("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
-    Format("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),
+    ImportFormat("marian", "kformer.importing.marian:read", model_types=("marian",)),
+    ImportFormat("opennmt-tf", "kformer.importing.opennmt_tf:read", suffixes=(".yml", ".yaml")),
+    ImportFormat("m2m100", "kformer.importing.m2m100:read", model_types=("m2m_100",), has_languages=True),
+    ImportFormat("mbart", "kformer.importing.mbart:read", model_types=("mbart",), has_languages=True),
+    ImportFormat("bart", "kformer.importing.bart:read", model_types=("bart",)),
+    ImportFormat("t5", "kformer.importing.t5:read", model_types=("t5",)),
+    ImportFormat("bert", "kformer.importing.bert:read", model_types=("bert",)),
+    ImportFormat("gpt2", "kformer.importing.gpt2:read", model_types=("gpt2",)),
+    ImportFormat("llama", "kformer.importing.llama:read", model_types=("llama", "mistral")),
 )
 # By name, in the order in which messages and pages list them.
-FORMATS: dict[str, Format] = {format.name: format for format in _FORMATS}
+IMPORT_FORMATS: dict[str, ImportFormat] = {format.name: format for format in _FORMATS}
 
 
-def choose_format(path: pathlib.Path, name: str | None = None) -> Format:
+def choose_format(path: pathlib.Path, name: str | None = None) -> ImportFormat:
     """The format with this name, or the one of a model.
 
     Args:
@@ -57,15 +57,16 @@ def choose_format(path: pathlib.Path, name: str | None = None) -> Format:
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Name the folder that holds the model's files.")
-    if name is not None and name not in FORMATS:
+    if name is not None and name not in IMPORT_FORMATS:
         raise ValueError(
-            f"There is no format {name!r}. Choose one of {', '.join(FORMATS)}.{did_you_mean([name], FORMATS)}"
+            f"There is no format {name!r}. Choose one of {', '.join(IMPORT_FORMATS)}."
+            f"{did_you_mean([name], IMPORT_FORMATS)}"
         )
     if name is not None:
-        return FORMATS[name]
+        return IMPORT_FORMATS[name]
     config = path / _CONFIG
     model_type = Fields(config).get("model_type") if config.is_file() else None
-    for format in FORMATS.values():
+    for format in IMPORT_FORMATS.values():
         if model_type in format.model_types or (path.is_file() and path.suffix in format.suffixes):
             return format
     if (path / "model_description.py").is_file():
@@ -75,6 +76,6 @@ def choose_format(path: pathlib.Path, name: str | None = None) -> Format:
         )
     found = f"its config.json has model_type={model_type!r}" if model_type is not None else "it has no config.json"
     raise ValueError(
-        f"{path} holds no model that kformer can import: {found}. It can import: {', '.join(FORMATS)}. If it is one of "
-        "these, say which by --format."
+        f"{path} holds no model that kformer can import: {found}. It can import: {', '.join(IMPORT_FORMATS)}. If it is "
+        "one of these, say which by --format."
     )

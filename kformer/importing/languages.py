@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kformer.importing.fields import Fields
-from kformer.importing.formats import FORMATS, Format
+from kformer.importing.formats import IMPORT_FORMATS, ImportFormat
 from kformer.wording import did_you_mean
 
 # Files that list a tokenizer's special tokens, each with the fields that may do so.
@@ -33,14 +33,14 @@ class Languages(NamedTuple):
     target: str | None = None
 
 
-def check_languages(format: Format, languages: Languages) -> None:
+def check_languages(format: ImportFormat, languages: Languages) -> None:
     """Refuses languages for a format whose models know only two.
 
     Raises:
         ValueError: The format has no languages, and one is given.
     """
     if any(languages) and not format.has_languages:
-        several = ", ".join(name for name, known in FORMATS.items() if known.has_languages)
+        several = ", ".join(name for name, known in IMPORT_FORMATS.items() if known.has_languages)
         raise ValueError(
             f"A model of the format {format.name} translates between the languages that it was trained for. Leave out "
             f"the languages: only models of {several} have a choice."

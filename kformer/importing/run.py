@@ -8,7 +8,7 @@ from typing import Any
 
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
-from kformer.importing.formats import Format, choose_format
+from kformer.importing.formats import ImportFormat, choose_format
 from kformer.importing.imported import ImportedModel
 from kformer.importing.languages import Languages, check_languages
 from kformer.models.building import build_model
@@ -32,7 +32,7 @@ def import_model(
     Args:
         folder: Of the other toolkit, with configuration, vocabulary and weights.
         output: The run folder to make.
-        format: One of `kformer.importing.FORMATS`; None: the one that fits.
+        format: One of `kformer.importing.IMPORT_FORMATS`; None: the one that fits.
         languages: From and to which the run translates, if the model knows many languages; None: what its files say.
 
     Returns:
@@ -64,7 +64,7 @@ def import_model(
     return RunFolder(output)
 
 
-def read_folder(folder: pathlib.Path, format: Format, languages: Languages | None = None) -> ImportedModel:
+def read_folder(folder: pathlib.Path, format: ImportFormat, languages: Languages | None = None) -> ImportedModel:
     """Reads a folder of another toolkit. The weights stay on disk.
 
     Args:

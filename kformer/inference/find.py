@@ -5,7 +5,8 @@ from typing import Any
 
 from kformer.config import DecodingConfig, task_kind
 from kformer.runs.folder import RunFolder
-from kformer.runtime.versions import description, find_saved_model
+from kformer.runtime.description import description
+from kformer.runtime.versions import find_saved_model
 
 
 def find_model(path: str | pathlib.Path) -> RunFolder | pathlib.Path:

@@ -11,8 +11,8 @@ from kformer.process.hardware import cpu_multiplies_bfloat16
 from kformer.runs.folder import RunFolder
 from kformer.runtime.c_api import SavedModel, SavedModelError
 from kformer.runtime.confinement import check_links
+from kformer.runtime.description import DESCRIPTION_FILE, description
 from kformer.runtime.version_files import check_files
-from kformer.runtime.versions import DESCRIPTION_FILE, description
 
 if TYPE_CHECKING:
     from kformer.export.ctranslate2_engine import CTranslate2Engine

@@ -13,8 +13,9 @@ from kformer.config import DecodingConfig, answer_outputs
 from kformer.inference.find import check_search, check_task, find_model, search_of
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
+from kformer.runtime.description import description
+from kformer.runtime.signature_names import CUT, MOSTLY_UNKNOWN, READING
 from kformer.runtime.tensors import text_array
-from kformer.runtime.versions import CUT, MOSTLY_UNKNOWN, READING, description
 from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
 from kformer.text.options import check_values, option_arrays, with_defaults
 

@@ -25,15 +25,15 @@ from kformer.process.forks import check_process
 from kformer.runtime.confinement import check_confined
 from kformer.runtime.libtensorflow import INVALID_ARGUMENT, Output, SavedModelError, call, tensorflow
 from kformer.runtime.paths import readable_path
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.tensors import delete_tensor, new_tensor, text_array, to_array
 from kformer.runtime.version_files import check_files
-from kformer.runtime.versions import DEFAULT_SIGNATURE
 
 # Serialized protobuf messages. RunOptions.inter_op_thread_pool (field 3) is -1: the thread that calls.
 ON_CALLING_THREAD = b"\x18" + b"\xff" * 9 + b"\x01"
 
 
-class Signature(NamedTuple):
+class SignatureTensors(NamedTuple):
     """The names of a signature's inputs and outputs, each with the name of its tensor in the graph."""
 
     inputs: dict[str, str]
@@ -142,7 +142,7 @@ class SavedModel:
             for tensor in filter(None, results):
                 self._tf.TF_DeleteTensor(tensor)
 
-    def _signature(self, name: str) -> Signature:
+    def _signature(self, name: str) -> SignatureTensors:
         if name not in self.signatures:
             known = ", ".join(sorted(self.signatures))
             raise SavedModelError(f"There is no signature {name!r}. The model has: {known}.", INVALID_ARGUMENT)
@@ -190,7 +190,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         yield key >> 3, value
 
 
-def _signatures(meta_graph: bytes) -> dict[str, Signature]:
+def _signatures(meta_graph: bytes) -> dict[str, SignatureTensors]:
     """The signatures of a serialized MetaGraphDef, without TensorFlow's own ones (`__saved_model_init_op`)."""
 
     def entries(message: bytes, number: int) -> dict[str, bytes]:
@@ -204,7 +204,11 @@ def _signatures(meta_graph: bytes) -> dict[str, Signature]:
 
     # MetaGraphDef.signature_def is field 5; SignatureDef.inputs is 1, outputs 2.
     found = entries(meta_graph, 5).items()
-    return {name: Signature(tensors(value, 1), tensors(value, 2)) for name, value in found if not name.startswith("__")}
+    return {
+        name: SignatureTensors(tensors(value, 1), tensors(value, 2))
+        for name, value in found
+        if not name.startswith("__")
+    }
 
 
 def main() -> None:

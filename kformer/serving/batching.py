@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kformer.serving.config_files import Batching
 from kformer.serving.costs import Costs, longest_text
 from kformer.serving.fair_queue import Answer, Arrays, Request
 from kformer.serving.lanes import LONG_BYTES, Batch, Lanes, is_long
+from kformer.serving.model_settings import Batching
 
 Run: TypeAlias = Callable[[str, Arrays], dict[str, np.ndarray]]
 

@@ -4,8 +4,6 @@ They are protocol buffers in text form. The messages of batching and monitoring 
 package has them: field names and numbers are those of `session_bundle_config.proto` and `monitoring_config.proto`.
 """
 
-import dataclasses
-import os
 import pathlib
 import re
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from tensorflow_serving.config import model_server_config_pb2
 
 from kformer.serving.model_names import check_model_name
+from kformer.serving.model_settings import Batching, ModelSettings
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _INT64 = ".google.protobuf.Int64Value"
@@ -23,60 +22,6 @@ DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
 class ConfigError(ValueError):
     """A configuration file is wrong; the message names it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """How requests share batches.
-
-    Args:
-        max_batch_size: The most texts in a batch, and in a request.
-        batch_timeout_micros: How long a request waits for others, in microseconds.
-        max_enqueued_batches: Batches that may wait; further requests are refused.
-        num_batch_threads: Batches that are computed at the same time.
-        max_queue_seconds: The longest time that a request may have to wait: one that would wait longer is refused. It
-            is an option of `kformer serve`, and no field of the file.
-        allowed_batch_sizes: Rising; a smaller batch is filled up to the next of them. Empty: every size is allowed.
-    """
-
-    max_batch_size: int = 32
-    batch_timeout_micros: int = 2000
-    max_enqueued_batches: int = 100
-    num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    allowed_batch_sizes: tuple[int, ...] = ()
-    max_queue_seconds: float = 10.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}.")
-        if self.batch_timeout_micros < 0:
-            raise ValueError(f"batch_timeout_micros must be at least 0. Received: {self.batch_timeout_micros}.")
-        sizes = self.allowed_batch_sizes
-        if sizes and (list(sizes) != sorted({*sizes}) or sizes[-1] != self.max_batch_size or sizes[0] < 1):
-            raise ValueError(
-                f"allowed_batch_sizes must rise, and end with max_batch_size, {self.max_batch_size}. Received: "
-                f"{', '.join(map(str, sizes))}."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelSettings:
-    """A model and where its versions are.
-
-    Args:
-        name: Its name in URLs.
-        base_path: The folder of its versions.
-        latest: How many of the newest versions are served; None: all of them.
-        specific: Serve these versions, and no others.
-        labels: Names of versions.
-    """
-
-    name: str
-    base_path: pathlib.Path
-    latest: int | None = 1
-    specific: tuple[int, ...] = ()
-    labels: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def read_batching(path: pathlib.Path) -> Batching:

@@ -11,7 +11,7 @@ from kformer.serving import grpc_health
 from kformer.serving.access import TokenForGrpc
 from kformer.serving.grpc_calls import CallLimits
 from kformer.serving.grpc_reflection import SERVICE_NAMES, add_reflection
-from kformer.serving.grpc_service import Model, Prediction
+from kformer.serving.grpc_service import ModelService, PredictionService
 from kformer.serving.predict import Answerer
 from kformer.serving.settings import Limits, ServerSettings
 
@@ -39,8 +39,8 @@ def grpc_server(settings: ServerSettings, answerer: Answerer, is_ready: Callable
         interceptors.append(TokenForGrpc(settings.token, reload.token if reload else None))
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_the_server)
     server = grpc.aio.server(options=_options(settings.limits), interceptors=interceptors)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(answerer), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Model(answerer.manager, reload), server)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(answerer), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(answerer.manager, reload), server)
     server.add_generic_rpc_handlers((grpc_health.health(is_ready, SERVICE_NAMES),))
     add_reflection(server, [grpc_health.SERVICE])
     return server

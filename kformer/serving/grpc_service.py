@@ -35,7 +35,7 @@ _ANSWERED = (
 )
 
 
-class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
     """`PredictionService`: Predict and GetModelMetadata.
 
     Args:
@@ -89,7 +89,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWERED)
 
 
-class Model(model_service_pb2_grpc.ModelServiceServicer):
+class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     """`ModelService`: GetModelStatus and HandleReloadConfigRequest.
 
     Args:

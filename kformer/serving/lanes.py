@@ -9,9 +9,9 @@ import math
 import time
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import Batching
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
+from kformer.serving.model_settings import Batching
 
 # A request with more bytes of text gets a batch for itself. Such batches leave one thread to the others.
 LONG_BYTES = 8 * 1024

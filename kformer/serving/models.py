@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import ServingError
 from kformer.serving.loading import Load, Loader, OnChange
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.servable import Servable
 from kformer.serving.served_model import ServedModel
 from kformer.serving.version import State, Version, newest

@@ -9,8 +9,8 @@ import numpy as np
 from starlette.requests import ClientDisconnect
 
 from kformer.runtime.c_api import SavedModelError
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.status import Code
-from kformer.runtime.versions import DEFAULT_SIGNATURE
 from kformer.serving.batching import Answer, ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.metrics import Metrics

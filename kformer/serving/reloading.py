@@ -7,8 +7,9 @@ import threading
 from collections.abc import Sequence
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import ModelConfigFile, ModelSettings
+from kformer.serving.config_files import ModelConfigFile
 from kformer.serving.errors import ServingError
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.models import ModelManager
 from kformer.serving.settings import ReloadSettings
 

@@ -14,11 +14,11 @@ from kformer.export.operations import read
 from kformer.export.warmup import WARMUP_FILE
 from kformer.inference.load import check_export
 from kformer.runtime.c_api import SavedModel, SavedModelError
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.status import Code
-from kformer.runtime.versions import DEFAULT_SIGNATURE
 from kformer.serving.batching import Answer, Batcher
-from kformer.serving.config_files import Batching
 from kformer.serving.errors import ServingError
+from kformer.serving.model_settings import Batching
 from kformer.serving.signatures import Signature
 
 OnBatch = Callable[[str, int, float], None]

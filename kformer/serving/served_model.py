@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from kformer.runtime.versions import versions
-from kformer.serving.config_files import ModelSettings
 from kformer.serving.loading import Loader
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.version import State, Version, fingerprint, has_other_files, newest, next_try
 
 # A version that was let go stays in the status for this long, so that one can see what happened.

@@ -4,7 +4,8 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from kformer.serving.config_files import DEFAULT_METRICS_PATH, Batching, ModelConfigFile, ModelSettings
+from kformer.serving.config_files import DEFAULT_METRICS_PATH, ModelConfigFile
+from kformer.serving.model_settings import Batching, ModelSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,9 @@ import rich.console
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus
 from kformer.process.console import Console
+from kformer.runs.exit_status import FINISHED, RESUME
 from kformer.runs.folder import RunFolder
-from kformer.runs.summary import FINISHED, RESUME, write_ended
+from kformer.runs.summary import write_ended
 from kformer.runtime.paths import check_export_path
 from kformer.text.text_model import require_tensorflow
 from kformer.training.build_run import build_run

@@ -35,7 +35,7 @@ from kformer.inference.find import reads_symbols
 from kformer.inference.lines import answer_lines
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
-from kformer.runtime.versions import DESCRIPTION_FILE, description
+from kformer.runtime.description import DESCRIPTION_FILE, description
 from kformer.tasks.translator import Translator
 from kformer.text.batches import Hypothesis
 from kformer.training.train import TrainingReport
@@ -105,6 +105,7 @@ def test_translate_is_a_unix_filter(numbers_run):
     assert re.fullmatch(message + ".*\n", answer.stderr.decode())
 
 
+@pytest.mark.slow
 def test_translate_takes_files_a_beam_and_n_best(numbers_run, tmp_path):
     (tmp_path / "in").write_bytes(b"one two three\nsix one\n")
     answer = kformer(
@@ -158,6 +159,7 @@ def test_train_tells_what_excel_and_pandas_write(pairs_file, tmp_path, monkeypat
     assert "a.tsv, line 1: 'source', 'target' look like names of the columns" in told
 
 
+@pytest.mark.slow
 def test_a_saved_model_translates_the_same(numbers_run, exported):
     stdin = "\n".join(source for source, _ in toy.corpus().test).encode()
     assert kformer("translate", exported, stdin=stdin).stdout == kformer("translate", numbers_run, stdin=stdin).stdout
@@ -186,6 +188,8 @@ def test_the_task_of_an_option_comes_before_that_of_a_file(options, task, tmp_pa
         CliRunner().invoke(app, [*arguments], catch_exceptions=False)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file):
     train, valid = toy.corpus().train[:300], toy.corpus().valid[:20]
     for name, pairs in (("train", train), ("valid", valid)):

@@ -101,7 +101,7 @@ def saved(predictors, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(saved):
-    from kformer.serving.config_files import ModelSettings
+    from kformer.serving.model_settings import ModelSettings
     from kformer.serving.settings import Limits, ServerSettings
 
     models = [ModelSettings(path.name, path) for path in saved.iterdir()]
@@ -128,6 +128,8 @@ def invoke(saved, tmp_path):
     return run
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize("command", TASKS)
 def test_the_answers_depend_on_the_texts(command, invoke):
     answers, _ = invoke(command, "file", TEXT.encode())

@@ -96,6 +96,8 @@ def run_in_ascii(command):
     return answer.stdout.decode("ascii")
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_a_training_keeps_its_validations_whatever_it_prints(tmp_path):
     files = processes.write_files(tmp_path, scored_sources=2, max_steps=2, validation_steps=1, max_length=64)
@@ -129,6 +131,8 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_every_command_that_prints_a_name_prints_any(numbers_run, tmp_path):
     mean, packed, export = (f"{tmp_path}/{name} ñ" for name in ("mean", "packed", "export"))

@@ -25,12 +25,14 @@ from numpy_models import NumpyModel
 from kformer.config import DecodingConfig
 from kformer.export.check import check_operations, check_without_python
 from kformer.export.kernels import MATRICES
+from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
 from kformer.inference import Model
 from kformer.models import build_transformer
-from kformer.runtime.versions import EXPORT_PRECISIONS, description, find_saved_model, next_version, versions
+from kformer.runtime.description import description
+from kformer.runtime.versions import find_saved_model, next_version, versions
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer
 
@@ -63,6 +65,8 @@ def expected(numbers_translator):
     return [text.decode("utf-8") for text in found["translation"].numpy()], found["score"].numpy().tolist()
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_fresh_process_without_kformer_gives_the_same_strings(exported, expected, tmp_path):
     texts = [base64.b64encode(text).decode() for text in hostile.texts()]
     answer = subprocess.run(
@@ -115,6 +119,7 @@ def test_only_operations_of_core_tensorflow_and_tensorflow_text(exported):
     assert all(op_def_registry.get(name) is not None for name in names)
 
 
+@pytest.mark.slow
 def test_greedy_search_exports_too(numbers_run, tmp_path):
     translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=1))
     path = export_saved_model(translator, tmp_path)
@@ -124,6 +129,7 @@ def test_greedy_search_exports_too(numbers_run, tmp_path):
     assert translator("six one") == "uno seis"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_an_export_without_repetitions_agrees_with_the_translator(numbers_run, numbers_translator, tmp_path, beam_size):
     translator = Translator.from_run(numbers_run, DecodingConfig(beam_size=beam_size, no_repeat_ngram_size=1))
@@ -145,6 +151,8 @@ def check_an_export(path, translator, precision, variant):
     assert (description(path)["precision"], description(path)["variant"]) == (precision, variant)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize(("precision", "bytes_each"), [("bfloat16", 2), ("int8", 1)])
 def test_a_smaller_precision_translates_as_the_translator_does_and_is_a_smaller_export(
     numbers_translator, numbers_int8_export, exported, tmp_path, precision, bytes_each
@@ -507,6 +515,8 @@ FIELDS_OF_OTHERS = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("int8", 0.05)])
 def test_the_fields_that_models_of_others_need_are_exported(precision, tolerance, tmp_path):
     """With random weights, so that every term of a formula counts."""

@@ -26,6 +26,7 @@ def logs(version: pathlib.Path) -> list[prediction_log_pb2.PredictionLog]:
     return [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
 
 
+@pytest.mark.slow
 def test_a_server_can_run_every_warm_up_request(exported, numbers_translator):
     loaded = tf.saved_model.load(str(exported))
     sizes = collections.defaultdict(list)

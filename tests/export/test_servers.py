@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 import toy
 
+from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
 from kformer.export.servers import check_server, lacking, oldest_server, processor, server_versions
-from kformer.runtime.versions import EXPORT_PRECISIONS, description
+from kformer.runtime.description import description
 
 pytestmark = pytest.mark.tensorflow_only
 

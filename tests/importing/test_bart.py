@@ -174,6 +174,7 @@ def test_a_classifier_is_refused(folder, tmp_path):
         import_model(folder, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_exported_and_fine_tuned(example, tmp_path):
     lines, expected = example.expected["lines"][:12], example.expected["beam"][:12]
     translator = kformer.Translator.from_run(example.run.path)
@@ -189,6 +190,7 @@ def test_a_run_is_evaluated_exported_and_fine_tuned(example, tmp_path):
     assert b"".join(written[start:end] for start, end in zip(starts, ends, strict=True)) == written
 
 
+@pytest.mark.slow
 def test_fine_tuning_begins_with_the_imported_model(example, tmp_path):
     verses = load_corpus("bible-en-es")
     corpus = Corpus("verses", list(verses.train[:200]), list(verses.valid[:20]), [])

@@ -99,6 +99,7 @@ def test_a_classifier_begins_with_the_pooler_of_the_model(bert):
     assert model.get_layer("pooler").trainable_weights
 
 
+@pytest.mark.slow
 def test_fine_tuning_begins_with_the_imported_weights(bert, tmp_path):
     books = load_corpus("bible-books")
     corpus = Corpus("books", list(books.train[:300]), list(books.valid[:20]), [])

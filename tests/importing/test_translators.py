@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from importing.examples import TOLERANCE, Example
+from quick import mostly_slow
 
 from kformer.importing.languages import Languages
 from kformer.tasks.translator import Translator
@@ -36,10 +37,12 @@ def test_logits_are_the_same(example):
     np.testing.assert_allclose(example.translation_logits(), example.expected["logits"], atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"m2m100", "t5"}), indirect=True)
 def test_greedy_search_finds_the_same_translations(example):
     assert example.answers(Translator, beam_size=1)[0] == example.expected["greedy"]
 
 
+@pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"marian", "t5"}), indirect=True)
 def test_beam_search_finds_the_same_translations(example):
     """The search of generation_config.json, with its four beams and its largest length."""
     texts, scores = example.answers(Translator)
@@ -47,6 +50,7 @@ def test_beam_search_finds_the_same_translations(example):
     np.testing.assert_allclose(scores, example.expected["beam_scores"], atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("example", mostly_slow(EXAMPLES, {"marian"}), indirect=True)
 def test_a_batch_is_translated_as_each_of_its_lines_and_in_detail(example):
     translator = Translator.from_run(example.run.path)
     lines = example.expected["lines"][:6]

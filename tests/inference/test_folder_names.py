@@ -17,8 +17,8 @@ from kformer.inference import Model
 from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.runtime.paths import readable_path
-from kformer.serving.config_files import Batching
 from kformer.serving.model_names import check_model_name
+from kformer.serving.model_settings import Batching
 from kformer.serving.servable import Servable
 
 pytestmark = pytest.mark.tensorflow_only

@@ -20,7 +20,7 @@ from kformer.config import DecodingConfig
 from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import Model, load
 from kformer.models import build_model
-from kformer.runtime.versions import DESCRIPTION_FILE
+from kformer.runtime.description import DESCRIPTION_FILE
 from kformer.tasks import LanguageModel
 from kformer.tokenizers import WordTokenizer
 
@@ -78,6 +78,7 @@ def test_it_answers_as_the_translator_does(numbers_run, numbers_translator):
     assert answers(Model(numbers_run), TEXTS) == numbers_translator([text.decode() for text in TEXTS])
 
 
+@pytest.mark.slow
 def test_it_draws_as_the_language_model_does(text_export, language_model):
     model = Model(text_export, task="language-model", options=DRAWN)
     texts = [text.decode() for text in TEXTS]
@@ -85,11 +86,14 @@ def test_it_draws_as_the_language_model_does(text_export, language_model):
     assert answers(model, TEXTS) != language_model.sample(texts, **DRAWN)  # another batch, another seed
 
 
+@pytest.mark.slow
 def test_options_that_are_left_out_are_those_of_the_model(text_export):
     own = Model(text_export, task="language-model")
     assert answers(Model(text_export, task="language-model", options={"seed": 3}), TEXTS) == answers(own, TEXTS)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_copy_answers_in_a_new_process(make):
     model, expected = make(), make()(TEXTS)
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
@@ -106,6 +110,8 @@ def test_a_pickle_has_no_more_after_the_first_call(make):
         assert (copied, hash(copied), repr(copied)) == (model, hash(model), repr(model))
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_copies_in_a_process_load_once(numbers_export, loads):
     written = pickle.dumps(Model(numbers_export))
     found = [pickle.loads(written)(TEXTS) for _ in range(3)]
@@ -191,6 +197,8 @@ print(said(model), said(other), model([b"two"])[0][0].text, sep="\\n")
 """
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_forked_process_loads_anew_or_says_that_it_cannot(numbers_export):
     """Before the first load, in the middle of it, and afterwards: with the loaded model and with another one."""
     before, *later, own = run(FORKED, numbers_export).splitlines()
@@ -267,6 +275,7 @@ def test_a_copy_whose_folder_is_gone_says_so_when_it_is_called(numbers_export, t
         copied(TEXTS)
 
 
+@pytest.mark.slow
 def test_the_path_is_that_of_the_working_directory_in_which_it_was_made(numbers_export, tmp_path, monkeypatch):
     monkeypatch.chdir(numbers_export.parent)
     model = Model(numbers_export.name)

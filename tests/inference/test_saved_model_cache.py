@@ -184,6 +184,8 @@ def test_the_cache_lies_where_the_system_keeps_such_folders(monkeypatch, tmp_pat
         assert cache_folder() == tmp_path / "kformer" / "translators"
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_second_time_a_command_needs_no_python_tensorflow(cache, numbers_run):
     command = [sys.executable, "-X", "importtime", "-m", "kformer", "translate", str(numbers_run), "--n-best", "2"]
     answers = [subprocess.run(command, input=b"one two\n", capture_output=True, check=True) for _ in range(2)]

@@ -131,8 +131,14 @@ def test_a_frozen_matrix_stays_frozen_in_a_copy_and_is_the_only_frozen_weight(ki
         assert len(layer.trainable_weights) == trained - 1
 
 
-@pytest.mark.parametrize(("mode", "levels"), [("int8", 127), ("int4", 7)])
-@pytest.mark.parametrize("tie_weights", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "levels", "tie_weights"),
+    [
+        ("int8", 127, False),
+        ("int4", 7, True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("int8", 127, True), ("int4", 7, False))),
+    ],
+)
 def test_a_quantized_matrix_gives_the_same_numbers_up_to_its_levels(mode, levels, tie_weights):
     embedding = TokenEmbedding(input_dim=10, output_dim=16, tie_weights=tie_weights)
     ids = np.array([[3, 5, 9]])

@@ -70,7 +70,7 @@ def test_a_keras_file_gives_the_same_logits(model, tmp_path):
     np.testing.assert_array_equal(logits_of(loaded, SOURCE, TARGET_IN), logits_of(model, SOURCE, TARGET_IN))
 
 
-@pytest.mark.parametrize("start", [START, PAD])
+@pytest.mark.parametrize("start", [pytest.param(START, marks=pytest.mark.slow), PAD])
 def test_training_pays_for_the_time_of_tokens_and_validation_does_not(start):
     model = halting_transformer(ponder_cost=0.25, start_id=start)
     target_in = INPUTS["target_in"].copy()

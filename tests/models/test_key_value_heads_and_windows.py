@@ -14,11 +14,11 @@ from kformer.text.search import ROOM_STEP, Searcher, compiled_search
 
 LENGTH = 8  # positions, more than twice a window
 FORMS = [
-    {"num_key_value_heads": 2, "positional_encoding": "rotary"},
+    pytest.param({"num_key_value_heads": 2, "positional_encoding": "rotary"}, marks=pytest.mark.slow),
     {"attention_window": 3, "num_key_value_heads": 2, "positional_encoding": "relative"},
     {"attention_window": 3, "num_key_value_heads": 1, "positional_encoding": "alibi"},
     {"attention_window": 5, "positional_encoding": "relative_buckets"},
-    {"attention_window": 99},
+    pytest.param({"attention_window": 99}, marks=pytest.mark.slow),
 ]
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(map(str, form.values())))
 SIZES = {"num_heads": 4, "d_model": 16, "num_encoder_layers": 1, "num_decoder_layers": 2}

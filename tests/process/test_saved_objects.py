@@ -101,6 +101,8 @@ def test_the_list_of_classes_is_complete():
     assert {(kind.__module__, kind.__name__) for kind in registered_classes()} == listed
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize("imports", ["import kformer\nimport keras", "import keras\nimport kformer"])
 def test_every_class_loads_in_a_new_process_that_imported_kformer_alone(imports, folder):
     done = subprocess.run(

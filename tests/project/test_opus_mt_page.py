@@ -28,6 +28,8 @@ python() { "$PYTHON" "$@"; }
 """
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_import_and_translation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (making,) = BLOCKS[0].splitlines()

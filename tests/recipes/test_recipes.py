@@ -145,6 +145,8 @@ def trained(tmp_path_factory):
     return Trained(recipe, parts["corpus"], RunFolder(folder / "run"), said)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_train_takes_corpus_and_settings_from_a_recipe(trained):
     assert "8 steps: the budget of 8 steps is spent." in trained.said
     assert trained.run.corpus()["name"] == trained.corpus

@@ -68,6 +68,8 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(translates):
         made(translates.path)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(translates, tmp_path):
     expected = Translator.from_run(translates.path)(TEXTS)
     assert kformer("translate", translates.path, stdin="\n".join(TEXTS)).splitlines() == expected
@@ -82,6 +84,7 @@ def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(transl
     assert [found[0].text for found in answers] == expected
 
 
+@pytest.mark.slow
 def test_it_is_packed_and_the_packed_one_is_used_like_it(translates, tmp_path):
     packed = pack_run(translates.path, tmp_path / "packed").run
     assert not packed.training_file.exists()
@@ -103,6 +106,7 @@ def test_a_model_of_any_task_answers(predictor, target, changes, tmp_path):
     assert len(predictor.from_run(run.path)(TEXTS)) == len(TEXTS)
 
 
+@pytest.mark.slow
 def test_a_training_may_begin_with_its_weights_but_not_go_on(translates, tmp_path):
     training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
     tuned = train(toy.corpus(), tmp_path / "tuned", training=training, initialize_from=translates.path).run

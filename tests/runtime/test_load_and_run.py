@@ -117,6 +117,8 @@ def test_every_signature_answers_thousands_of_requests_from_several_threads(prog
     assert found["end_kib"] - found["quarter_kib"] < GROWTH_KIB
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_program_tells_a_wrong_answer(program, exported, tmp_path):
     write_cases(tmp_path / "cases", exported, [[b"one two"], [b"six"]], {"serving_default"})
     cases = (tmp_path / "cases").read_text()
@@ -142,9 +144,10 @@ def exported_with(exported, tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
-    ["sentencepiece", *(pytest.param(kind, marks=pytest.mark.slow) for kind in LIBRARIES if kind != "sentencepiece")],
+    [pytest.param("sentencepiece", marks=pytest.mark.in_ci), *(kind for kind in LIBRARIES if kind != "sentencepiece")],
 )
 def test_an_export_needs_the_libraries_of_its_tokenizer_and_no_others(program, exported_with, tmp_path, kind):
     saved_model = exported_with(kind)

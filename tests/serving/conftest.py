@@ -30,7 +30,8 @@ def plain_export_folder(made_once, numbers_translator):
 @pytest.fixture(scope="session")
 def served(cold_export_folder):
     """A server with the defaults, but ports that are free."""
-    from kformer.serving.config_files import ModelSettings, read_batching
+    from kformer.serving.config_files import read_batching
+    from kformer.serving.model_settings import ModelSettings
     from kformer.serving.settings import ServerSettings
 
     settings = ServerSettings(

@@ -12,7 +12,7 @@ from servers import running
 
 from kformer.client import Client, ServerError
 from kformer.client.settings import ClientSettings, ServerAddress
-from kformer.serving.config_files import ModelSettings
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 from kformer.tasks.translator import Translator
 
@@ -143,6 +143,8 @@ def labelled(plain_export_folder):
         yield server
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_versions_and_labels_are_asked_for(labelled, protocol):
     for path in ("numbers/versions/1", "numbers/labels/stable"):

@@ -3,7 +3,8 @@
 import pytest
 
 from kformer.export.server_files import write_server_files
-from kformer.serving.config_files import Batching, ConfigError, read_batching, read_metrics_path, read_models
+from kformer.serving.config_files import ConfigError, read_batching, read_metrics_path, read_models
+from kformer.serving.model_settings import Batching
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -8,7 +8,7 @@ import pytest
 from servers import grpc_predict, running, small, wait
 
 from benchmarks.common import http2
-from kformer.serving.config_files import Batching
+from kformer.serving.model_settings import Batching
 from kformer.serving.settings import Limits
 
 pytestmark = pytest.mark.tensorflow_only

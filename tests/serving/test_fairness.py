@@ -11,11 +11,11 @@ import pytest
 from kformer.runtime.status import Code
 from kformer.serving import lanes as lanes_module
 from kformer.serving.batching import Batcher
-from kformer.serving.config_files import Batching
 from kformer.serving.costs import Costs
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
 from kformer.serving.lanes import Lanes
+from kformer.serving.model_settings import Batching
 from kformer.serving.predict import Answerer
 from kformer.serving.settings import Limits
 

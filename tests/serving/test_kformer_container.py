@@ -20,7 +20,7 @@ from manifests import FOLDER, ROOT, documents
 from servers import running
 
 from kformer.cli.main import app
-from kformer.serving.config_files import ModelSettings
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only

@@ -15,8 +15,8 @@ from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.status import Code
 from kformer.serving import loading, served_model
 from kformer.serving import version as version_module
-from kformer.serving.config_files import ModelSettings
 from kformer.serving.errors import ServingError
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.models import ModelManager
 from kformer.serving.served_model import ServedModel
 from kformer.serving.version import State

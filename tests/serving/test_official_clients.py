@@ -17,7 +17,7 @@ import pytest
 from servers import running
 
 from kformer.export.operations import read
-from kformer.serving.config_files import ModelSettings
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only

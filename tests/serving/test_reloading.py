@@ -6,8 +6,9 @@ import pytest
 from servers import wait
 
 from kformer.runtime.status import Code
-from kformer.serving.config_files import ModelConfigFile, ModelSettings
+from kformer.serving.config_files import ModelConfigFile
 from kformer.serving.errors import ServingError
+from kformer.serving.model_settings import ModelSettings
 from kformer.serving.reloading import ConfigWatch, reload_within
 from kformer.serving.settings import ReloadSettings
 
@@ -160,13 +161,13 @@ def test_every_error_of_a_change_over_grpc_has_its_code(manager, tmp_path, caplo
 
     from tensorflow_serving.apis import model_management_pb2
 
-    from kformer.serving.grpc_service import Model
+    from kformer.serving.grpc_service import ModelService
 
     def told(**config):
         request = model_management_pb2.ReloadConfigRequest()
         request.config.model_config_list.config.add(**config)
         answer = asyncio.run(
-            Model(manager, ReloadSettings([tmp_path], "token")).HandleReloadConfigRequest(request, None)
+            ModelService(manager, ReloadSettings([tmp_path], "token")).HandleReloadConfigRequest(request, None)
         )
         return answer.status.error_code, answer.status.error_message
 

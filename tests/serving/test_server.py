@@ -22,7 +22,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from kformer.serving.config_files import Batching, ModelSettings
+from kformer.serving.model_settings import Batching, ModelSettings
 from kformer.serving.settings import Limits, ReloadSettings, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only

@@ -9,9 +9,9 @@ import pytest
 
 from kformer.runtime.status import Code
 from kformer.serving.batching import Batcher, ClosedError
-from kformer.serving.config_files import Batching
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import BATCH_BYTES
+from kformer.serving.model_settings import Batching
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -39,7 +39,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
     """A server with the models that cases_of_paths.py describes."""
-    from kformer.serving.config_files import ModelSettings
+    from kformer.serving.model_settings import ModelSettings
     from kformer.serving.settings import ServerSettings
 
     base = tmp_path_factory.mktemp("typed")

@@ -21,7 +21,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
-from kformer.runtime.versions import description
+from kformer.runtime.description import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
 from kformer.text.options import OPTIONS
@@ -177,6 +177,7 @@ class TestLanguageModel:
     def test_the_largest_max_length_is_no_limit(self, language_model):
         assert language_model.sample(TEXTS, top_k=1, max_length=2**31 - 1) == language_model(TEXTS)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("temperature", [0.0, 1.0])
     def test_min_length_counts_new_tokens(self, temperature, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_extra_length=9))
@@ -376,6 +377,7 @@ class TestCommands:
         longer = self.run(capsys, tmp_path, *arguments, "--min-length", "30")
         assert longer == model.sample(["one", "six two"], temperature=0.0, min_length=30) != model(["one", "six two"])
 
+    @pytest.mark.slow
     def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
         arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
         first, again = (self.run(capsys, tmp_path, *arguments) for _ in range(2))

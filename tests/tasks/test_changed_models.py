@@ -55,6 +55,7 @@ def everything(translator):
     ]
 
 
+@pytest.mark.slow
 def test_a_translator_that_was_called_follows_adapters_and_so_does_its_pickle(translator):
     before = everything(translator)
     add_adapters(translator.model)
@@ -113,6 +114,8 @@ def untrained(kind):
     return kind(build_model(config, "float32"), config, words, labels)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
 def test_the_other_tasks_follow_adapters_and_so_do_their_pickles(kind):
     predictor = untrained(kind)
@@ -125,6 +128,7 @@ def test_the_other_tasks_follow_adapters_and_so_do_their_pickles(kind):
     assert pickle.loads(pickle.dumps(predictor))(TEXTS) == predictor(TEXTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Translator, Classifier, Tagger, LanguageModel])
 def test_a_twin_answers_with_its_own_model(kind):
     predictor, name = untrained(kind), "probability" if kind is Classifier else "score"
@@ -139,9 +143,8 @@ def test_a_twin_answers_with_its_own_model(kind):
     assert twin(TEXTS) == pickle.loads(pickle.dumps(twin))(TEXTS)
 
 
-@pytest.mark.parametrize(
-    "precision", ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("float32", "bfloat16"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [pytest.param("int8", marks=pytest.mark.in_ci), "float32", "bfloat16"])
 def test_an_export_has_the_adapters_merged(precision, translator, tmp_path):
     add_adapters(translator.model)
     path = export_saved_model(translator, tmp_path, precision=precision)
@@ -157,7 +160,8 @@ def test_a_copied_translator_does_not_follow_the_model_of_the_first(translator):
     np.testing.assert_array_equal(copied.score(TEXTS, translations)["log_probability"], before)
 
 
-@pytest.mark.parametrize("options", [{}, pytest.param({"type_check": False}, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"type_check": False}])
 def test_keras_quantizes_a_model_and_its_translations_stay(options, translator, tmp_path):
     expected = translator.score(TEXTS, [toy.translation(text) for text in TEXTS])["log_probability"]
     size = sum(weights.nbytes for weights in translator.model.get_weights())

@@ -40,7 +40,8 @@ def exported(predictors, tagger_export, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(exported):
-    from kformer.serving.config_files import ModelSettings, read_batching
+    from kformer.serving.config_files import read_batching
+    from kformer.serving.model_settings import ModelSettings
     from kformer.serving.settings import ServerSettings
 
     models = [ModelSettings(path.name, path) for path in exported.iterdir()]
@@ -63,6 +64,8 @@ def invoke_with(command, model, tmp_path, *options, texts=TEXTS):
     return (tmp_path / "out").read_text().splitlines()
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.parametrize("task", ["classify", "tag", "generate"])
 @pytest.mark.parametrize("protocol", ["rest", "grpc"])
 def test_the_command_of_each_task_asks_a_server(task, protocol, served, predictors, tmp_path):

@@ -103,6 +103,8 @@ def _sixth_task(monkeypatch):
     monkeypatch.setitem(TASKS, "count", KIND)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("_sixth_task")
 def test_a_sixth_task_is_trained_and_answers_and_is_evaluated(tmp_path):
     numbers = toy.corpus()

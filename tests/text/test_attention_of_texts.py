@@ -24,6 +24,7 @@ def test_every_attention_has_its_tokens_and_weights_that_sum_to_one(numbers_tran
     assert not np.triu(decoder.weights[0, 0], 1).any()  # what has not been written yet cannot be read
 
 
+@pytest.mark.slow
 def test_the_alignment_is_that_of_the_detailed_translation(numbers_translator):
     detailed = read_detailed(numbers_translator.translate_detailed(tf.constant([TEXT, "six"])))
     cross = numbers_translator.attention(TEXT).cross

@@ -37,6 +37,7 @@ def translated(translator, texts, **options):
     return [text.decode() for text in found["translation"].numpy()], found["score"].numpy()
 
 
+@pytest.mark.slow
 def test_without_options_it_is_translate(translator):
     texts = [*TEXTS, "", "one two\n\nthree"]
     texts, scores = translated(translator, texts), translator.translate(tf.constant(texts))
@@ -109,6 +110,8 @@ def test_a_least_length_without_room_for_the_end_is_refused(options, translator)
         translated(translator, ["one"], **options)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_limit_that_is_below_the_least_length_leaves_room_for_the_end(translator, numbers_translator):
     decoding = DECODING.replace(max_length=None, max_extra_length=3)
     assert words_in(translated(_with_search(translator, decoding), ["one two"], min_length=30)[0]) == [4]
@@ -126,6 +129,7 @@ def test_the_least_length_counts_the_prefix_and_holds_for_each_part(translator):
     assert min(words_in([first, second])) >= 3
 
 
+@pytest.mark.slow
 def test_without_a_least_length_it_is_the_models_own(translator):
     longer = _with_search(translator, DECODING.replace(min_length=4))
     found, _ = translated(longer, TEXTS)

@@ -81,6 +81,7 @@ def test_a_mean_is_no_run_to_go_on_with(run, tmp_path):
     assert made.best_weights_file.read_bytes() == weights
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_run_that_translates(run, tmp_path):
     command = [sys.executable, "-m", "kformer", "average", str(run.path), str(tmp_path / "mean"), "--last", "3"]
     answer = subprocess.run(command, capture_output=True, check=True)

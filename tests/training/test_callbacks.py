@@ -281,6 +281,8 @@ def test_a_validation_is_left_at_a_signal_and_its_beginning_is_saved(tmp_path, c
     assert "kformer: saving the run after this batch of the validation." in capfd.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_signal_at_the_end_of_an_epoch_ends_the_run_after_it(tmp_path):
     late = keras.callbacks.Callback()
     late.on_epoch_end = send(signal.SIGINT)

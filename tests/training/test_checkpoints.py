@@ -99,7 +99,7 @@ class Recorder(keras.callbacks.Callback):
         self.logs.append({name: value for name, value in logs.items() if name not in ("minutes", "tokens_per_second")})
 
 
-@pytest.mark.parametrize("dies_before", [2, 4])
+@pytest.mark.parametrize("dies_before", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_run_killed_within_an_epoch_goes_on_bit_for_bit(tmp_path, dies_before):
     whole, whole_state, undisturbed = tiny_model(), TrainingState(), Recorder()
     train(whole, whole_state, tmp_path / "whole", 3, [undisturbed])

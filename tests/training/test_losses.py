@@ -196,6 +196,8 @@ def test_sample_weights_are_factors_on_rows():
     assert found == pytest.approx((3 * each[0].sum() + 0.5 * each[1].sum()) / 3, rel=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_replicas_with_few_tokens_or_rows_do_not_weigh_more():
     # In a process of its own: logical devices are made before TensorFlow starts.

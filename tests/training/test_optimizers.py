@@ -32,6 +32,8 @@ def test_updates_are_those_of_keras(options):
         np.testing.assert_allclose(found, variable, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.tensorflow_only
 def test_accumulation_under_a_strategy_clips_and_decays_as_keras():
     # In a process of its own: logical devices are made before TensorFlow starts.

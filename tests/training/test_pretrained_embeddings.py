@@ -78,6 +78,8 @@ def test_one_matrix_for_both_sides_begins_with_the_vectors_of_both(vectors, tmp_
     assert re.fullmatch(r"(57|58|59)\.\d\d% of the tokens have none", share)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_frozen_vectors_stay_and_their_file_is_read_only_when_the_run_begins(vectors, tmp_path):
     """Killed before its first checkpoint, stopped and resumed: the end is the same, bit for bit."""

@@ -198,6 +198,7 @@ def test_a_warmup_that_is_chosen_is_not_taken_for_the_fitted_one(fitted):
         train(three_words(), folder, training=chosen, resume=True, console=quiet())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -254,6 +255,8 @@ def whole(tmp_path_factory):
     return report, console.file.getvalue(), watch
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_budget_of_steps_counts_updates_not_micro_batches(whole):
     report, _, _ = whole
     assert (report.steps, report.reason) == (4, "the budget of 4 steps is spent")
@@ -308,6 +311,8 @@ def test_a_callback_of_a_user_sees_the_weights_that_are_validated_and_all_metric
     assert [sorted(logs) for logs in watch.logs] == [sorted(set(row) - {"epoch"}) for row in rows_of(report.run)]
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
     class Dies(keras.callbacks.Callback):
@@ -686,6 +691,8 @@ def test_a_callback_of_a_user_can_end_the_run(tmp_path):
     assert report.run.best_weights_file.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_patience_ends_a_run_of_which_each_better_model_was_exported(tmp_path):
     console, exported = quiet(), tmp_path / "exported"
@@ -710,6 +717,8 @@ def chinese_numbers():
     return Corpus(name="Chinese numbers", test=[], **parts)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_as_long_as_bleu_is_zero_the_loss_decides_and_patience_does_not_end_the_run(tmp_path):
     console, corpus = quiet(), chinese_numbers()
@@ -771,6 +780,7 @@ def losses_of(report):
     return [float(row["val_token_loss"]) for row in rows_of(report.run)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_low_precision_learns_as_float32_does_and_translates_in_float32(tmp_path, precision, learned_in_float32):
     training = WORDS.replace(max_steps=60, validation_steps=30, precision=precision)
@@ -812,6 +822,8 @@ def make_pairs_of_lengths():
     return encode_pairs(pairs, SymbolTokenizer(["one"]), SymbolTokenizer(["uno"]), max_length=32)
 
 
+@pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_learned_positions_translate_a_long_text_in_parts_that_they_reach(tmp_path):
     transformer = toy.TRANSFORMER.replace(positional_encoding="learned", max_length=19)

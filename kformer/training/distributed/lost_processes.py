@@ -6,7 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from kformer.runs.summary import RESUME, exit_status
+from kformer.runs.exit_status import RESUME, exit_status
 from kformer.training.distributed.initialization import leave
 from kformer.training.distributed.process_group import ProcessGroup
 from kformer.training.distributed.watchdog import watchdog
