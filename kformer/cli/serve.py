@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import ssl
@@ -232,6 +233,9 @@ def serve(
                 flush=True,
             )
 
+    # What the imports have made stays. Python would look through it for circles again and again, while no request is
+    # answered; and so seldom that the circles of errors, with their requests, would pile up.
+    gc.freeze()
     is_busy = Server(settings).run(tell)
     if is_busy or not _has_written():
         logging.shutdown()  # writes the lines that still wait

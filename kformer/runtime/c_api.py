@@ -23,7 +23,14 @@ import numpy as np
 
 from kformer.process.forks import check_process
 from kformer.runtime.confinement import check_confined
-from kformer.runtime.libtensorflow import INVALID_ARGUMENT, Output, SavedModelError, call, tensorflow
+from kformer.runtime.libtensorflow import (
+    FAILED_PRECONDITION,
+    INVALID_ARGUMENT,
+    Output,
+    SavedModelError,
+    call,
+    tensorflow,
+)
 from kformer.runtime.paths import readable_path
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.tensors import delete_tensor, new_tensor, text_array, to_array
@@ -78,7 +85,7 @@ class SavedModel:
         with readable_path(directory) as path:
             self._session = call(load, options, None, path.encode(), tags, 1, graph, meta_graph)
         self._graph = graph
-        weakref.finalize(self, _close, tf, self._session, graph)
+        self._free = weakref.finalize(self, _close, tf, self._session, graph)
         self.signatures = _signatures(ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length))
         tf.TF_DeleteBuffer(meta_graph)
         tf.TF_DeleteSessionOptions(options)
@@ -115,9 +122,12 @@ class SavedModel:
             An array for each of its outputs.
 
         Raises:
-            SavedModelError: There is no such signature, it has other inputs, or TensorFlow cannot compute the outputs.
+            SavedModelError: There is no such signature, it has other inputs, TensorFlow cannot compute the outputs, or
+                the model was closed.
         """
         check_process()
+        if not self._free.alive:
+            raise SavedModelError("The model was closed. Load it again.", FAILED_PRECONDITION)
         tensors = self._signature(signature)
         if {*inputs} != {*tensors.inputs}:
             raise SavedModelError(
@@ -141,6 +151,14 @@ class SavedModel:
                 delete_tensor(tensor)
             for tensor in filter(None, results):
                 self._tf.TF_DeleteTensor(tensor)
+
+    def close(self) -> None:
+        """Frees the memory of the model at once, when no call runs and none will follow.
+
+        Otherwise it is freed with this object. An error of a call keeps the object: its traceback and the call's answer
+        know each other until Python looks for such circles, which may take hours where millions of objects live.
+        """
+        self._free()
 
     def _signature(self, name: str) -> SignatureTensors:
         if name not in self.signatures:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kformer.process.quiet import quiet_libraries
 
-INVALID_ARGUMENT = 3  # the status code
+INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9  # status codes
 
 
 class SavedModelError(RuntimeError):

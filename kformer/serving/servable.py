@@ -1,5 +1,6 @@
 """One version of a model that is loaded and answers requests."""
 
+import contextlib
 import itertools
 import os
 import pathlib
@@ -67,7 +68,10 @@ class Servable:
             # One thread for an operation, as each core computes a batch of its own.
             self._model = SavedModel(path, threads_per_operation=1, trust=trust)
             self._batcher = Batcher(self._model.run, batching, on_batch)
-            self._batcher.start([(name, self.signature(name).complete(inputs)) for name, inputs in requests])
+            with contextlib.ExitStack() as on_error:
+                on_error.callback(self._model.close)
+                self._batcher.start([(name, self.signature(name).complete(inputs)) for name, inputs in requests])
+                on_error.pop_all()
         except SavedModelError as error:
             raise SavedModelError(f"{path} cannot be served: {str(error).splitlines()[0]}", error.code) from error
         except ServingError as error:
@@ -96,8 +100,9 @@ class Servable:
         return self._batcher.waiting()
 
     def close(self) -> None:
-        """Answers the requests that wait, and takes no more. The memory is freed with this object."""
+        """Answers the requests that wait, takes no more, and frees the memory of the model."""
         self._batcher.close()
+        self._model.close()
 
 
 def _check_variables(path: pathlib.Path, meta_graph: Any) -> None:

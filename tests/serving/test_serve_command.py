@@ -1,6 +1,7 @@
 """`kformer serve` as a process of its own."""
 
 import concurrent.futures
+import gc
 import json
 import os
 import re
@@ -22,6 +23,13 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 
 pytestmark = pytest.mark.tensorflow_only
+
+
+@pytest.fixture(autouse=True)
+def _unfrozen():
+    """The command, which is a process of its own elsewhere, changes what Python looks through."""
+    yield
+    gc.unfreeze()
 
 
 class Process:
@@ -313,3 +321,18 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     anybody = ["--allowed-hosts", "*", "--enable-cors", "*"]
     assert CliRunner().invoke(app, [*arguments, *anybody]).exit_code == 0
     assert (made[3].allowed_hosts, made[3].origins) == (("*",), ("*",))
+
+
+def test_what_the_imports_made_is_not_looked_through_again_while_it_answers(numbers_export, monkeypatch):
+    frozen = []
+
+    class Stub:
+        def __init__(self, settings):
+            pass
+
+        def run(self, on_start):
+            frozen.append(gc.get_freeze_count())
+
+    monkeypatch.setattr("kformer.serving.server.Server", Stub)
+    assert CliRunner().invoke(app, ["serve", str(numbers_export)]).exit_code == 0
+    assert frozen[0] > 10_000
