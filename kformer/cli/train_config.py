@@ -62,10 +62,11 @@ def _option(name: str) -> inspect.Parameter:
     help, default = field.meaning, getattr(PARTS[part], field.name)
     if field.choices:
         help += f" One of {', '.join(field.choices)}."
-    if default is not None:
+    if default not in (None, ""):
         help += f" Default: {default if not isinstance(default, bool) else 'yes' if default else 'no'}."
     kind = field.types[0]
-    metavar = None if kind is not str else "NAME" if field.choices else "FILE"  # what is no name is a file of vectors
+    # What is a text and no name is a file, if it may be left out.
+    metavar = None if kind is not str else "NAME" if field.choices else "FILE" if default is None else "TEXT"
     complete = (lambda: list(field.choices)) if field.choices else None
     option = typer.Option(help=help, metavar=metavar, autocompletion=complete, rich_help_panel=field.panel)
     annotation = Annotated[kind | None, option]  # type: ignore[valid-type]

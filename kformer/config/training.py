@@ -40,6 +40,21 @@ class TrainingConfig(Config):
     shared_vocabulary: bool = setting(
         True, "Whether source and target have one vocabulary together, or one each.", panel="Data"
     )
+    source_tokenizer: str | None = setting(
+        None,
+        "File of a SentencePiece model of your own for the sources, in place of tokens that are learned. With a shared "
+        "vocabulary it is also that of the targets.",
+        panel="Data",
+    )
+    target_tokenizer: str | None = setting(
+        None, "File of a SentencePiece model of your own for the targets of a translator.", panel="Data"
+    )
+    user_symbols: str = setting(
+        "",
+        "Texts with blanks between them, such as '<2es> {0}', each of which stays one token of the subwords that are "
+        "learned: SentencePiece's user-defined symbols.",
+        panel="Data",
+    )
     source_embeddings: str | None = setting(
         None,
         "File of word vectors, word2vec's or GloVe's, with which the embeddings of the source begin.",

@@ -8,7 +8,7 @@ import itertools
 import pathlib
 import random
 import re
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,6 +41,7 @@ _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 MARK_OF_BLANK = "\u2581"
 _MARK = 0xFDD0
+_SPECIAL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 _UNKNOWN = " ⁇ "  # how SentencePiece writes the unknown piece
 
 
@@ -156,6 +157,7 @@ class SentencePieceTokenizer(Tokenizer):
         model_type: str = "bpe",
         character_coverage: float = 0.9999,
         max_texts: int = 1_000_000,
+        user_symbols: Sequence[str] = (),
     ) -> Self:
         """Learns a vocabulary from texts. The same texts always give the same model.
 
@@ -167,26 +169,31 @@ class SentencePieceTokenizer(Tokenizer):
             character_coverage: the share of the texts' characters that get pieces of their own. The others are written
                 as bytes.
             max_texts: if there are more texts, a random sample of this size is used.
+            user_symbols: texts without blanks, such as "<2es>", that are one token each wherever they stand.
 
         Raises:
-            ValueError: `vocab_size` does not fit the texts, there is no text, or `model_type` is unknown.
+            ValueError: `vocab_size` does not fit the texts, there is no text, `model_type` is unknown, or a symbol
+                cannot be one token.
         """
         if model_type not in MODEL_TYPES:
             raise ValueError(
                 f"model_type must be one of {', '.join(MODEL_TYPES)}. Received: model_type={model_type!r}."
             )
-        if vocab_size < _SMALLEST_VOCABULARY:
+        smallest = _SMALLEST_VOCABULARY + len({*user_symbols})
+        if vocab_size < smallest:
             raise ValueError(
-                f"vocab_size must be at least {_SMALLEST_VOCABULARY}: {NUM_SPECIAL_IDS} special ids, 256 bytes and the "
-                f"characters of the texts. Received: vocab_size={vocab_size}."
+                f"vocab_size must be at least {smallest}: {NUM_SPECIAL_IDS} special ids, 256 bytes, the user's symbols "
+                f"and the characters of the texts. Received: vocab_size={vocab_size}."
             )
+        _check_symbols(user_symbols)
         is_few = isinstance(texts, Sized) and len(texts) <= max_texts
         sentences = _sentences(texts if is_few else _sample(texts, max_texts))
         first = next(sentences, None)
         if first is None:
             raise ValueError("There is no text to learn a vocabulary from: every text is blank. Pass some text.")
         try:
-            model = _train_model(itertools.chain([first], sentences), vocab_size, model_type, character_coverage)
+            every = itertools.chain([first], sentences)
+            model = _train_model(every, vocab_size, model_type, character_coverage, [*dict.fromkeys(user_symbols)])
         except RuntimeError as error:
             raise _explained(error, vocab_size) from error
         return cls(model)
@@ -291,7 +298,24 @@ def _sentences(texts: Iterable[str]) -> Iterator[bytes]:
                 yield sentence
 
 
-def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, character_coverage: float) -> bytes:
+def _check_symbols(symbols: Sequence[str]) -> None:
+    """Refuses symbols that would not come back as they are, or are special pieces.
+
+    Raises:
+        ValueError: There is one.
+    """
+    for symbol in symbols:
+        read = read_text(tf.constant([symbol])).numpy()[0].decode()
+        if not symbol or read != symbol or re.search(r"\s|" + MARK_OF_BLANK, symbol) or _SPECIAL.fullmatch(symbol):
+            raise ValueError(
+                "A user symbol must be a text in the form NFC without blanks and invisible characters, and no special "
+                f"piece such as <s> or <0x41>. Received: {symbol!r}. Choose another one."
+            )
+
+
+def _train_model(
+    sentences: Iterator[bytes], vocab_size: int, model_type: str, character_coverage: float, user_symbols: list[str]
+) -> bytes:
     writer = io.BytesIO()
     with temporary_folder() as folder:
         escape, unescape = folder / "escape.tsv", folder / "unescape.tsv"
@@ -305,6 +329,7 @@ def _train_model(sentences: Iterator[bytes], vocab_size: int, model_type: str, c
             character_coverage=character_coverage,
             byte_fallback=True,
             split_digits=True,
+            user_defined_symbols=user_symbols,
             max_sentence_length=1 << 24,  # in bytes: with the default, texts above 4,192 bytes are silently dropped
             normalization_rule_tsv=str(escape),
             denormalization_rule_tsv=str(unescape),

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
-from kformer.tokenizers.sentencepiece import SentencePieceTokenizer, VocabularyTooLarge
+from kformer.tokenizers.own_model import read_sentencepiece
+from kformer.tokenizers.sentencepiece import MODEL_TYPES, SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
@@ -16,15 +17,20 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
 
     The pairs are read several times. Of more than a million texts, SentencePiece gets a random sample.
 
-    The settings `tokenizer`, `vocab_size` (not for symbols) and `shared_vocabulary` of the configuration are used. If
-    the texts are too few for `vocab_size` tokens, the vocabulary is as large as they allow. With a shared vocabulary
-    (section 5.1 of the paper) both tokenizers are the same object.
+    The settings `tokenizer`, `vocab_size` (not for symbols), `shared_vocabulary` and `user_symbols` of the
+    configuration are used. If the texts are too few for `vocab_size` tokens, the vocabulary is as large as they allow.
+    With a shared vocabulary (section 5.1 of the paper) both tokenizers are the same object.
+
+    `source_tokenizer` and `target_tokenizer` are SentencePiece models of files, in place of what would be learned. With
+    a shared vocabulary, one file is that of both sides; two different files are two vocabularies.
 
     A pair is left out if one of its texts is longer than `max_length` tokens in any case (see `is_surely_longer`),
     because the run does not train on it either.
 
     Raises:
-        ValueError: All texts are blank, all are too long, or `vocab_size` is too small for their characters.
+        FileNotFoundError: There is no such file of a model.
+        ValueError: All texts are blank, all are too long, or `vocab_size` is too small for their characters; or a file
+            is no SentencePiece model.
 
     Examples:
         >>> config = kformer.TrainingConfig(tokenizer="symbols", shared_vocabulary=False)
@@ -32,6 +38,9 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
         >>> source.symbols, target.symbols
         (('a', 'c', 't'), ('AE', 'K', 'T'))
     """
+    source, target = _own_tokenizers(training_config)
+    if source is not None and target is not None:
+        return source, target
     longest = training_config.max_length
     number = sum(1 for _ in _short(pairs, longest))
     if not number and (left_out := sum(1 for _ in pairs)):
@@ -42,7 +51,18 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
     if training_config.shared_vocabulary:
         shared = _train(_Texts(pairs, (0, 1), longest, number), training_config)
         return shared, shared
-    source, target = (_train(_Texts(pairs, (side,), longest, number), training_config) for side in (0, 1))
+    source = source or _train(_Texts(pairs, (0,), longest, number), training_config)
+    target = target or _train(_Texts(pairs, (1,), longest, number), training_config)
+    return source, target
+
+
+def _own_tokenizers(config: TrainingConfig) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """Those of the user's own models; None: it is learned."""
+    files = (config.source_tokenizer, config.target_tokenizer)
+    read = {file: read_sentencepiece(file) for file in dict.fromkeys(files) if file is not None}
+    source, target = (None if file is None else read[file] for file in files)
+    if config.shared_vocabulary:
+        return source or target, target or source
     return source, target
 
 
@@ -75,11 +95,17 @@ def _short(pairs: Iterable[_Pair], longest: int) -> Iterator[_Pair]:
 
 
 def _train(texts: _Texts, config: TrainingConfig) -> Tokenizer:
+    symbols = config.user_symbols.split()
+    if symbols and config.tokenizer not in MODEL_TYPES:
+        raise ValueError(
+            f"user_symbols are for subwords: the tokenizers {' and '.join(MODEL_TYPES)}. Received: user_symbols="
+            f"{config.user_symbols!r}, tokenizer={config.tokenizer!r}. Leave out user_symbols, or choose one of these."
+        )
     if config.tokenizer == "symbols":
         return SymbolTokenizer.train(texts)
     if config.tokenizer == "words":
         return WordTokenizer.train(texts, config.vocab_size)
     try:
-        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer)
+        return SentencePieceTokenizer.train(texts, config.vocab_size, config.tokenizer, user_symbols=symbols)
     except VocabularyTooLarge as error:
-        return SentencePieceTokenizer.train(texts, error.largest, config.tokenizer)
+        return SentencePieceTokenizer.train(texts, error.largest, config.tokenizer, user_symbols=symbols)

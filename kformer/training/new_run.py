@@ -37,6 +37,7 @@ from kformer.training.pretrained_embeddings import (
 )
 from kformer.training.run_setup import (
     FROM_TOKENIZERS,
+    OWN_TOKENIZERS,
     RunSetup,
     changed_fields,
     complete_training_config,
@@ -70,6 +71,7 @@ def start_run(
     check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
     _check_monitor(training, corpus)
+    _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
     description = describe_corpus(corpus)
     task = task_of(transformer.task)
@@ -135,6 +137,20 @@ def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
         )
     if training.bleu_tokenizer is not None:
         bleu_metric(training.bleu_tokenizer)
+
+
+def _check_tokenizers(training: TrainingConfig, task: str, origin: RunFolder | None) -> None:
+    """Refuses tokenizers of the user's own that the run would not use."""
+    given = [name for name in OWN_TOKENIZERS if getattr(training, name)]
+    if given and origin is not None:
+        raise ValueError(
+            "A run that begins with another run's weights has the tokenizers of that run. Received: "
+            f"{', '.join(given)} as well. Leave them out, or initialize_from."
+        )
+    if training.target_tokenizer is not None and task_kind(task).targets != "text":
+        raise ValueError(
+            f"target_tokenizer is for translators. Received: the task {task}. Give the model as source_tokenizer."
+        )
 
 
 def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:

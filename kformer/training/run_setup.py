@@ -18,7 +18,8 @@ SCORED_SOURCES = 500  # sources translated at each validation, if the scores of 
 # Fields of a TransformerConfig that the tokenizers decide.
 FROM_TOKENIZERS = ("source_vocab_size", "target_vocab_size", "pad_id", "start_id", "end_id")
 # Fields of a TrainingConfig that describe tokenizers.
-OF_TOKENIZERS = ("tokenizer", "vocab_size", "shared_vocabulary")
+OWN_TOKENIZERS = ("source_tokenizer", "target_tokenizer", "user_symbols")
+OF_TOKENIZERS = ("tokenizer", "vocab_size", "shared_vocabulary", *OWN_TOKENIZERS)
 
 
 class RunSetup(NamedTuple):

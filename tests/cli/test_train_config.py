@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import toy
 import yaml
+from own_models import write_model
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
@@ -22,6 +23,9 @@ VALUES = {
     "num_heads": 8,
     "head_dim": 32,
     "num_key_value_heads": 2,
+    "source_tokenizer": "words.model",
+    "target_tokenizer": "words.model",
+    "user_symbols": "<2es> {0}",
     "source_embeddings": "words.vec",
     "target_embeddings": "words.vec",
     "attention_dropout_rate": 0.5,
@@ -62,6 +66,7 @@ def train(monkeypatch, tmp_path):
     """Runs the command, which makes the run folder and does not train; gives the folder's configurations by part."""
     pairs = toy.corpus().train[:20]
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    write_model(tmp_path / "words.model", ["one two three"])
     (tmp_path / "words.vec").write_text("1 4\none 1 2 3 4\n")
     monkeypatch.chdir(tmp_path)
 
@@ -100,7 +105,7 @@ def test_a_field_has_an_option_or_a_reason_to_have_none():
 def test_the_value_of_an_option_arrives_in_the_run_folder(option, train):
     part, field = FIELDS[option]
     value = other_value(field, getattr(PARTS[part], field.name))
-    other = () if option in ("tokenizer", "precision") else WORDS
+    other = () if option in ("tokenizer", "precision", "user_symbols") else WORDS
     other += NEEDED.get(option, ())
     assert getattr(train(*other, *as_words(option, value))[part], field.name) == value
     assert value != getattr(PARTS[part], field.name)
