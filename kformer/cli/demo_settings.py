@@ -107,8 +107,8 @@ def choose_minutes(
     budget = minutes if minutes is not None else min(max(needed, demo.minutes), demo.most_minutes)
     expected = int(budget * 60 / seconds_per_update)
     say(
-        f"An update takes {seconds_per_update:.2f} seconds: {count(budget, 'minute')} hold about "
-        f"{count(expected, 'update')}. Answers that make sense need about {demo.updates:,}."
+        f"An update takes {seconds_per_update:.2f} seconds: about {count(expected, 'update')} fit into "
+        f"{count(budget, 'minute')}. Answers that make sense need about {demo.updates:,}."
     )
     if budget > demo.minutes and minutes is None:
         say(f"This machine is slow: the demo trains for {count(budget, 'minute')} instead of {demo.minutes:g}.")

@@ -22,6 +22,7 @@ from kformer.inference.lines import (
     ShortTranslations,
     answer_lines,
 )
+from kformer.process.console import without_controls
 from kformer.text.batches import AnswerBatch, Hypothesis
 
 InputFile = Annotated[
@@ -67,9 +68,8 @@ class LineModel(NamedTuple):
 def check_files(input: Path | None, output: Path | None) -> None:
     """Refuses files that cannot be read or written, and an output that would replace the input."""
     if input is not None and not input.is_file():
-        raise FileNotFoundError(
-            f"{input} is not a regular file. Name a text file, or leave out --input to read a pipe."
-        )
+        problem = "is not a regular file" if input.exists() else "does not exist"
+        raise FileNotFoundError(f"{input} {problem}. Name a text file, or leave out --input to read a pipe.")
     if output is not None:
         check_file_path(output)
     source, target = _regular_file(input, sys.stdin), _regular_file(output, sys.stdout)
@@ -142,7 +142,7 @@ def write_answers(
 def _tell(message: str | None) -> None:
     """Writes a warning, if there is one."""
     if message is not None:
-        print(f"kformer: warning: {message}", file=sys.stderr)
+        print(f"kformer: warning: {without_controls(message)}", file=sys.stderr)
 
 
 def with_scores(function: AnswerBatch) -> AnswerBatch:

@@ -4,6 +4,7 @@ Each command has a file of its own. A command first checks its options and paths
 a mistake within a second. Only then does it start TensorFlow and do its work.
 """
 
+import contextlib
 import io
 import os
 import sys
@@ -26,8 +27,8 @@ from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
-from kformer.process.console import ERRORS
-from kformer.runs.exit_status import exit_status
+from kformer.process.console import ERRORS, without_controls
+from kformer.runs.exit_status import USER_ERROR, exit_status
 from kformer.runs.ownership import FolderLostError
 from kformer.version import __version__
 
@@ -57,9 +58,19 @@ def main() -> None:
     """Runs the command line; an error that a user can fix is one line on standard error, without a traceback."""
     _open_standard_streams()
     try:
-        app(prog_name="kformer")
+        try:
+            app(prog_name="kformer")
+        finally:
+            sys.stdout.flush()  # what cannot be written is an error of the command, not of Python's end
+    except BrokenPipeError:  # whoever read the output has enough
+        _forget_output()
+        sys.exit(USER_ERROR)
     except (ValueError, OSError, ImportError, FloatingPointError, FolderLostError) as error:
-        print(f"kformer: {error}{_lost_folder()}", file=sys.stderr)
+        print(f"kformer: {without_controls(str(error))}{_lost_folder()}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.exit(exit_status(error))
+        _forget_output()
         sys.exit(exit_status(error))
 
 
@@ -76,13 +87,27 @@ def _open_standard_streams() -> None:
     """Makes the standard streams take any text, and opens the null device for those that are closed (`>&-`).
 
     Otherwise files would get the numbers of closed streams, and the print of a name with ñ would end a command whose
-    output is in ASCII.
+    output is in ASCII. A stream that another program has made non-blocking waits again, and one without a buffer
+    (PYTHONUNBUFFERED) gets one: what does not fit into a pipe or on a disk would be left out without a word.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while os.open(os.devnull, os.O_RDWR) < number:  # gets the lowest number that is free
                 pass
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 (open to the end)
+    for number in range(3):
+        with contextlib.suppress(OSError):
+            os.set_blocking(number, True)
+    if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        buffered = open(raw.fileno(), "wb", closefd=False)  # noqa: SIM115 (open to the end)
+        sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=ERRORS)
+
+
+def _forget_output() -> None:
+    """Lets Python's flush at the end succeed, where standard output cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

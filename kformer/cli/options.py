@@ -122,10 +122,15 @@ Columns = Annotated[
 def choose_model(model: Path | None, preset: str | None) -> Path:
     """The model, named by its folder or as a preset."""
     if model is not None and preset is None:
+        if str(model) in preset_names() and not model.exists():
+            raise ValueError(f"{model} does not exist. It is a model that comes with kformer: write --preset {model}.")
         return model
     if preset is not None and model is None:
         return find_preset(preset).path
-    raise ValueError("Name one model: a folder, or a model that comes with kformer by --preset NAME.")
+    given = "none" if model is None else f"{model} and --preset {preset}. A file of texts is named by --input"
+    raise ValueError(
+        f"Name one model: a folder, or a model that comes with kformer by --preset NAME. Received: {given}."
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from kformer.client.client import Client
-from kformer.client.errors import ServerError
+from kformer.client.errors import ServerError, odd_answers_told
 from kformer.config import answer_outputs
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.text.batches import AnswerBatch, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
@@ -41,7 +41,10 @@ def answer_batch(
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         inputs = option_arrays({**given, "seed": seeds.next(len(texts))} if given else {})
         outputs = client.predict(signature, {"text": texts, **inputs})
-        found = hypotheses(*(outputs[name] for name in answer_outputs(task)))
+        with odd_answers_told(client.url):
+            found = hypotheses(*(outputs[name] for name in answer_outputs(task)))
+            if len(found) != len(texts):
+                raise ValueError(f"{len(found)} answers to {len(texts)} texts")
         if found and len(found[0]) < n_best:
             raise ValueError(
                 f"The signature {signature} of {client.url} gives {len(found[0])} hypotheses per text. Received: "
@@ -73,8 +76,10 @@ def _naming_refused_texts(ask: AnswerBatch) -> AnswerBatch:
 
 def _check_model(client: Client, signature: str, task: str) -> None:
     """Asks the server for the model's signatures."""
-    known = client.metadata()["metadata"]["signature_def"]["signature_def"]
-    given = known[DEFAULT_SIGNATURE].get("outputs", {}) if DEFAULT_SIGNATURE in known else {}
+    metadata = client.metadata()
+    with odd_answers_told(client.url):
+        known = dict(metadata["metadata"]["signature_def"]["signature_def"])
+        given = dict(known[DEFAULT_SIGNATURE].get("outputs", {})) if DEFAULT_SIGNATURE in known else {}
     if missing := sorted({*answer_outputs(task)} - {*given}):
         raise ValueError(
             f"{client.url} gives no {', '.join(missing)}: its {DEFAULT_SIGNATURE} gives {', '.join(sorted(given))}. "

@@ -1,5 +1,8 @@
 """The error that tells what a server answered."""
 
+import contextlib
+from collections.abc import Iterator
+
 
 class ServerError(OSError):
     """A server refuses a request, or does not answer.
@@ -21,3 +24,19 @@ class ServerError(OSError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextlib.contextmanager
+def odd_answers_told(url: str) -> Iterator[None]:
+    """Where the block cannot read what a server has answered, the error names the server.
+
+    Raises:
+        ServerError: The block raises an error of values that are missing, or have another type, size or number.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ServerError(
+            f"{url} does not answer like TensorFlow Serving ({error!r}). Does another program use this address?",
+            code=200,
+        ) from error

@@ -12,7 +12,7 @@ import requests.adapters
 import requests.auth
 import urllib3.exceptions
 
-from kformer.client.errors import ServerError
+from kformer.client.errors import ServerError, odd_answers_told
 from kformer.client.retries import retries
 from kformer.client.settings import ClientSettings, ServerAddress
 
@@ -58,7 +58,9 @@ class RestTransport:
         outputs = self._ask("outputs", "POST", ":predict", body)["outputs"]
         types = self._types.get(signature, {})
         if not _describe(types, outputs):  # the first time, or a version was loaded that gives others
-            types = self._types[signature] = _output_types(self.metadata(), signature)
+            metadata = self.metadata()
+            with odd_answers_told(self._url):
+                types = self._types[signature] = _output_types(metadata, signature)
         if not _describe(types, outputs):
             raise ServerError(
                 f"{self._url} gives other outputs of {signature} than its metadata describe: {', '.join(types)}. Was "
@@ -66,7 +68,8 @@ class RestTransport:
                 code=200,
             )
         values = outputs if isinstance(outputs, dict) else dict.fromkeys(types, outputs)
-        return {name: _array(values[name], dtype) for name, dtype in types.items()}
+        with odd_answers_told(self._url):
+            return {name: _array(values[name], dtype) for name, dtype in types.items()}
 
     def status(self) -> dict[str, Any]:
         """See `Transport`."""
@@ -156,7 +159,7 @@ def _object(content: bytes) -> dict[str, Any]:
     """A JSON object; empty for anything else."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -191,9 +194,12 @@ def _json_text(text: bytes) -> str | dict[str, str]:
 
 def _array(values: Any, dtype: type) -> np.ndarray:
     """The tensor with these values; see `_json_values`."""
+    found = np.array(values, object)
+    if None in found.flat:
+        raise ValueError("null in place of a value")
     if dtype is not np.object_:
         return np.array(values, dtype)
-    texts = np.array(values, object)
+    texts = found
     for place, text in np.ndenumerate(texts):
-        texts[place] = base64.b64decode(text["b64"]) if isinstance(text, dict) else text.encode("utf-8")
+        texts[place] = base64.b64decode(text["b64"], validate=True) if isinstance(text, dict) else text.encode("utf-8")
     return texts

@@ -7,7 +7,7 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator, Sized
 
-from kformer.data.pairs import Pair, Pairs, SelectedPairs
+from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
 
 _HELD_OUT_SHARE = 50  # one source in 50 is held out for each missing part, but
 _FEWEST_HELD_OUT = 20  # at least 20, because a few pairs say by chance which weights are the best,
@@ -50,6 +50,7 @@ class Corpus:
     def __post_init__(self) -> None:
         for name in ("train", "valid", "test"):
             part = getattr(self, name)
+            check_pairs(part)
             if isinstance(part, Iterator) or not isinstance(part, Sized):
                 raise ValueError(
                     f"The part {name} of a corpus must have a length, and give its pairs again and again. Received: a "
@@ -100,6 +101,7 @@ def corpus_from_pairs(name: str, train: Pairs, valid: Pairs | None = None, valid
         (1, 1, 0)
     """
     if valid is None:
+        check_pairs(train)
         train, valid = hold_out(name, train)
     return Corpus(name=name, train=train, valid=valid, test=[], valid_name=valid_name)
 

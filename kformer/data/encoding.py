@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kformer.data.pairs import Pair
+from kformer.data.pairs import Pair, check_pairs
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.wording import count
 
@@ -84,6 +84,7 @@ def encode_pairs(
         >>> encode_pairs([("a b", "b"), ("a", " "), ("a b a b", "b")], tokenizer, tokenizer, max_length=4).report()
         '1 pair kept (3 source and 2 target tokens); skipped: 1 blank, 1 longer than 4 tokens'
     """
+    check_pairs(pairs)
 
     def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))

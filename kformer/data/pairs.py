@@ -5,6 +5,7 @@ of the pairs of another part.
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -32,6 +33,19 @@ class Pairs(Protocol):
     def __iter__(self) -> Iterator[Pair]: ...
 
     def __len__(self) -> int: ...
+
+
+def check_pairs(pairs: object) -> None:
+    """Refuses what is easily taken for pairs: the path of a file, or one text.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if isinstance(pairs, str | bytes | os.PathLike):
+        raise ValueError(
+            f"Expected pairs of texts, such as [(source, target)]. Received: {pairs!r}. Read the pairs of a file by "
+            "kformer.data.open_pairs(PATH) or kformer.data.read_tsv(PATH)."
+        )
 
 
 class MappedPairs:

@@ -1,8 +1,11 @@
 """Finds what would prevent a version of TensorFlow Serving from serving a SavedModel, also one of another program."""
 
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
+
+import tensorflow as tf
 
 from kformer.export.operations import Place, places, read
 from kformer.export.servers import lacking, oldest_server, processor, server_versions
@@ -46,6 +49,7 @@ def lint(saved_model: str | pathlib.Path, server_version: str | None = None) -> 
         *_confinement(saved_model, set(lacking(found, server))),
         *_set_up(found),
         *_signatures(saved_model),
+        *_content(saved_model, found),
         *_path(saved_model),
     ]
     return sorted(findings, key=lambda finding: not finding.fatal)
@@ -145,6 +149,27 @@ def _path(saved_model: str | pathlib.Path) -> Iterator[Finding]:
             "Rename the folder, or mount it under another name.",
             [],
         )
+
+
+def _content(saved_model: str | pathlib.Path, found: dict[str, list[Place]]) -> Iterator[Finding]:
+    """Yields what a folder lacks or has damaged: the graph that servers load, or the variables."""
+    tags = [tag for meta_graph in read(saved_model).meta_graphs for tag in meta_graph.meta_info_def.tags]
+    if "serve" not in tags:
+        yield Finding(
+            True,
+            f"No graph has the tag serve, which servers load. There are: {', '.join(tags) or 'no graphs'}",
+            "Save the model with tf.saved_model.save, or copy saved_model.pb again.",
+            [],
+        )
+    if "VarHandleOp" not in found:
+        return
+    try:
+        reader = tf.train.load_checkpoint(os.fspath(pathlib.Path(saved_model, "variables", "variables")))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)  # compares its checksum
+    except (ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
+        reason = getattr(error, "message", str(error)).splitlines()[0]
+        yield Finding(True, f"The variables cannot be read: {reason}", "Copy the folder variables/ again.", [])
 
 
 def _signatures(saved_model: str | pathlib.Path) -> Iterator[Finding]:

@@ -107,6 +107,12 @@ def export(
     Raises:
         FileExistsError, OSError, ValueError: See `export_saved_model`.
     """
+    if not isinstance(predictor, Predictor):
+        raise ValueError(
+            "The first argument of an export must be a kformer.Translator, Classifier, Tagger or LanguageModel. "
+            f"Received: a {type(predictor).__name__}. Make a predictor of a model by its class, for example "
+            "kformer.Translator(model, config, source_tokenizer, target_tokenizer)."
+        )
     directory = pathlib.Path(directory)
     target.check_options(predictor)
     if not target.versioned:

@@ -5,6 +5,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+# With larger numbers a damaged file would fill the memory before its tensors are looked at.
+_MOST, _MOST_LAYERS = 100_000_000, 10_000
+
 
 class Fields:
     """The content of a JSON file whose fields are asked for by name.
@@ -23,7 +26,7 @@ class Fields:
         self.path = path
         try:
             content = json.loads(path.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} cannot be read as JSON: {error}. Copy it again.") from error
         if not isinstance(content, dict):
             raise ValueError(f"{path} holds no fields. Expected: a JSON object with fields such as model_type.")
@@ -38,14 +41,17 @@ class Fields:
         return default if value is None else value
 
     def number(self, name: str) -> int:
-        """A field that is a whole number of at least 1.
+        """A field that is a whole number of at least 1, such as the size of a matrix or the number of layers.
 
         Raises:
-            ValueError: It is missing, or something else.
+            ValueError: It is missing, or something else, or larger than that of any model.
         """
         value = self._content.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} in {self.path} must be a whole number of at least 1. Received: {value!r}.")
+        most = _MOST_LAYERS if "layer" in name else _MOST
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise ValueError(
+                f"{name} in {self.path} must be a whole number of at least 1 and at most {most:,}. Received: {value!r}."
+            )
         return value
 
     def id(self, name: str, default: int | None = None) -> int:

@@ -4,6 +4,7 @@ import pathlib
 from typing import NamedTuple
 
 from kformer.importing.fields import Fields
+from kformer.runs.folder import RunFolder
 from kformer.wording import did_you_mean
 
 _CONFIG = "config.json"  # of Hugging Face
@@ -64,6 +65,11 @@ def choose_format(path: pathlib.Path, name: str | None = None) -> ImportFormat:
         )
     if name is not None:
         return IMPORT_FORMATS[name]
+    if RunFolder(path).exists():
+        raise ValueError(
+            f"{path} is a run folder of kformer already. Use it as it is; or, to import another model, name its folder "
+            "first and the new run folder second."
+        )
     config = path / _CONFIG
     model_type = Fields(config).get("model_type") if config.is_file() else None
     for format in IMPORT_FORMATS.values():

@@ -78,7 +78,14 @@ def read_folder(folder: pathlib.Path, format: ImportFormat, languages: Languages
     languages = languages or Languages()
     check_languages(format, languages)
     arguments = (folder, languages) if format.has_languages else (folder,)
-    return pkgutil.resolve_name(format.reader)(*arguments)
+    try:
+        return pkgutil.resolve_name(format.reader)(*arguments)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        # A file of another program may hold anything: a list where a number belongs, for example.
+        raise ValueError(
+            f"{folder} cannot be read as {format.name}: a value in its files has the wrong type or size ({error!r}). "
+            "Copy the whole folder again."
+        ) from error
 
 
 def describe_origin(folder: pathlib.Path, format: str) -> dict[str, Any]:

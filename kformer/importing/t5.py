@@ -46,7 +46,9 @@ def read(folder: pathlib.Path) -> ImportedModel:
         source_vocab_size=vocab_size,
         target_vocab_size=vocab_size,
         num_encoder_layers=layers,
-        num_decoder_layers=fields.get("num_decoder_layers", layers),
+        num_decoder_layers=fields.number("num_decoder_layers")
+        if fields.get("num_decoder_layers") is not None
+        else layers,
         d_model=fields.number("d_model"),
         d_ff=fields.number("d_ff"),
         num_heads=fields.number("num_heads"),

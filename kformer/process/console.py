@@ -1,12 +1,26 @@
 """Consoles for a person: nothing that is printed can end a program, whatever the stream can write."""
 
 import os
+import re
 from typing import IO, Any
 
 import rich.console
 
 # A character that the encoding of a stream lacks, such as ñ in ASCII, becomes an escape: \xf1.
 ERRORS = "backslashreplace"
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def without_controls(text: str) -> str:
+    r"""The text with escapes in place of control characters: a name or a server's words must not steer a terminal.
+
+    Examples:
+        >>> without_controls("a\x1b[31mb")
+        'a\\x1b[31mb'
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class Console(rich.console.Console):

@@ -140,6 +140,8 @@ class RunFolder:
         if self.exists():
             return
         remedy = "Name the folder that `kformer train --output` wrote."
+        if not self.path.exists():
+            raise FileNotFoundError(f"{self.path} does not exist. {remedy}")
         if (self.path / "config.json").is_file():
             remedy = (
                 f"If it holds a model of another toolkit, `kformer import {self.path} NEW` makes a run folder of it."

@@ -3,7 +3,10 @@
 A run keeps them as Keras's `.weights.h5`; a preset keeps them in a quarter of the size (`packed_weights`).
 """
 
+import errno
+import math
 import pathlib
+import shutil
 
 import h5py
 import keras
@@ -11,6 +14,8 @@ import keras
 from kformer.files.checksums import check_file, replacing_noted
 from kformer.runs.folder import RunFolder
 from kformer.runs.packed_weights import load_packed_weights
+
+_BYTES = 4  # of a float32
 
 
 def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
@@ -20,6 +25,7 @@ def save_weights(path: str | pathlib.Path, model: keras.Model) -> None:
     `model.load_weights(path)`, any model by `load_weights_file(path, model)`.
     """
     with replacing_noted(pathlib.Path(path)) as partial:
+        _check_room(partial.parent, sum(math.prod(weight.shape) * _BYTES for weight in model.weights))
         _uncompiled(model).save_weights(partial)
 
 
@@ -52,6 +58,16 @@ def load_weights(run: RunFolder, model: keras.Model) -> None:
         load_packed_weights(file, model)
     else:
         load_weights_file(file, model)
+
+
+def _check_room(folder: pathlib.Path, size: int) -> None:
+    """Refuses to write to a disk with too little room, on which HDF5 may end the process.
+
+    Raises:
+        OSError: There is too little room (ENOSPC).
+    """
+    if shutil.disk_usage(folder).free < size:
+        raise OSError(errno.ENOSPC, f"No space left on device for {size:,} bytes of weights", str(folder))
 
 
 def _check_number(path: str | pathlib.Path, model: keras.Model) -> None:

@@ -19,5 +19,5 @@ def description(saved_model: str | pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"{path} may have {MOST_EXTRA_BYTES:,} bytes. Export the model again.")
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}. Export the model again.") from error

@@ -66,6 +66,7 @@ class Predictor(tf.Module, abc.ABC):
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         require_tensorflow(f"A {type(self).__name__}")
+        _check_kinds(type(self).__name__, model, config)
         super().__init__(name=self.task.replace("-", "_"))
         self.model = model
         self.config = config
@@ -185,3 +186,17 @@ class Predictor(tf.Module, abc.ABC):
         if other.searcher is not None:
             other.searcher = dataclasses.replace(other.searcher, cache=cache)
         return other
+
+
+def _check_kinds(predictor: str, model: Any, config: Any) -> None:
+    """Refuses a model and a configuration that change places, or are something else.
+
+    Raises:
+        ValueError: An argument has the wrong class.
+    """
+    for name, value, kind in (("model", model, keras.Model), ("config", config, TransformerConfig)):
+        if not isinstance(value, kind):
+            raise ValueError(
+                f"{name} must be a {kind.__name__}. Received: a {type(value).__name__}. The arguments of a {predictor} "
+                "are model, config, source_tokenizer and target_tokenizer, in this order."
+            )

@@ -79,8 +79,8 @@ class Translator(Predictor):
         samples: Sequence[str] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        _check(config, source_tokenizer, target_tokenizer)
         super().__init__(model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
+        _check(config, source_tokenizer, target_tokenizer)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)
 
@@ -131,7 +131,7 @@ class Translator(Predictor):
 
         Args:
             text: (B,) string, UTF-8.
-            translation: (B,) string, UTF-8: a translation of each text.
+            translation: (B,) string, UTF-8: a translation of each text. Another number of translations is an error.
 
         Returns:
             `log_probability` (B,) float32, the natural logarithm of the probability of the translation and its end;
@@ -315,5 +315,6 @@ def _check(config: TransformerConfig, source_tokenizer: Tokenizer, target_tokeni
             raise ValueError(
                 f"The {side} tokenizer and the model differ in the size of their vocabulary. Received: a tokenizer of "
                 f"{tokenizer.vocab_size} ids, a model of {side}_vocab_size={vocab_size}. "
-                "Pass the tokenizer that the model was trained with."
+                f"Pass the tokenizer that the model was trained with. A new model is built with {side}_vocab_size="
+                f"{tokenizer.vocab_size}, from a configuration that has the vocab_size of the tokenizers."
             )

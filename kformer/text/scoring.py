@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from kformer.config import TransformerConfig
 from kformer.text.codec import TextCodec, longest_translation
+from kformer.text.option_tensors import require
 from kformer.text.texts import in_batches
 
 SCORED_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
@@ -30,6 +31,10 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
         than the model reads, or a translation more than a search gives. The rest is not read, because the memory for
         attention grows with the square of the length.
     """
+    translations = tf.size(translation)
+    rule = "translation must have one entry for each text"
+    with tf.control_dependencies([require(tf.equal(translations, tf.size(text)), rule, translations)]):
+        text = tf.identity(text)
     source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
     longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
     truncated = (source.row_lengths() > codec.longest_part) | (target.row_lengths() > longest - 1)

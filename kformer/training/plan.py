@@ -119,7 +119,7 @@ def describe_minutes(
     if max_steps is not None and expected >= max_steps:
         return ""
     return (
-        f"At the speed of the first updates, {count(minutes, 'minute')} hold about {count(expected, 'update')}; "
+        f"At the speed of the first updates, about {count(expected, 'update')} fit into {count(minutes, 'minute')}; "
         f"{describe_warmup(training, expected)}"
     )
 

@@ -37,7 +37,7 @@ def test_a_fast_machine_trains_for_the_usual_minutes():
     minutes, updates, said = chosen(0.5)
     assert (minutes, updates) == (10, 1200)
     assert said == [
-        "An update takes 0.50 seconds: 10 minutes hold about 1,200 updates. Answers that make sense need about 600."
+        "An update takes 0.50 seconds: about 1,200 updates fit into 10 minutes. Answers that make sense need about 600."
     ]
 
 

@@ -1,5 +1,7 @@
 """A part of a corpus that holds no texts, and is read again and again, does what a list does."""
 
+import pathlib
+
 import pytest
 import toy
 
@@ -8,7 +10,7 @@ from kformer.data import Corpus, corpus_from_pairs, encode_pairs, hold_out
 from kformer.data.labels import check_corpus, unknown_labels
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
-from kformer.tokenizers import train_tokenizers
+from kformer.tokenizers import SymbolTokenizer, train_tokenizers
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run
 
@@ -153,3 +155,16 @@ def test_a_new_run_refuses_wrong_targets_before_it_writes_anything(tmp_path):
     with pytest.raises(ValueError, match="A label must be one word without blanks. Received: 'not odd'"):
         start_run(RunFolder(tmp_path / "run"), corpus, toy.TRANSFORMER.replace(task="classify"), toy.TRAINING)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("given", ["pairs.tsv", b"pairs.tsv", pathlib.Path("pairs.tsv")])
+def test_a_path_is_not_taken_for_pairs(given):
+    tokenizer = SymbolTokenizer(["a"])
+    told = "Expected pairs of texts, such as .*Received: .*pairs.tsv.*Read the pairs of a file by"
+    for take in (
+        lambda: corpus_from_pairs("mine", given),
+        lambda: corpus_from_pairs("mine", [("a", "b")] * 9, given),
+        lambda: encode_pairs(given, tokenizer, tokenizer, max_length=9),
+    ):
+        with pytest.raises(ValueError, match=told):
+            take()

@@ -1,6 +1,7 @@
 """`kformer lint`: what would keep a SavedModel from being served, where it stands, and what to do."""
 
 import pathlib
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -146,3 +147,47 @@ def test_the_command_refuses_what_it_cannot_look_at(tmp_path):
     assert "2.11 are not known" in str(run(tmp_path, "--server-version", "2.11").exception)
     (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff")
     assert "is damaged" in str(run(tmp_path).exception)
+
+
+@pytest.fixture(scope="module")
+def with_variable(tmp_path_factory):
+    module = tf.Module()
+    module.weight = tf.Variable(tf.range(1000.0))
+    module.call = tf.function(lambda x: {"y": x + module.weight[0]}, input_signature=[tf.TensorSpec([None])])
+    folder = tmp_path_factory.mktemp("variable")
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.call})
+    return folder
+
+
+def broken(folder, way):
+    data = folder / "variables" / "variables.data-00000-of-00001"
+    if way == "no variables":
+        shutil.rmtree(folder / "variables")
+    elif way == "truncated data":
+        data.write_bytes(data.read_bytes()[:1000])
+    elif way == "changed data":
+        content = bytearray(data.read_bytes())
+        content[2000] ^= 1
+        data.write_bytes(content)
+    elif way == "changed index":
+        (folder / "variables" / "variables.index").write_bytes(b"x" * 100)
+
+
+@pytest.mark.parametrize("way", ["no variables", "truncated data", "changed data", "changed index"])
+def test_variables_that_cannot_be_read_are_told(way, with_variable, tmp_path):
+    folder = shutil.copytree(with_variable, tmp_path / "model")
+    assert lint(folder) == []
+    broken(folder, way)
+    (finding,) = lint(folder)
+    assert finding.fatal
+    assert finding.problem.startswith("The variables cannot be read: ")
+    assert run(folder).exit_code == 1
+
+
+def test_a_graph_that_servers_do_not_load_is_told(with_variable, tmp_path):
+    folder = shutil.copytree(with_variable, tmp_path / "model")
+    content = (folder / "saved_model.pb").read_bytes()
+    (folder / "saved_model.pb").write_bytes(content.replace(b"\x05serve", b"\x05train", 1))
+    assert "No graph has the tag serve, which servers load. There are: train" in [f.problem for f in lint(folder)]
+    (folder / "saved_model.pb").write_bytes(b"")
+    assert "There are: no graphs" in lint(folder)[0].problem

@@ -254,3 +254,9 @@ def test_half_of_a_file_of_pytorch_is_refused(tmp_path, name, refuse):
     for length in (0, 10, len(whole) // 2, len(whole) - 100):
         path.write_bytes(whole[:length])
         refuse(folder, tmp_path, f"{path} is no file of PyTorch, or it is damaged")
+
+
+def test_a_configuration_without_end_of_brackets_is_an_error_of_its_file(folder, tmp_path):
+    (folder / "config.json").write_text('{"a": ' + "[" * 100_000)
+    with pytest.raises(ValueError, match=r"config.json cannot be read as JSON: .* Copy it again."):
+        import_model(folder, tmp_path / "run")

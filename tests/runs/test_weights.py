@@ -1,5 +1,8 @@
 """Weights go into a model of their own architecture alone."""
 
+import types
+
+import keras
 import numpy as np
 import pytest
 import toy
@@ -30,3 +33,15 @@ def test_a_model_without_dropout_takes_the_weights_of_one_with_dropout(tmp_path)
     load_weights_file(tmp_path / "a.weights.h5", plain)
     for found, expected in zip(plain.get_weights(), dropping.get_weights(), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_where_the_disk_has_too_little_room_nothing_is_written(tmp_path, monkeypatch):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)])  # 20 numbers of 4 bytes
+    for free, fits in ((79, False), (80, True)):
+        monkeypatch.setattr("shutil.disk_usage", lambda folder, free=free: types.SimpleNamespace(free=free))
+        if fits:
+            save_weights(tmp_path / "best.weights.h5", model)
+        else:
+            with pytest.raises(OSError, match="No space left on device for 80 bytes of weights"):
+                save_weights(tmp_path / "best.weights.h5", model)
+            assert list(tmp_path.iterdir()) == []

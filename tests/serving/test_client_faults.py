@@ -11,6 +11,7 @@ from scripted_grpc import ScriptedGrpc
 from scripted_rest import ScriptedRest
 
 from kformer.client import Client, ServerError
+from kformer.client.batches import answer_batch
 from kformer.client.retries import LONGEST_WAIT, retries
 
 pytestmark = pytest.mark.tensorflow_only
@@ -160,3 +161,47 @@ def test_a_grpc_answer_that_takes_too_long_is_asked_for_again():
         with pytest.raises(ServerError, match="answers DEADLINE_EXCEEDED") as gave_up:
             client.translate("one")
         assert gave_up.value.code == 504
+
+
+PREDICTIONS = {
+    "a number for a text": '{"outputs": {"translation": [3], "score": [0.5]}}',
+    "null for a text": '{"outputs": {"translation": [null], "score": [0.5]}}',
+    "null for a score": '{"outputs": {"translation": ["ONE"], "score": [null]}}',
+    "a word for a score": '{"outputs": {"translation": ["ONE"], "score": ["x"]}}',
+    "a large score": '{"outputs": {"translation": ["ONE"], "score": [1%s]}}' % ("0" * 500),
+    "no base64": '{"outputs": {"translation": [{"b64": "!"}], "score": [0.5]}}',
+    "another key": '{"outputs": {"translation": [{"c64": ""}], "score": [0.5]}}',
+    "two answers to one text": '{"outputs": {"translation": ["ONE", "TWO"], "score": [0.5, 0.5]}}',
+    "no answer": '{"outputs": {"translation": [], "score": []}}',
+    "one score too few": '{"outputs": {"translation": ["ONE"], "score": []}}',
+    "deep": "[" * 100_000,
+}
+DESCRIPTIONS = {
+    "nothing": '{"metadata": {}}',
+    "a list": '{"metadata": []}',
+    "null": '{"metadata": {"signature_def": null}}',
+    "no outputs": '{"metadata": {"signature_def": {"signature_def": {"serving_default": {"outputs": null}}}}}',
+    "a text": '{"metadata": {"signature_def": {"signature_def": {"serving_default": "x"}}}}',
+    "deep": '{"metadata":' + "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("answer", PREDICTIONS.values(), ids=PREDICTIONS)
+def test_an_odd_answer_is_told_by_its_address(answer):
+    with ScriptedRest() as server, Client(server.url) as client:
+        ask = answer_batch(client)
+        ask([b"one"])
+        server.answers.append((200, answer))
+        with pytest.raises(ServerError, match=f"{server.url} does not answer like TensorFlow Serving"):
+            ask([b"one"])
+
+
+@pytest.mark.parametrize("metadata", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_an_odd_description_is_told_by_its_address(metadata):
+    told = "http://.* does not answer like TensorFlow Serving"
+    with (
+        ScriptedRest([(200, metadata)]) as server,
+        Client(server.url) as client,
+        pytest.raises(ServerError, match=told),
+    ):
+        answer_batch(client)

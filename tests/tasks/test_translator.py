@@ -239,3 +239,19 @@ def test_a_tokenizer_of_another_size_is_refused(numbers_translator):
             numbers_translator.source_tokenizer,
             numbers_translator.target_tokenizer,
         )
+
+
+@pytest.mark.parametrize("texts", [["one", "two"], ["one", "two", "three"], ["one"]])
+def test_another_number_of_translations_than_texts_is_refused(numbers_translator, texts):
+    translations = ["uno"] if len(texts) > 1 else ["uno", "dos"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="translation must have one entry for each text"):
+        numbers_translator.score(texts, translations)
+
+
+def test_arguments_that_change_places_are_refused_by_their_names(numbers_translator):
+    given = numbers_translator
+    tokenizers = (given.source_tokenizer, given.target_tokenizer)
+    with pytest.raises(ValueError, match="model must be a Model. Received: a TransformerConfig. The arguments of a"):
+        Translator(given.config, given.model, *tokenizers)
+    with pytest.raises(ValueError, match="config must be a TransformerConfig. Received: a Functional"):
+        Translator(given.model, given.model, *tokenizers)

@@ -158,7 +158,7 @@ def test_the_updates_that_minutes_hold_are_told_soon_and_once():
     # After three updates of 2 s, 26 of 300 s have passed: 4 updates are done, and 274 / 2 are to come.
     (told,) = told_updates()
     assert told.startswith(
-        "At the speed of the first updates, 5 minutes hold about 141 updates; the warm-up takes 800,"
+        "At the speed of the first updates, about 141 updates fit into 5 minutes; the warm-up takes 800,"
     )
     assert "reaches 18% of its peak. Little is learned" in told
 
@@ -166,7 +166,7 @@ def test_the_updates_that_minutes_hold_are_told_soon_and_once():
 def test_the_updates_before_a_resume_count_among_the_expected_ones():
     # 100 updates and 200 s were before: 226 of 300 s have passed at update 104, and 74 / 2 are to come.
     (told,) = told_updates(step=100, batch=100, seconds=200.0)
-    assert " hold about 141 updates; " in told
+    assert "about 141 updates fit into " in told
 
 
 def test_minutes_that_hold_more_than_the_budget_of_steps_are_not_told():
