@@ -27,7 +27,7 @@ from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
 from kformer.cli.translate import translate
-from kformer.process.console import ERRORS, without_controls
+from kformer.process.console import ERRORS, discard, without_controls
 from kformer.runs.exit_status import USER_ERROR, exit_status
 from kformer.runs.ownership import FolderLostError
 from kformer.version import __version__
@@ -60,17 +60,18 @@ def main() -> None:
     try:
         try:
             app(prog_name="kformer")
-        finally:
+        except SystemExit:
             sys.stdout.flush()  # what cannot be written is an error of the command, not of Python's end
+            raise
     except BrokenPipeError:  # whoever read the output has enough
-        _forget_output()
+        discard(sys.stdout)
         sys.exit(USER_ERROR)
     except (ValueError, OSError, ImportError, FloatingPointError, FolderLostError) as error:
         print(f"kformer: {without_controls(str(error))}{_lost_folder()}", file=sys.stderr)
-        with contextlib.suppress(OSError):
+        try:
             sys.stdout.flush()
-            sys.exit(exit_status(error))
-        _forget_output()
+        except OSError:
+            discard(sys.stdout)
         sys.exit(exit_status(error))
 
 
@@ -104,10 +105,3 @@ def _open_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=ERRORS)
-
-
-def _forget_output() -> None:
-    """Lets Python's flush at the end succeed, where standard output cannot be written."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -194,12 +194,14 @@ def _json_text(text: bytes) -> str | dict[str, str]:
 
 def _array(values: Any, dtype: type) -> np.ndarray:
     """The tensor with these values; see `_json_values`."""
-    found = np.array(values, object)
-    if None in found.flat:
-        raise ValueError("null in place of a value")
     if dtype is not np.object_:
-        return np.array(values, dtype)
-    texts = found
+        found: np.ndarray = np.array(values, dtype)
+        # NumPy makes NaN or False of null.
+        may_be_null = np.isnan(found).any() if issubclass(dtype, np.floating) else dtype is np.bool_
+        if may_be_null and None in np.array(values, object).flat:
+            raise ValueError("null in place of a number")
+        return found
+    texts = np.array(values, object)
     for place, text in np.ndenumerate(texts):
         texts[place] = base64.b64decode(text["b64"], validate=True) if isinstance(text, dict) else text.encode("utf-8")
     return texts

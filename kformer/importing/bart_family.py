@@ -45,8 +45,8 @@ def read_transformer(fields: Fields, checkpoint: Checkpoint, activation: str, is
     return TransformerConfig(
         source_vocab_size=vocab_size,
         target_vocab_size=vocab_size if has_one_vocabulary else fields.get("decoder_vocab_size", vocab_size),
-        num_encoder_layers=fields.number("encoder_layers"),
-        num_decoder_layers=fields.number("decoder_layers"),
+        num_encoder_layers=fields.layers("encoder_layers"),
+        num_decoder_layers=fields.layers("decoder_layers"),
         d_model=fields.number("d_model"),
         d_ff=fields.same("encoder_ffn_dim", "decoder_ffn_dim"),
         num_heads=fields.same("encoder_attention_heads", "decoder_attention_heads"),

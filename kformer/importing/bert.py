@@ -49,7 +49,7 @@ def read(folder: pathlib.Path) -> ImportedModel:
     transformer = TransformerConfig(
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
-        num_encoder_layers=fields.number("num_hidden_layers"),
+        num_encoder_layers=fields.layers("num_hidden_layers"),
         num_decoder_layers=0,
         d_model=fields.number("hidden_size"),
         d_ff=fields.number("intermediate_size"),

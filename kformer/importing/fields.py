@@ -40,14 +40,20 @@ class Fields:
         value = self._content.get(name)
         return default if value is None else value
 
-    def number(self, name: str) -> int:
-        """A field that is a whole number of at least 1, such as the size of a matrix or the number of layers.
+    def number(self, name: str, default: int | None = None) -> int:
+        """A field that is a whole number of at least 1, such as a size.
 
         Raises:
-            ValueError: It is missing, or something else, or larger than that of any model.
+            ValueError: It is missing and has no default, or is something else, or larger than in any model.
         """
-        value = self._content.get(name)
-        most = _MOST_LAYERS if "layer" in name else _MOST
+        return self._whole(name, default, _MOST)
+
+    def layers(self, name: str, default: int | None = None) -> int:
+        """A field that is a number of layers; see `number`."""
+        return self._whole(name, default, _MOST_LAYERS)
+
+    def _whole(self, name: str, default: int | None, most: int) -> int:
+        value = self.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise ValueError(
                 f"{name} in {self.path} must be a whole number of at least 1 and at most {most:,}. Received: {value!r}."

@@ -41,7 +41,7 @@ def read(folder: pathlib.Path) -> ImportedModel:
         source_vocab_size=tokenizer.vocab_size,
         target_vocab_size=tokenizer.vocab_size,
         num_encoder_layers=0,
-        num_decoder_layers=fields.number("n_layer"),
+        num_decoder_layers=fields.layers("n_layer"),
         d_model=width,
         d_ff=fields.get("n_inner", 4 * width),
         num_heads=fields.number("n_head"),

@@ -38,7 +38,7 @@ def read(folder: pathlib.Path) -> ImportedModel:
         source_vocab_size=tokenizer.vocab_size,
         target_vocab_size=tokenizer.vocab_size,
         num_encoder_layers=0,
-        num_decoder_layers=fields.number("num_hidden_layers"),
+        num_decoder_layers=fields.layers("num_hidden_layers"),
         d_model=fields.number("hidden_size"),
         d_ff=fields.number("intermediate_size"),
         num_heads=heads,

@@ -40,15 +40,13 @@ def read(folder: pathlib.Path) -> ImportedModel:
     fields.expect("relative_attention_max_distance", 128, default=128)
     checkpoint = open_checkpoint(folder)
     is_tied = _SOFTMAX not in checkpoint or checkpoint.are_equal(_SOFTMAX, _SHARED)
-    layers = fields.number("num_layers")
+    layers = fields.layers("num_layers")
     vocab_size, pad_id = fields.number("vocab_size"), fields.id("pad_token_id", 0)
     transformer = TransformerConfig(
         source_vocab_size=vocab_size,
         target_vocab_size=vocab_size,
         num_encoder_layers=layers,
-        num_decoder_layers=fields.number("num_decoder_layers")
-        if fields.get("num_decoder_layers") is not None
-        else layers,
+        num_decoder_layers=fields.layers("num_decoder_layers", layers),
         d_model=fields.number("d_model"),
         d_ff=fields.number("d_ff"),
         num_heads=fields.number("num_heads"),

@@ -23,6 +23,13 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def discard(stream: Any) -> None:
+    """Sends to nowhere what a stream holds that cannot be written. Otherwise Python's flush at exit would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 class Console(rich.console.Console):
     """A console that prints texts as they are: without emoji codes, colours of its own and broken lines.
 
@@ -44,9 +51,7 @@ class Console(rich.console.Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.file.fileno())  # otherwise Python's flush at exit would fail
-        os.close(nowhere)
+        discard(self.file)
 
 
 class _EscapingStream:

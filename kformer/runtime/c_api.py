@@ -156,7 +156,7 @@ class SavedModel:
         """Frees the memory of the model at once, when no call runs and none will follow.
 
         Otherwise it is freed with this object. An error of a call keeps the object: its traceback and the call's answer
-        know each other until Python looks for such circles, which may take hours where millions of objects live.
+        know each other until Python looks for such circles, which it seldom does where many objects live.
         """
         self._free()
 

@@ -106,6 +106,7 @@ def test_translate_is_a_unix_filter(numbers_run):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_translate_takes_files_a_beam_and_n_best(numbers_run, tmp_path):
     (tmp_path / "in").write_bytes(b"one two three\nsix one\n")
     answer = kformer(

@@ -72,6 +72,7 @@ def test_the_end_of_a_name_says_the_kind_of_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_attention_of_a_run_in_every_style(numbers_run, drawn, tmp_path):
     common = (numbers_run, "--text", "one two", "--output", tmp_path / "a.png")
     plot("attention", *common, "--translation", "uno", "--kind", "decoder", "--layer", 0, "--head", 1)
@@ -96,6 +97,7 @@ def test_attention_as_a_page_has_all_of_it(numbers_run, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_attention_of_an_export_is_that_of_its_detailed_signature(numbers_export, drawn, tmp_path):
     plot("attention", numbers_export, "--text", "one two", "--output", tmp_path / "a.png")
     ((_, (alignment, *_), _),) = drawn

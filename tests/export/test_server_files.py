@@ -27,6 +27,7 @@ def logs(version: pathlib.Path) -> list[prediction_log_pb2.PredictionLog]:
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_server_can_run_every_warm_up_request(exported, numbers_translator):
     loaded = tf.saved_model.load(str(exported))
     sizes = collections.defaultdict(list)

@@ -100,6 +100,7 @@ def test_a_classifier_begins_with_the_pooler_of_the_model(bert):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_fine_tuning_begins_with_the_imported_weights(bert, tmp_path):
     books = load_corpus("bible-books")
     corpus = Corpus("books", list(books.train[:300]), list(books.valid[:20]), [])

@@ -110,6 +110,7 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_commands_take_a_shipped_model_in_place_of_a_folder(shipped, tmp_path):
     def kformer(*arguments, stdin=""):
         answer = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)

@@ -85,6 +85,7 @@ def test_it_is_translated_with_evaluated_and_exported_by_the_command_line(transl
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_it_is_packed_and_the_packed_one_is_used_like_it(translates, tmp_path):
     packed = pack_run(translates.path, tmp_path / "packed").run
     assert not packed.training_file.exists()
@@ -107,6 +108,7 @@ def test_a_model_of_any_task_answers(predictor, target, changes, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_a_training_may_begin_with_its_weights_but_not_go_on(translates, tmp_path):
     training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
     tuned = train(toy.corpus(), tmp_path / "tuned", training=training, initialize_from=translates.path).run

@@ -178,6 +178,7 @@ class TestLanguageModel:
         assert language_model.sample(TEXTS, top_k=1, max_length=2**31 - 1) == language_model(TEXTS)
 
     @pytest.mark.slow
+    @pytest.mark.in_ci
     @pytest.mark.parametrize("temperature", [0.0, 1.0])
     def test_min_length_counts_new_tokens(self, temperature, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_extra_length=9))
@@ -378,6 +379,7 @@ class TestCommands:
         assert longer == model.sample(["one", "six two"], temperature=0.0, min_length=30) != model(["one", "six two"])
 
     @pytest.mark.slow
+    @pytest.mark.in_ci
     def test_batches_of_a_file_draw_for_themselves(self, capsys, tmp_path, run_of):
         arguments = ("generate", run_of("language-model"), ["one"] * 128, "--temperature", "1", "--max-length", "6")
         first, again = (self.run(capsys, tmp_path, *arguments) for _ in range(2))

@@ -25,6 +25,7 @@ def test_every_attention_has_its_tokens_and_weights_that_sum_to_one(numbers_tran
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_alignment_is_that_of_the_detailed_translation(numbers_translator):
     detailed = read_detailed(numbers_translator.translate_detailed(tf.constant([TEXT, "six"])))
     cross = numbers_translator.attention(TEXT).cross

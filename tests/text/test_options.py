@@ -38,6 +38,7 @@ def translated(translator, texts, **options):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_without_options_it_is_translate(translator):
     texts = [*TEXTS, "", "one two\n\nthree"]
     texts, scores = translated(translator, texts), translator.translate(tf.constant(texts))
@@ -130,6 +131,7 @@ def test_the_least_length_counts_the_prefix_and_holds_for_each_part(translator):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_without_a_least_length_it_is_the_models_own(translator):
     longer = _with_search(translator, DECODING.replace(min_length=4))
     found, _ = translated(longer, TEXTS)

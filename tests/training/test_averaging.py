@@ -82,6 +82,7 @@ def test_a_mean_is_no_run_to_go_on_with(run, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_command_makes_a_run_that_translates(run, tmp_path):
     command = [sys.executable, "-m", "kformer", "average", str(run.path), str(tmp_path / "mean"), "--last", "3"]
     answer = subprocess.run(command, capture_output=True, check=True)

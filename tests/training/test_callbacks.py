@@ -166,7 +166,7 @@ def test_the_updates_that_minutes_hold_are_told_soon_and_once():
 def test_the_updates_before_a_resume_count_among_the_expected_ones():
     # 100 updates and 200 s were before: 226 of 300 s have passed at update 104, and 74 / 2 are to come.
     (told,) = told_updates(step=100, batch=100, seconds=200.0)
-    assert "about 141 updates fit into " in told
+    assert "about 141 updates fit into 5 minutes; " in told
 
 
 def test_minutes_that_hold_more_than_the_budget_of_steps_are_not_told():

@@ -235,6 +235,7 @@ def test_ctrl_c_in_a_validation_and_another_fit_are_like_an_undisturbed_fit(undi
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_the_best_file_holds_the_weights_that_were_validated(tmp_path):
     path = tmp_path / "best.keras"
     best = keras.callbacks.ModelCheckpoint(str(path), monitor="val_token_loss", mode="min", save_best_only=True)

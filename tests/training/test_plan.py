@@ -50,7 +50,9 @@ def test_a_run_that_ends_inside_its_warmup_is_told_how_little_of_the_rate_it_rea
 
 def test_minutes_that_are_over_hold_the_updates_that_were_done():
     training, state = TrainingConfig(warmup_steps=1, max_minutes=0.1), TrainingState(step=4, seconds=26.0)
-    assert "about 4 updates fit into " in describe_minutes(training, state, seconds_per_update=2.0, max_steps=None)
+    assert "about 4 updates fit into 0.1 minutes; " in describe_minutes(
+        training, state, seconds_per_update=2.0, max_steps=None
+    )
 
 
 def test_a_run_out_of_patience_trains_no_further_when_it_is_resumed() -> None:

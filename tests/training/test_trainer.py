@@ -199,6 +199,7 @@ def test_a_warmup_that_is_chosen_is_not_taken_for_the_fitted_one(fitted):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -781,7 +782,7 @@ def losses_of(report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.in_ci), "mixed_float16"])
 def test_low_precision_learns_as_float32_does_and_translates_in_float32(tmp_path, precision, learned_in_float32):
     training = WORDS.replace(max_steps=60, validation_steps=30, precision=precision)
     report = train_words(tmp_path / "run", training)
