@@ -124,7 +124,7 @@ def test_columns_of_a_run_arrive(numbers_run, drawn, tmp_path):
     [
         (("masks", "--output", "a.pdf"), r"--output must end with one of .png, .svg, .html. Received: a.pdf"),
         (("beam", "no-run", "--text", "one"), "no-run does not exist"),
-        (("run", "no-run"), "no-run is not a run folder"),
+        (("run", "no-run"), "no-run does not exist"),
         (("attention", "--text", "one"), "Name one model"),
         (
             ("attention", "--preset", "cmudict", "--text", "a", "--style", "heads", "--head", "1"),
