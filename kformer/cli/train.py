@@ -124,7 +124,8 @@ def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines:
         changes = read_changes(start.config, fields)
         transformer, training = choose_configs(start, changes, folder, goes_on)
         task = changes.transformer.get("task") if transformer is None else transformer.task
-        chosen = _read_corpus(corpus, start.recipe, task, run.export_to)
+        began_with = folder.corpus()["name"] if goes_on and folder.corpus_file.is_file() else None
+        chosen = _read_corpus(corpus, start.recipe, task, run.export_to, began_with)
         if machines.are_main:
             _warn_of_few_pairs(chosen, translates=task is None or task_kind(task).targets == "text")
 
@@ -164,13 +165,15 @@ def _tell(report: Any) -> None:
         print("To go on, give the same command with --resume.")
 
 
-def _read_corpus(options: CorpusOptions, recipe: str | None, task: str | None, export_to: Path | None) -> Corpus:
+def _read_corpus(
+    options: CorpusOptions, recipe: str | None, task: str | None, export_to: Path | None, began_with: str | None
+) -> Corpus:
     """The corpus of the options, or else of the recipe, for the task; None: nobody knows the task."""
     if task is not None:
         _check_task_options(task, options.columns, export_to)
     if recipe is not None and (options.corpus, options.train, options.train_source) == (None,) * 3:
         options = dataclasses.replace(options, corpus=load_recipe(recipe).corpus)
-    corpus = options.read(plain_text=task is not None and task_kind(task).learns_from_plain_text)
+    corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, began_with)
     if task is not None:
         check_corpus(task, corpus)
     return corpus

@@ -41,16 +41,17 @@ class CorpusOptions:
     ] = None
     valid_target: Annotated[Path | None, _data(help="Target lines to validate on.")] = None
 
-    def read(self, plain_text: bool = False) -> Corpus:
+    def read(self, plain_text: bool = False, began_with: str | None = None) -> Corpus:
         """The corpus.
 
         Args:
             plain_text: Whether `train` and `valid` are plain text, for a task that learns from it.
+            began_with: The name of the corpus of a run that goes on, for the message if there is none here.
 
         Raises:
             ValueError: There is not exactly one corpus, or the options do not go together.
         """
-        self._check()
+        self._check(began_with)
         if self.corpus is not None:
             return read_corpus(self.corpus)
         train = _named(self.train) or _named(self.train_source, self.train_target)
@@ -70,14 +71,14 @@ class CorpusOptions:
         len(pairs)
         return pairs
 
-    def _check(self) -> None:
+    def _check(self, began_with: str | None) -> None:
         """Refuses anything but one corpus, and files that do not go together."""
         ways = _named(self.corpus, self.train, self.train_source or self.train_target)
         if len(ways) != 1:
+            again = "" if began_with is None else f" Give the corpus that this run began with: {began_with}."
             raise ValueError(
                 "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-                f"(a recipe has a corpus of its own). Received: {len(ways)} of them. A run that is resumed needs "
-                "the corpus that it began with."
+                f"(a recipe has a corpus of its own). Received: {len(ways)} of them.{again}"
             )
         for form, train, valid in (
             ("", self.train, self.valid),

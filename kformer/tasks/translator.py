@@ -242,6 +242,7 @@ class Translator(Predictor):
             `translation` (B,) string and `score` (B,) float32 as in `translate`.
 
         Raises:
+            ValueError: An argument is of another type or rank.
             tf.errors.InvalidArgumentError: An option is out of range.
         """
         options = {
@@ -253,11 +254,8 @@ class Translator(Predictor):
             "top_p": top_p,
             "seed": seed,
         }
-        return self._with_options(
-            tf.convert_to_tensor(text, tf.string),
-            tf.reshape(tf.convert_to_tensor(target_prefix, tf.string), [-1]),
-            *option_tensors(self.decoding, options).values(),
-        )
+        prefixes = [target_prefix] if is_one_text(target_prefix) else target_prefix
+        return self._with_options(text, prefixes, *option_tensors(self.decoding, options).values())
 
     @model_function(
         [TEXT, TARGET_PREFIX, *OPTION_SPECS],

@@ -12,10 +12,21 @@ OPTION_SPECS = [tf.TensorSpec([], option.dtype, name=option.name) for option in 
 
 
 def option_tensors(decoding: DecodingConfig, given: Mapping[str, float | int | None] | None = None) -> Options:
-    """The options that are given. Those that are not, or are None, have the values of the model's own search."""
+    """The options that are given. Those that are not, or are None, have the values of the model's own search.
+
+    Raises:
+        ValueError: A value is not a number of the option's type.
+    """
     values = {name: option.default_for(decoding) for name, option in OPTIONS.items()}
     values |= {name: value for name, value in (given or {}).items() if value is not None}
-    return {name: tf.constant(value, OPTIONS[name].dtype) for name, value in values.items()}
+    return {name: _scalar(name, value) for name, value in values.items()}
+
+
+def _scalar(name: str, value: float | int) -> tf.Tensor:
+    try:
+        return tf.constant(value, OPTIONS[name].dtype, shape=[])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be one number, {OPTIONS[name].dtype}. Received: {value!r}.") from error
 
 
 def named_options(tensors: Sequence[tf.Tensor]) -> Options:

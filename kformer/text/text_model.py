@@ -1,5 +1,6 @@
 """What predictors are made of: texts as tensors, and functions that follow the weights of their model."""
 
+import reprlib
 import sys
 import threading
 import warnings
@@ -55,9 +56,42 @@ class ModelFunction:
             known, function = predictor.__dict__.get(self._kept_as, ((), None))
             if function is None or [*map(id, known)] != [*map(id, weights)]:
                 method = self.method.__get__(predictor)
-                function = tf.function(method, input_signature=self.inputs, autograph=False)
+                function = _Checked(tf.function(method, input_signature=self.inputs, autograph=False), self.inputs)
                 predictor.__dict__[self._kept_as] = weights, function
         return function
+
+
+class _Checked:
+    """A `tf.function` that tells wrong arguments by the names of its inputs, before it is traced.
+
+    Args:
+        function: It can be used for what a `tf.function` has, such as `get_concrete_function`.
+        inputs: Its input signature.
+    """
+
+    def __init__(self, function: Any, inputs: Sequence[tf.TensorSpec]) -> None:
+        self._function = function
+        self._inputs = {spec.name: spec for spec in inputs}
+
+    def __call__(self, *arguments: Any, **named: Any) -> dict[str, tf.Tensor]:
+        specs = self._inputs.values()
+        tensors = [_input_tensor(spec, value) for spec, value in zip(specs, arguments, strict=False)]
+        known = {name: _input_tensor(self._inputs[name], named[name]) for name in named if name in self._inputs}
+        return self._function(*tensors, *arguments[len(tensors) :], **(named | known))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
+def _input_tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
+    try:
+        tensor = tf.convert_to_tensor(value, spec.dtype)
+    except (TypeError, ValueError):
+        tensor = None
+    if tensor is None or not spec.shape.is_compatible_with(tensor.shape):
+        wanted = "a list of strings or a (B,) string tensor" if spec.shape.rank else f"one number, {spec.dtype.name}"
+        raise ValueError(f"{spec.name} must be {wanted}. Received: {reprlib.repr(value)}.")
+    return tensor
 
 
 def model_function(

@@ -338,6 +338,14 @@ MISTAKES = {
     ),
     "train, run there already": ("train --output {run} --corpus cmudict", "run holds a run already. Go on with it by"),
     "train, nothing to resume": ("train --output new --corpus cmudict --resume", "there is nothing to resume"),
+    "train, resume without the corpus": (
+        "train --output {run} --resume",
+        "Received: 0 of them. Give the corpus that this run began with: mine.tsv.",
+    ),
+    "train, the beginning of corpora's names": (
+        "train --output new --corpus bible",
+        "Did you mean 'bible-en-es', 'bible-books', 'bible-next', 'bible-punctuation'?",
+    ),
     "train, file in the way": (
         "train --output {corpus}/new --corpus cmudict",
         "cannot be a folder: {corpus} is a file. Name another folder.",
@@ -472,7 +480,7 @@ def places(tmp_path_factory):
     run.path.mkdir()
     TransformerConfig().save(run.transformer_file)
     toy.TRAINING.save(run.training_file)
-    run.write_corpus({"symbols": False})
+    run.write_corpus({"name": "mine.tsv", "symbols": False})
     note_kind_of_tokenizer(run, "sentencepiece")
     run.weights_folder.mkdir()
     for file in (run.best_weights_file, run.weights_folder / "step-000000001.weights.h5"):

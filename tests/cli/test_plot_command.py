@@ -9,9 +9,12 @@ from typer.testing import CliRunner
 from kformer import visualization
 from kformer.cli.main import app
 from kformer.decoding import tracing
+from kformer.presets import find_preset
 from kformer.text.beam_tree import BeamTree
 
 pytestmark = pytest.mark.tensorflow_only
+
+CLASSIFIER = str(find_preset("bible-books").path)
 
 
 def plot(*arguments):
@@ -126,6 +129,11 @@ def test_columns_of_a_run_arrive(numbers_run, drawn, tmp_path):
         (("beam", "no-run", "--text", "one"), "no-run does not exist"),
         (("run", "no-run"), "no-run does not exist"),
         (("attention", "--text", "one"), "Name one model"),
+        (
+            ("attention", CLASSIFIER, "--text", "one"),
+            "is a run of the task classify. Expected: a run of the task transl",
+        ),
+        (("beam", CLASSIFIER, "--text", "one"), "is a run of the task classify. Expected: a run of the task transl"),
         (
             ("attention", "--preset", "cmudict", "--text", "a", "--style", "heads", "--head", "1"),
             "--head chooses a single map",

@@ -1,6 +1,7 @@
 """Strings in, strings out: what is defined for every input, and independence of the batch."""
 
 import functools
+import re
 
 import hostile
 import numpy as np
@@ -246,6 +247,32 @@ def test_another_number_of_translations_than_texts_is_refused(numbers_translator
     translations = ["uno"] if len(texts) > 1 else ["uno", "dos"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="translation must have one entry for each text"):
         numbers_translator.score(texts, translations)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda model: model.translate("one"),
+            "text must be a list of strings or a (B,) string tensor. Received: 'one'.",
+        ),
+        (
+            lambda model: model.translate(text=[1]),
+            "text must be a list of strings or a (B,) string tensor. Received: [1].",
+        ),
+        (lambda model: model.translate_n_best([["one"]]), "Received: [['one']]."),
+        (lambda model: model.score(["one"], "uno"), "translation must be a list of strings or a (B,) string tensor."),
+        (lambda model: model.translate_with_options("one"), "text must be a list of strings"),
+        (lambda model: model.translate_with_options(["one"], [1]), "target_prefix must be a list of strings"),
+        (
+            lambda model: model.translate_with_options(["one"], top_k=2.5),
+            "top_k must be one number, int32. Received: 2.5.",
+        ),
+    ],
+)
+def test_inputs_of_another_type_or_rank_are_told_by_their_names(numbers_translator, call, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        call(numbers_translator)
 
 
 def test_arguments_that_change_places_are_refused_by_their_names(numbers_translator):

@@ -68,7 +68,9 @@ def test_more_than_were_kept_is_refused(run, tmp_path):
             average_weights(run.path, tmp_path / "mean", last=last)
     with pytest.raises(FileExistsError, match="exists already"):
         average_weights(run.path, tmp_path, last=2)
-    with pytest.raises(FileNotFoundError, match="none does not exist. Name the folder that `kformer train --output` wrote"):
+    with pytest.raises(
+        FileNotFoundError, match="none does not exist. Name the folder that `kformer train --output` wrote"
+    ):
         average_weights(tmp_path / "none", tmp_path / "mean")
     assert not list(tmp_path.iterdir())
 
