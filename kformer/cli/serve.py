@@ -349,4 +349,9 @@ def _file(given: Path | None, directory: Path | None, name: str) -> Path | None:
     """The given file, or else the file `name` that an export has written; None if there is none."""
     if given is not None or directory is None:
         return given
-    return directory / name if (directory / name).is_file() else None
+    file = directory / name
+    if not os.path.lexists(file):
+        return None
+    if not file.is_file():  # a folder, a pipe, a link to nothing
+        raise ValueError(f"{file} is no file. Remove it, or name another one by its option.")
+    return file

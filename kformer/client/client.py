@@ -45,7 +45,8 @@ class Client:
             here, too; `https` and `grpcs` use TLS. `/versions/3` or `/labels/stable` at its end chooses a version;
             otherwise the latest answers.
         token: Sent with every request as `Authorization: Bearer TOKEN`. Without TLS, others on the network can read it.
-        timeout: Seconds that one try may take.
+        timeout: Seconds that one try may wait: over gRPC for the answer, over REST for the connection and for each next
+            part of the answer.
         tries: How often a request is sent, at most.
         backoff_factor: The waits between tries are 0, 2, 4, 8, ... times this number of seconds. A server's
             `Retry-After` is added to them.

@@ -4,6 +4,7 @@ Translating changes nothing on the server, so a request may be sent again even i
 """
 
 from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import InvalidHeader
 from urllib3.util import Retry
 
 BUSY = (429, 503, 504)  # A later try may succeed. Other statuses mean that the request or the server has a fault.
@@ -25,7 +26,10 @@ class _Retries(Retry):
         super().sleep()
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        seconds = super().get_retry_after(response)
+        try:
+            seconds = super().get_retry_after(response)
+        except InvalidHeader:  # neither a number of seconds nor a date
+            return None
         return None if seconds is None else min(seconds, LONGEST_WAIT)
 
 

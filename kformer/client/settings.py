@@ -65,9 +65,10 @@ def _names_host(parts: urllib.parse.SplitResult, needs_port: bool) -> bool:
     """Whether there is a host, without a user's name and password."""
     try:
         has_port = parts.port is not None
+        is_zero = parts.port == 0  # to which nobody can connect; libraries ask the default port in its place
     except ValueError:  # no number, or too large a one
         return False
-    return bool(parts.hostname) and "@" not in parts.netloc and (has_port or not needs_port)
+    return bool(parts.hostname) and "@" not in parts.netloc and (has_port or not needs_port) and not is_zero
 
 
 @dataclasses.dataclass(frozen=True)

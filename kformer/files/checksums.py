@@ -120,8 +120,10 @@ def _name(folder: pathlib.Path, file: pathlib.Path) -> str:
 def _lines(folder: pathlib.Path) -> list[tuple[str, str]]:
     """Checksum and path of every line; an empty list if there is no `SHA256SUMS`."""
     path = folder / SUMS_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return []
+    if not path.is_file():  # a folder, a pipe, a link to nothing
+        raise DamagedFileError(f"{path} is no file. Restore it from a copy.")
     text = path.read_bytes().decode("utf-8", "replace")
     found = [_LINE.fullmatch(line) for line in text.split("\n")[:-1]]
     if not text.endswith("\n") or None in found:

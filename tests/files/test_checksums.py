@@ -1,5 +1,6 @@
 """Checksums of a folder's files: what was damaged, edited or lost is told."""
 
+import os
 import subprocess
 
 import pytest
@@ -50,6 +51,14 @@ def test_a_missing_file_is_told(folder):
     (folder / "SHA256SUMS").unlink()
     with pytest.raises(DamagedFileError, match="SHA256SUMS is missing or empty"):
         check_folder(folder)
+
+
+@pytest.mark.parametrize("put", [lambda path: path.mkdir(), lambda path: path.symlink_to("nowhere"), os.mkfifo])
+def test_checksums_that_are_no_file_are_not_taken_for_none(folder, put):
+    (folder / "SHA256SUMS").unlink()
+    put(folder / "SHA256SUMS")
+    with pytest.raises(DamagedFileError, match=r"SHA256SUMS is no file. Restore it from a copy."):
+        check_file(folder / "a.json")
 
 
 def test_an_edited_file_is_told_with_the_way_to_note_it_anew(folder):

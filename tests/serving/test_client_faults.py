@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -96,10 +97,11 @@ def test_a_server_says_how_long_to_wait_but_not_for_hours():
         assert 1 <= time.monotonic() - began < 2
         assert len(server.requests) == 2
 
-    class Answer:
-        headers = {"Retry-After": "86400"}  # noqa: RUF012
 
-    assert retries(tries=2, backoff_factor=1.0).get_retry_after(Answer()) == LONGEST_WAIT
+@pytest.mark.parametrize(("given", "waited"), [("86400", LONGEST_WAIT), ("7", 7), ("-5", None), ("soon", None)])
+def test_only_a_number_of_seconds_or_a_date_is_waited_for(given, waited):
+    answer = SimpleNamespace(headers={"Retry-After": given})
+    assert retries(tries=2, backoff_factor=1.0).get_retry_after(answer) == waited
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -260,6 +260,14 @@ def test_a_wrong_configuration_file_is_told(numbers_export, tmp_path):
     )
 
 
+def test_a_configuration_that_is_no_file_is_not_passed_over(numbers_export, tmp_path):
+    base = tmp_path / "numbers"
+    base.mkdir()
+    (base / "1").symlink_to(numbers_export / "1")
+    (base / "batching.config").symlink_to("nowhere")
+    assert "batching.config is no file. Remove it, or name another one by its option." in refused(base)
+
+
 def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     """Every option, through to the settings."""
     made = []

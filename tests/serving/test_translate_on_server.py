@@ -113,6 +113,7 @@ REFUSED = {
     "a length penalty": ("--server {url} --length-penalty 1", "searches as its model was exported."),
     "a recipe": ("--server {url} --recipe cmudict", "searches as its model was exported."),
     "another URL": ("--server localhost:8501", "must be http://HOST:8501/v1/models/NAME for REST, or grpc://HOST:8500/NA"),
+    "port 0": ("--server http://localhost:0/v1/models/m", "must be http://HOST:8501/v1/models/NAME for REST, or grpc:"),
     "a token without a server": ("--preset cmudict --token-file {empty}", "--token-file is for a server."),
     "an empty token": ("--server {url} --token-file {empty}", "empty is empty. Write the token into it."),
     "too many hypotheses": ("--server {url} --n-best 5", "gives 4 hypotheses per text. Received: n_best=5. Ask for no"),
