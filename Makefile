@@ -38,10 +38,11 @@ TWO_AT_ONCE = --numprocesses 2 --dist worksteal --durations 30 --durations-min 5
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
 
+# The reports say how long each test took: `tests/list_long_tests.py` makes of them the list of tests that are slow.
 TESTS = not slow
 test: $(VENV)/.kformer-test
-	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)"
-	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" $(EVERY_BACKEND)
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" --junitxml build/tests-tensorflow.xml
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) -m "$(TESTS)" --junitxml build/tests-jax.xml $(EVERY_BACKEND)
 
 # The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
 test-slow: $(VENV)/.kformer-test

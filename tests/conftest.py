@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pathlib
 import shutil
 import unittest.mock
 
@@ -17,8 +18,16 @@ import pytest
 gc.set_threshold(100_000, 10, 10)
 
 
+LONG_TESTS = frozenset(pathlib.Path(__file__).with_name("long_tests.txt").read_text().splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config, items):
-    """Leaves out, under another backend, what exists on TensorFlow alone."""
+    """Marks what takes long, see `list_long_tests.py`; leaves out, under another backend, what TensorFlow alone has."""
+    for item in items:
+        if item.nodeid.split("[")[0] in LONG_TESTS and not item.get_closest_marker("slow"):
+            item.add_marker("slow")
+            item.add_marker("in_ci")
     if keras.backend.backend() == "tensorflow":
         return
     other = [item for item in items if item.get_closest_marker("tensorflow_only")]

@@ -1,0 +1,30 @@
+"""Writes `long_tests.txt`: the tests that are not part of the fast suite, because a case of theirs takes too long.
+
+    make test TESTS="not slow or in_ci"
+    python tests/list_long_tests.py build/tests-tensorflow.xml build/tests-jax.xml
+
+Tracing a search takes seconds, and the first test that needs a trace or a fixture pays for it. Which one that is
+changes with the tests around it, so the list is measured, not written by hand. `conftest.py` gives the listed tests the
+marks `slow` and `in_ci`.
+"""
+
+import pathlib
+import sys
+import xml.etree.ElementTree
+
+LONGEST_SECONDS = 2.0  # on two cores of an Intel Xeon with AMX
+LIST = pathlib.Path(__file__).with_name("long_tests.txt")
+
+
+def function_of(case: xml.etree.ElementTree.Element) -> str:
+    """The name by which pytest knows the function of a case, without the parameters."""
+    parts = case.attrib["classname"].split(".")
+    file = next(place for place, part in enumerate(parts) if part.startswith("test_"))
+    path = "/".join(parts[: file + 1]) + ".py"
+    return "::".join([path, *parts[file + 1 :], case.attrib["name"].split("[")[0]])
+
+
+if __name__ == "__main__":
+    cases = (case for report in sys.argv[1:] for case in xml.etree.ElementTree.parse(report).iter("testcase"))
+    long = {function_of(case) for case in cases if float(case.attrib["time"]) > LONGEST_SECONDS}
+    LIST.write_text("".join(f"{function}\n" for function in sorted(long)))
