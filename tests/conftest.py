@@ -25,7 +25,8 @@ LONG_TESTS = frozenset(pathlib.Path(__file__).with_name("long_tests.txt").read_t
 def pytest_collection_modifyitems(config, items):
     """Marks what takes long, see `list_long_tests.py`; leaves out, under another backend, what TensorFlow alone has."""
     for item in items:
-        if item.nodeid.split("[")[0] in LONG_TESTS and not item.get_closest_marker("slow"):
+        names = {item.nodeid.split("[")[0], item.nodeid.split("::")[0]}
+        if names & LONG_TESTS and not item.get_closest_marker("slow"):
             item.add_marker("slow")
             item.add_marker("in_ci")
     if keras.backend.backend() == "tensorflow":

@@ -1,11 +1,12 @@
-"""Writes `long_tests.txt`: the tests that are not part of the fast suite, because a case of theirs takes too long.
+"""Adds to `long_tests.txt` the tests that take too long for the fast suite.
 
-    make test TESTS="not slow or in_ci"
+    make test
     python tests/list_long_tests.py build/tests-tensorflow.xml build/tests-jax.xml
 
 Tracing a search takes seconds, and the first test that needs a trace or a fixture pays for it. Which one that is
-changes with the tests around it, so the list is measured, not written by hand. `conftest.py` gives the listed tests the
-marks `slow` and `in_ci`.
+changes with the tests around it, so the list is measured, and grows until `make test` takes ten minutes. Lines that
+name a file are written by hand: each of its tests needs a server, a browser or an import that takes long.
+`conftest.py` gives the listed tests the marks `slow` and `in_ci`.
 """
 
 import pathlib
@@ -27,4 +28,7 @@ def function_of(case: xml.etree.ElementTree.Element) -> str:
 if __name__ == "__main__":
     cases = (case for report in sys.argv[1:] for case in xml.etree.ElementTree.parse(report).iter("testcase"))
     long = {function_of(case) for case in cases if float(case.attrib["time"]) > LONGEST_SECONDS}
-    LIST.write_text("".join(f"{function}\n" for function in sorted(long)))
+    listed = {*LIST.read_text().splitlines(), *long}
+    files = {line for line in listed if "::" not in line}
+    kept = files | {line for line in listed if line.split("::")[0] not in files}
+    LIST.write_text("".join(f"{line}\n" for line in sorted(kept)))

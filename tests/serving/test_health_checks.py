@@ -1,7 +1,8 @@
-"""The health checks of export/ against a server that runs: `kformer serve`, which has TensorFlow Serving's paths."""
+"""Health checks and routes of deployments against `kformer serve`, which has TensorFlow Serving's paths."""
 
 import os
 import pathlib
+import re
 import stat
 import subprocess
 
@@ -54,3 +55,13 @@ def test_a_server_under_another_user_can_read_an_export(numbers_export):
     for path in (numbers_export, *numbers_export.rglob("*")):
         wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
         assert path.stat().st_mode & wanted == wanted & ~umask, path
+
+
+def test_the_routes_of_the_recipe_for_vertex_ai_answer(served):
+    recipe = (FOLDER.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+    (health,) = re.findall(r"--container-health-route (\S+)", recipe)
+    (predict,) = re.findall(r"--container-predict-route (\S+)", recipe)
+    assert served.ask("GET", health).status == 200
+    body = {"instances": ["one"], "parameters": {"a": 1}}
+    answer = served.ask("POST", predict.replace("translator", "numbers"), body)
+    assert len(answer.body["predictions"]) == 1
