@@ -21,7 +21,6 @@ from kformer.importing.checkpoint import write_checkpoint
 from kformer.importing.formats import IMPORT_FORMATS
 from kformer.importing.imported import ImportedModel
 from kformer.importing.run import read_folder
-from kformer.models import build_model
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 
@@ -108,9 +107,7 @@ class SafetensorsTarget(ExportTarget):
         """See `ExportTarget.check`. kformer's own import reads the folder."""
         kind, model = _KINDS[predictor.task](predictor), _plain_model(predictor)
         imported = read_folder(folder, IMPORT_FORMATS[kind.format])
-        again = build_model(imported.transformer, "float32")
-        imported.check(again)
-        imported.assign(again)
+        again = imported.build("float32")
         _check_weights(_weights(kind, model), {weight.path: np.asarray(weight) for weight in again.weights})
         _check_ids(predictor, imported, texts)
         difference = _check_logits(predictor, model, again, texts)

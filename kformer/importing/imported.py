@@ -8,6 +8,8 @@ import numpy as np
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.importing.checkpoint import Checkpoint, CheckpointError
+from kformer.models.building import build_model
+from kformer.models.transformer import Policy
 from kformer.tokenizers import Tokenizer
 
 
@@ -93,7 +95,7 @@ def tensors_of(sources: Mapping[str, Source], weights: Mapping[str, np.ndarray])
 
 @dataclasses.dataclass(frozen=True)
 class ImportedModel:
-    """A model of another toolkit in kformer's terms. Its weights stay on disk until they are assigned.
+    """A model of another toolkit in kformer's terms. Its weights stay on disk until it is built.
 
     Attributes:
         transformer: Sizes, options and task.
@@ -111,16 +113,24 @@ class ImportedModel:
     weights: Mapping[str, Source]
     unused: frozenset[str] = frozenset()
 
-    def check(self, model: keras.Model) -> None:
-        """Refuses a checkpoint that does not fill the model, or that holds more than the model has room for.
+    def build(self, dtype: Policy = None) -> keras.Model:
+        """The model with its weights. Names and sizes are compared first, so that a wrong size fills no memory.
 
         Args:
-            model: From `build_model(transformer)`.
+            dtype: As in `build_model`.
 
         Raises:
-            CheckpointError: A tensor is missing, has another size, or has no place in the model.
+            CheckpointError: A tensor is missing, has another size or no place in the model, or cannot be read.
         """
-        expected = {weight.path: tuple(weight.shape) for weight in model.weights}
+        self._check_names()
+        self._check_sizes()
+        model = build_model(self.transformer, dtype)
+        self._check_shapes({weight.path: tuple(weight.shape) for weight in model.weights})
+        for weight in model.weights:  # one at a time
+            weight.assign(self.weights[weight.path].read(self.checkpoint))
+        return model
+
+    def _check_names(self) -> None:
         used = {name for source in self.weights.values() for name in source.names}
         held = {*self.checkpoint.names()}
         if missing := sorted(used - held):
@@ -130,6 +140,25 @@ class ImportedModel:
                 f"The weights hold the tensor {more[0]}, for which the model that the configuration describes has no "
                 "place. It is of another kind, which kformer cannot import."
             )
+
+    def _check_sizes(self) -> None:
+        """Refuses sizes of the configuration that no weight has."""
+        config = self.transformer
+        sizes = {
+            "d_model": config.d_model,
+            "d_ff": config.d_ff,
+            "source_vocab_size": config.source_vocab_size,
+            "num_heads times head_dim": config.num_heads * config.head_size,
+        }
+        held = {size for source in self.weights.values() for size in source.shape(self.checkpoint)}
+        for name, size in sizes.items():
+            if size not in held:
+                raise CheckpointError(
+                    f"{name} is {size} by the configuration, and no weight has this size. Configuration and weights "
+                    "are of different models."
+                )
+
+    def _check_shapes(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         for path in sorted(expected.keys() | self.weights.keys()):
             source = self.weights.get(path)
             found = source.shape(self.checkpoint) if source is not None else None
@@ -139,12 +168,3 @@ class ImportedModel:
                     f"{path} gets {tensor} of the size {found}. Expected: {expected.get(path)}, by the configuration. "
                     "Configuration and weights are of different models."
                 )
-
-    def assign(self, model: keras.Model) -> None:
-        """Gives a model its weights, one at a time.
-
-        Raises:
-            CheckpointError: A tensor cannot be read, or holds numbers that are not finite.
-        """
-        for weight in model.weights:
-            weight.assign(self.weights[weight.path].read(self.checkpoint))

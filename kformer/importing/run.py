@@ -11,7 +11,6 @@ from kformer.files.writing import check_new_folder, new_folder
 from kformer.importing.formats import ImportFormat, choose_format
 from kformer.importing.imported import ImportedModel
 from kformer.importing.languages import Languages, check_languages
-from kformer.models.building import build_model
 from kformer.runs.create import create_run
 from kformer.runs.folder import RunFolder
 
@@ -53,9 +52,7 @@ def import_model(
     check_new_folder(pathlib.Path(output))
     chosen = choose_format(folder, format)
     imported = read_folder(folder, chosen, languages)
-    model = build_model(imported.transformer)
-    imported.check(model)
-    imported.assign(model)
+    model = imported.build()
     origin = describe_origin(folder, chosen.name)
     corpus = {"name": f"that of {origin['name']}", "symbols": False}
     with new_folder(output) as fresh:

@@ -6,8 +6,9 @@ import shutil
 import pytest
 from importing.examples import FOLDER
 
+from kformer.importing import imported
 from kformer.importing.formats import choose_format
-from kformer.importing.run import read_folder
+from kformer.importing.run import import_model, read_folder
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -30,3 +31,26 @@ def test_a_field_of_the_wrong_type_is_an_error_of_the_folder(name, value, tmp_pa
                 wrong += 1
         (folder / file).write_text(written, encoding="utf-8")
     assert wrong > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "told"),
+    [
+        ("t5", "d_model", "d_model is 960000 by the configuration, and no weight has this size"),
+        ("t5", "d_ff", "d_ff is 960000 by the configuration"),
+        ("t5", "d_kv", "num_heads times head_dim is"),
+        ("marian", "encoder_ffn_dim", "encoder_ffn_dim"),
+        ("bert", "hidden_size", "d_model is 960000"),
+        ("bert", "intermediate_size", "d_ff is 960000"),
+        ("gpt2", "n_embd", "d_model is 960000"),
+        ("llama", "intermediate_size", "d_ff is 960000"),
+    ],
+)
+def test_sizes_that_no_weight_has_are_told_before_the_model_fills_the_memory(name, field, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(imported, "build_model", None)  # which would be called
+    folder = shutil.copytree(FOLDER / name, tmp_path / "folder")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, field: 960_000}), encoding="utf-8")
+    with pytest.raises(ValueError, match=told):
+        import_model(folder, tmp_path / "run", name)
+    assert not (tmp_path / "run").exists()
