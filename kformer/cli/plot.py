@@ -118,7 +118,7 @@ def beam(
     found = find_model(choose_model(model, preset))
     if not isinstance(found, RunFolder):
         raise ValueError(f"{found} is an export, whose search cannot be watched. Name the run folder or a preset.")
-    found.check().check_task("translate")
+    found.check_task("translate")  # before TensorFlow starts; `from_run` checks the rest
     start_tensorflow()
     from kformer import Translator
     from kformer.visualization import plot_beam
@@ -222,7 +222,7 @@ def _checked(output: Path | None, name: str) -> Path:
 
 
 def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[str, AttentionMap]":
-    run.check().check_task("translate")
+    run.check_task("translate")  # before TensorFlow starts; `from_run` checks the rest
     start_tensorflow()
     from kformer import Translator
     from kformer.inference import Model

@@ -124,7 +124,7 @@ def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines:
         changes = read_changes(start.config, fields)
         transformer, training = choose_configs(start, changes, folder, goes_on)
         task = changes.transformer.get("task") if transformer is None else transformer.task
-        began_with = folder.corpus()["name"] if goes_on and folder.corpus_file.is_file() else None
+        began_with = folder.corpus().get("name") if goes_on and folder.corpus_file.is_file() else None
         chosen = _read_corpus(corpus, start.recipe, task, run.export_to, began_with)
         if machines.are_main:
             _warn_of_few_pairs(chosen, translates=task is None or task_kind(task).targets == "text")
