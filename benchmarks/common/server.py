@@ -40,7 +40,7 @@ class Served:
         ports = ["--rest-port", str(self.rest_port), "--grpc-port", str(self.grpc_port)]
         self.command = [sys.executable, "-m", "kformer", "serve", str(folder), "--name", name, *ports, *options]
         self.process: subprocess.Popen[bytes]
-        self.at_first: Usage  # when it had just become ready
+        self.in_use: Usage  # after ordinary requests; who compares something with it sets it
 
     def start(self) -> "Served":
         """Starts the process, also once more after its end, and returns when it answers."""
@@ -51,7 +51,6 @@ class Served:
             raise RuntimeError(f"{' '.join(self.command)} ended with status {self.process.poll()}: see {self.output}.")
         if not began:
             raise RuntimeError(f"{' '.join(self.command)} is not ready after {SECONDS_TO_START:g} s.")
-        self.at_first = self.usage()
         return self
 
     def end(self, number: int = signal.SIGTERM, seconds: float = 120.0) -> int:

@@ -92,12 +92,13 @@ def of_grpc(server: Any, answers: Mapping[str, str]) -> Iterator[Any]:
 def repeat(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str], minutes: float) -> list:
     """The faults of gRPC's clients, until the time is over."""
     from benchmarks.common.server import Served
+    from benchmarks.serving.fault_cases.fault import start
 
     faults: list[Any] = []
     tell = teller(faults)
     server = Served(folder, NAME, ["--timeout", str(TIMEOUT)], log)
     try:
-        server.start()
+        start(server, answers)
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end:
             for fault in of_grpc(server, answers):
@@ -115,14 +116,14 @@ def run(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str]) -> 
     from benchmarks.serving.fault_cases import clients as of_clients
     from benchmarks.serving.fault_cases import processes as of_processes
     from benchmarks.serving.fault_cases import versions as of_versions
-    from benchmarks.serving.fault_cases.fault import Fault
+    from benchmarks.serving.fault_cases.fault import Fault, start
 
     faults: list[Fault] = []
     tell = teller(faults)
     options = ["--timeout", str(TIMEOUT)]
     server = Served(folder, NAME, options, log)
     try:
-        server.start()
+        start(server, answers)
         tell(of_processes.killed(server, answers))
         for kind in of_versions.KINDS:
             tell(of_versions.broken(server, answers, kind, mended=kind == "no variables"))
@@ -144,13 +145,13 @@ def run(folder: pathlib.Path, log: pathlib.Path, answers: Mapping[str, str]) -> 
         server.close()
     server = Served(folder, NAME, [*options, "--log-level", "debug"], pathlib.Path("/dev/full"))
     try:
-        server.start()
+        start(server, answers)
         tell(of_processes.disk_full(server, answers))
     finally:
         server.close()
     server = Served(folder, NAME, options, log)
     try:
-        server.start()
+        start(server, answers)
         tell(of_processes.stopped_at_length(server, answers, TIMEOUT))
     finally:
         server.close()

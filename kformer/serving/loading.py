@@ -130,6 +130,7 @@ class Loader:
         except Exception as error:  # no error of a broken model may end the server
             self._end_loading(name, version, None, error)
         else:
+            give_back()  # the file and the graph were read into memory that is free now
             self._end_loading(name, version, servable)
 
     def _end_loading(

@@ -5,17 +5,22 @@ A new version is loaded and warmed up before the old one is unloaded. If it is b
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kformer.runtime.status import Code
 from kformer.serving.errors import ServingError
 from kformer.serving.loading import Load, Loader, OnChange
+from kformer.serving.memory import give_back
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.servable import Servable
 from kformer.serving.served_model import ServedModel
 from kformer.serving.version import State, Version, newest
 
 log = logging.getLogger(__name__)
+
+# Giving memory back takes up to 20 ms of a processor. A burst of requests leaves at most a few tens of MB.
+_SECONDS_OF_MEMORY = 10.0
 
 
 class ModelManager:
@@ -164,9 +169,13 @@ class ModelManager:
         return found
 
     def _watch(self, poll_seconds: float) -> None:
+        given_back = time.monotonic()
         while not self._stop.is_set():
             with self._updating:
                 self._look(self._models)
+            if time.monotonic() - given_back >= _SECONDS_OF_MEMORY:
+                give_back()
+                given_back = time.monotonic()
             self._wait(poll_seconds)
 
     def _wait(self, seconds: float) -> None:

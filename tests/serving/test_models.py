@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ from servers import wait
 
 from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.status import Code
-from kformer.serving import loading, served_model
+from kformer.serving import loading, models, served_model
 from kformer.serving import version as version_module
 from kformer.serving.errors import ServingError
 from kformer.serving.model_settings import ModelSettings
@@ -465,13 +466,25 @@ def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(w
     assert world.states() == {1: "AVAILABLE"}
 
 
-def test_memory_is_given_back_when_a_version_is_let_go(world, monkeypatch):
+def test_memory_is_given_back_when_a_version_is_loaded_or_let_go(world, monkeypatch):
     given = []
     monkeypatch.setattr(loading, "give_back", lambda: given.append([model.closed for model in world.loaded]))
     for number in (1, 2):
         world.add(number)
         world.manager.update()
-    assert given == [[True, False]]  # once, after the first version has been closed
+    assert given == [[False], [False, False], [True, False]]  # the last one after the first version has been closed
+
+
+def test_memory_is_given_back_again_and_again(world, monkeypatch):
+    given = []
+    monkeypatch.setattr(models, "give_back", lambda: given.append(time.monotonic()))
+    monkeypatch.setattr(models, "_SECONDS_OF_MEMORY", 0.05)
+    world.manager.start(0.01)
+    try:
+        wait(lambda: len(given) > 2)
+    finally:
+        world.manager.close()
+    assert min(later - earlier for earlier, later in itertools.pairwise(given)) >= 0.05
 
 
 def test_a_model_in_a_list_that_takes_too_long_leaves_everything_as_it_was(tmp_path):

@@ -1,12 +1,13 @@
 """A fault: what is done to a server while clients send requests, what they saw, and whether that was expected."""
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 
-from benchmarks.common.clients import Clients
+from benchmarks.common.clients import Clients, RestClient
 from benchmarks.common.server import Served, Usage, wait_until
 
 SECONDS_TO_CALM = 10.0
@@ -86,6 +87,17 @@ HEADINGS = (
 )
 
 
+def start(server: Served, answers: Mapping[str, str]) -> None:
+    """Starts a server and uses it in the ordinary way: each of its threads computes full batches."""
+    server.start()
+    clients = [RestClient(server) for _ in range(8)]
+    texts = list(answers)[:32]
+    with Clients(server, answers), concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+        for _ in range(5):
+            list(pool.map(lambda client: client.translate(texts), clients))
+    server.in_use = server.usage()
+
+
 @contextlib.contextmanager
 def observed(
     what: str,
@@ -119,7 +131,7 @@ def observed(
         # The clients' connections are closed, but the server may not have noticed this yet. A version that is no longer
         # served may not have freed its memory yet. Memory also changes with the versions that come and go; a leak would
         # add up over the faults.
-        most = server.at_first.megabytes + GROWTH
+        most = server.in_use.megabytes + GROWTH
         files = before.descriptors
         wait_until(lambda: _has_at_most(server.usage(), files, most), SECONDS_TO_CALM)
         if server.usage().descriptors > files:
@@ -129,8 +141,8 @@ def observed(
         fault.after = server.usage()
         grown = fault.after.descriptors - before.descriptors
         fault.expect(grown <= 0, f"{grown} files stay open")
-        more = fault.after.megabytes - server.at_first.megabytes
-        fault.expect(more <= GROWTH, f"{more:.0f} MB more than at first")
+        more = fault.after.megabytes - server.in_use.megabytes
+        fault.expect(more <= GROWTH, f"{more:.0f} MB more than in ordinary use")
 
 
 def _has_at_most(usage: Usage, files: int, megabytes: float) -> bool:
