@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from importing.examples import FOLDER, TOLERANCE, Example
 
+from benchmarks.bridges.imported_exports import continued
 from kformer.importing.run import import_model
 from kformer.tokenizers import load_tokenizer, load_tokenizers, save_tokenizer
 
@@ -64,13 +65,17 @@ def test_texts_have_the_same_probabilities(example):
 
 def test_greedy_search_goes_on_in_the_same_way(example, tokenizer):
     model = example.language_model(max_extra_length=NEW_TOKENS)
-    assert model(example.expected["prompts"]) == continued(example, tokenizer, "greedy")
+    assert model(example.expected["prompts"]) == continued(
+        tokenizer, example.expected["prompts"], example.expected["greedy"]
+    )
 
 
 def test_beam_search_goes_on_in_the_same_way(example, tokenizer):
     model = example.language_model(max_extra_length=NEW_TOKENS, beam_size=4)
     found = model.function(tf.constant(example.expected["prompts"]))
-    assert [text.decode() for text in found["text"].numpy()] == continued(example, tokenizer, "beam")
+    assert [text.decode() for text in found["text"].numpy()] == continued(
+        tokenizer, example.expected["prompts"], example.expected["beam"]
+    )
     np.testing.assert_allclose(found["score"], example.expected["beam_scores"], atol=TOLERANCE)
 
 
@@ -78,15 +83,6 @@ def test_a_prompt_has_the_same_continuation_alone_and_among_others(example):
     model = example.language_model(max_extra_length=NEW_TOKENS)
     prompts = [*example.expected["prompts"][30:33], ""]
     assert model(prompts) == [model(prompt) for prompt in prompts]
-
-
-def continued(example, tokenizer, search):
-    """The prompts with what transformers found: ids, as texts."""
-    given = tokenizer.tokenize(example.expected["prompts"])
-    whole = tokenizer.detokenize(tf.concat([given, tf.ragged.constant(example.expected[search], tf.int32)], axis=1))
-    begun = [len(text) for text in tokenizer.detokenize(given).numpy()]
-    rests = (text[start:].decode() for text, start in zip(whole.numpy(), begun, strict=True))
-    return [prompt + rest for prompt, rest in zip(example.expected["prompts"], rests, strict=True)]
 
 
 @pytest.mark.parametrize(
