@@ -392,6 +392,10 @@ MISTAKES = {
     "translate, recipe and SavedModel": ("translate {model} --recipe cmudict", "its search was fixed when it was ex"),
     "translate, n-best of a SavedModel": ("translate {model} --n-best 2", "its search was fixed when it was exported"),
     "translate, more hypotheses than beams": ("translate {run} --n-best 5", "Received: n_best=5, beam_size=4. Widen"),
+    "translate, a beam that is too narrow": (
+        "translate {run} --beam-size 2 --n-best 3",
+        "Received: n_best=3, beam_size=2. Widen",
+    ),
     "translate, greedy with a penalty": (
         "translate {run} --beam-size 1 --length-penalty 1",
         "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam",
@@ -1036,6 +1040,7 @@ def test_a_size_beside_resume_is_compared_with_the_run(numbers_run, pairs_file, 
 def test_more_hypotheses_than_beams_are_refused(numbers_run):
     with pytest.raises(ValueError, match="Received: n_best=5, beam_size=4. Widen the beam."):
         Model(numbers_run, n_best=5)
+    assert Model(numbers_run, DecodingConfig(beam_size=5), n_best=5).n_best == 5
 
 
 def test_a_current_folder_that_was_deleted_is_told(tmp_path):

@@ -309,6 +309,24 @@ def test_an_answer_that_takes_too_long_is_given_up(plain_export_folder):
         assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+def test_the_time_of_a_slow_body_counts(plain_export_folder):
+    """A client that sends slowly does not get the whole time for the answer once more."""
+    patient, body = Batching(batch_timeout_micros=20_000_000), b'{"instances": ["one"]}'
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with (
+        running(small(plain_export_folder, batching=patient, limits=Limits(seconds=3.0))) as server,
+        socket.create_connection(("127.0.0.1", server.server.rest_port)) as connection,
+    ):
+        connection.sendall(head.encode() + body[:1])
+        time.sleep(2.2)
+        connection.sendall(body[1:])
+        began = time.monotonic()
+        answer = connection.recv(65536)
+        waited = time.monotonic() - began
+    assert answer.startswith(b"HTTP/1.1 504")
+    assert waited < 2.2  # 0.8 seconds are left; the whole time would be 3
+
+
 # Access
 
 

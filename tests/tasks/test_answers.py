@@ -25,6 +25,7 @@ from kformer.runtime.description import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
 from kformer.text.options import OPTIONS
+from kformer.tokenizers import SymbolTokenizer
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
 
@@ -115,9 +116,25 @@ class TestTagger:
         short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=4))
         assert short("one two six one two six").split()[-1] == "⁇"
 
+    def test_words_beyond_the_longest_text_do_not_count_in_the_score(self, tagger, run_of):
+        tokens = tagger.source_tokenizer.tokenize(["one two"]).row_lengths()[0]
+        short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=int(tokens)))
+        whole, cut = short.function(tf.constant(["one two", "one two six one"]))["score"].numpy()
+        assert cut == pytest.approx(whole, abs=1e-5)
+        assert whole < -1e-4  # each word more would change it
+
     def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
         one, two = tagger.function(tf.constant(["one", "one two"]))["score"].numpy()
         assert 0 > one > two
+
+
+@pytest.mark.parametrize(("earlier", "kept"), [("classify", True), ("tag", False), ("translate", False)])
+def test_labels_of_an_earlier_run_are_kept_if_it_learned_the_same_task(earlier, kept):
+    """Symbols of a translator are no labels, though all labels may be among them."""
+    words, more = SymbolTokenizer(["one", "two"]), SymbolTokenizer(["odd", "even", "zero"])
+    found = task_of("classify").keep_tokenizers((words, more), earlier, [("one", "odd"), ("one two", "even")])
+    assert found[0] is words
+    assert set(found[1].symbols) == ({"odd", "even", "zero"} if kept else {"odd", "even"})
 
 
 @pytest.mark.parametrize(("kind", "task"), [(Classifier, "classify"), (Tagger, "tag")])
@@ -159,6 +176,19 @@ class TestLanguageModel:
     def test_a_prompt_as_long_as_the_model_gets_no_new_token(self, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_length=1))
         assert model(["one two", "six"]) == ["one two", "six"]
+
+    def test_of_a_prompt_that_is_too_long_the_end_is_read(self, run_of):
+        decoding = DecodingConfig(beam_size=3, max_source_length=5, max_extra_length=3)
+        model = LanguageModel.from_run(run_of("language-model"), decoding)
+        end = "one two three four"
+        assert model.source_tokenizer.tokenize([end]).row_lengths()[0] == 4
+        prompts = [f"six six five {end}", end, "six six five one"]
+        found = model.function(tf.constant(prompts))
+        added = [text.decode()[len(prompt) :] for text, prompt in zip(found["text"].numpy(), prompts, strict=True)]
+        assert added[0] == added[1]
+        scores = found["score"].numpy()  # those of all tokens that the model has read
+        assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+        assert abs(scores[0] - scores[2]) > 0.01
 
     def test_by_the_rules_of_transformers_a_prompt_alone_has_the_score_0(self, run_of):
         """What is given counts neither for length nor for probability, and the length 0 divides nothing."""

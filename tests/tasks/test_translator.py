@@ -137,6 +137,21 @@ def test_sampling_repeats_under_one_seed_and_varies_between_seeds(short):
     assert len(set(hot[0])) == 3  # and between the texts of a batch
 
 
+def test_batches_of_one_call_draw_unlike_each_other(short):
+    found = short.sample([TEXT] * 128, seed=1, temperature=5.0)  # two batches of 64
+    assert found[:64] != found[64:]
+
+
+def test_with_another_search_it_stays_the_same_model_with_all_that_is_known_of_it(numbers_translator):
+    tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
+    parts = (numbers_translator.model, numbers_translator.config, *tokenizers)
+    known = Translator(*parts, samples=["one two"], origin={"licence": "Apache-2.0"})
+    other = known.with_decoding(DecodingConfig(beam_size=2))
+    assert other.decoding.beam_size == 2
+    assert other.model is known.model
+    assert (other.samples, other.origin) == (("one two",), {"licence": "Apache-2.0"})
+
+
 def test_every_sampling_option_arrives(short):
     hot = short.sample(TEXT, seed=1, temperature=5.0)
     assert hot not in (short(TEXT), short.sample(TEXT, seed=1))

@@ -50,6 +50,13 @@ def test_learned_positions_limit_source_and_translation():
     assert encoded(["a b c d"], positions="learned", num_positions=4, max_extra_length=9)[1] == [4]
 
 
+def test_no_line_is_longer_than_the_positions_that_the_model_has():
+    """Otherwise a line that is not divided into its sentences would lose its end."""
+    few = codec(positions="learned", num_positions=4, max_source_length=9)
+    assert (few.longest_line, few.longest_part) == (3, 3)
+    assert codec(max_source_length=9, max_sentence_length=20).longest_line == 8
+
+
 def test_a_translation_has_at_most_max_length_tokens():
     assert encoded(["a b c", "a"], max_extra_length=2, max_length=4)[1] == [4, 3]
 

@@ -64,6 +64,15 @@ def test_each_text_has_its_own_prefix(translator):
     assert scores[2] < scores[1] - 0.5
 
 
+def test_a_prefix_stands_in_place_of_the_first_token_of_all_translations(translator):
+    """A tokenizer that begins each text with that token begins the prefix with it, too."""
+    (tres,) = translator.target_tokenizer.tokenize(["tres"]).to_list()[0]
+    begun = _with_search(translator, DECODING.replace(first_id=tres))
+    found, _ = translated(begun, ["one two"] * 2, target_prefix=["", "seis"])
+    assert [text.split()[0] for text in found] == ["tres", "seis"]
+    assert translated(begun, ["one two"])[0] == found[:1]
+
+
 @pytest.mark.parametrize("prefix", ["tres ocho", ["tres", "ocho"]])
 def test_a_prefix_that_is_not_in_the_vocabulary_is_refused(prefix):
     symbols = SymbolTokenizer(["one", "two", "dos", "tres"])

@@ -86,6 +86,7 @@ def test_a_word_that_is_too_long_is_divided_anywhere_into_equal_parts():
     parts = divide(tf.constant(["a abcdefg b"]), _Characters([*"abcdefg"]), 4, 4)
     shown = ["".join("abcdefg"[i - 4] for i in row) for row in parts.ids.to_list()]
     assert shown == ["a", "abcd", "efg", "b"]
+    assert parts.gap.numpy().tolist() == [b"", b" ", b" ", b" "]
 
 
 def test_only_the_lines_that_are_too_long_are_divided():

@@ -13,6 +13,7 @@ import toy
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.config import DecodingConfig
 from kformer.data import Corpus, encode_pairs
 from kformer.files.checksums import DamagedFileError
 from kformer.models import build_transformer
@@ -154,6 +155,19 @@ def test_the_training_configuration_says_of_the_tokenizers_what_is_so(numbers_ru
     start_run(run, dialect(), None, other, numbers_run)
     assert run.training_config() == LOOK
     assert resume_run(run, dialect(), None, other).training == LOOK  # and is not taken for another one
+
+
+@pytest.mark.parametrize("field", ["max_source_length", "max_sentence_length"])
+def test_the_search_of_the_earlier_run_is_kept_with_its_length_if_it_is_longer(field, numbers_run, tmp_path):
+    origin = RunFolder(shutil.copytree(numbers_run, tmp_path / "origin"))
+    earlier = DecodingConfig(beam_size=3, length_penalty=1.1, **{field: 211})
+    earlier.save(origin.decoding_file)
+    origin.note_files()
+    run = RunFolder(tmp_path / "run")
+    start_run(run, dialect(), None, SHORT, origin.path)
+    kept = run.decoding_config()
+    assert (kept.beam_size, kept.length_penalty) == (3, 1.1)
+    assert kept.longest_source == 211
 
 
 @pytest.mark.slow

@@ -42,6 +42,16 @@ def test_the_multiple_of_rows_stays_that_of_the_devices_that_the_run_began_on(tm
     assert resume_run(run, toy.corpus(), None, toy.TRAINING).training.batch_size_multiple == 6
 
 
+def test_weights_that_two_vocabularies_cannot_share_are_no_change_when_resumed(tmp_path):
+    """The sizes ask for one matrix of all words; the run has two vocabularies, so the target's alone is shared."""
+    run, training = RunFolder(tmp_path / "run"), toy.TRAINING.replace(shared_vocabulary=False)
+    setup = start_run(run, toy.corpus(), toy.TRANSFORMER, training)
+    assert (toy.TRANSFORMER.embedding_tying, setup.transformer.embedding_tying) == ("all", "target")
+    assert resume_run(run, toy.corpus(), toy.TRANSFORMER, training).transformer == setup.transformer
+    with pytest.raises(ValueError, match=r"embedding_tying='none' \(the run has 'target'\)"):
+        resume_run(run, toy.corpus(), toy.TRANSFORMER.replace(embedding_tying="none"), training)
+
+
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     run = RunFolder(tmp_path_factory.mktemp("begun") / "run")

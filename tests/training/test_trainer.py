@@ -807,6 +807,48 @@ def test_the_seed_decides_the_order_of_the_batches(tmp_path, monkeypatch):
     assert not np.array_equal(batches[0], batches[2])
 
 
+@pytest.mark.usefixtures("untraced")
+def test_the_seed_decides_the_first_weights(tmp_path):
+    look = WORDS.replace(max_steps=1, validation_steps=1, learning_rate_scale=1e-9)  # next to nothing is learned
+    losses = []
+    for number, seed in enumerate((1, 1, 2)):
+        train_words(tmp_path / str(number), look.replace(seed=seed))
+        losses.append(float(rows_of(RunFolder(tmp_path / str(number)))[0]["val_token_loss"]))
+    assert losses[0] == losses[1]
+    assert abs(losses[0] - losses[2]) > 1e-3
+
+
+@pytest.mark.usefixtures("untraced")
+def test_micro_batches_of_unequal_sizes_make_the_update_of_one_big_batch(tmp_path):
+    """An update is the mean over its tokens, however they are divided: 24 texts of four words, and 24 of one."""
+    long, short = ([pair for pair in toy.corpus().train if len(pair[0].split()) == words][:24] for words in (4, 1))
+    corpus = Corpus(name="long and short", train=long + short * (24 // len(short)), valid=long, test=[])
+    training = SHORT.replace(tokenizer="symbols", max_length=8, warmup_steps=4)
+    losses = []
+    for name, changes in {
+        "big": {"tokens_per_batch": 48 * 5},
+        "micro": {"tokens_per_batch": 24 * 5, "gradient_accumulation_steps": 2},
+    }.items():
+        report = train(corpus, tmp_path / name, toy.TRANSFORMER, training.replace(**changes), console=quiet())
+        assert report.steps == 4
+        losses.append(float(rows_of(report.run)[-1]["val_token_loss"]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_an_error_gives_the_cursor_of_the_terminal_back(tmp_path):
+    def broken(batch, logs):
+        raise RuntimeError("broken")
+
+    console = rich.console.Console(file=io.StringIO(), force_terminal=True, width=80)
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=broken)
+    callback.async_safe = True
+    with pytest.raises(RuntimeError, match="broken"):
+        train(three_words(), tmp_path / "run", toy.TRANSFORMER, WORDS, callbacks=[callback], console=console)
+    hidden, shown = (console.file.getvalue().count(f"\x1b[?25{letter}") for letter in "lh")
+    assert hidden == shown == 1
+
+
 def test_at_most_five_in_a_hundred_positions_are_padding(make_pairs_of_lengths):
     # Of these lengths, 24 shapes of batches (the most where XLA compiles each) would leave 6.3 %.
     assert 0.04 < plan_batches(make_pairs_of_lengths, SHORT.replace(tokens_per_batch=64)).padding_share <= 0.05
