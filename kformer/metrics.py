@@ -94,6 +94,9 @@ class TokenLoss(_TokenMean):
 class Perplexity(_TokenMean):
     """exp(mean cross entropy per token), without label smoothing (the PPL per word piece of Table 3).
 
+    This is the perplexity in training. That of whole texts, which `kformer evaluate` tells of a language model, is in
+    `kformer.evaluation.evaluate.score_texts`.
+
     Args:
         pad_id: Label of the positions that do not count.
         name: Name of the metric.

@@ -111,6 +111,8 @@ def score_texts(
 ) -> dict[str, float | int]:
     """How well a language model predicts texts. Blank texts are left out.
 
+    In training, `kformer.metrics.Perplexity` measures the pieces of texts that a batch has.
+
     Args:
         read: `LanguageModel.score`, or another function that gives `log_probability` and `tokens` of each text.
         texts: Test texts.

@@ -5,7 +5,7 @@ Shape letters: B sentences, Q queries of a sentence, H heads, G heads of keys an
 
 import tensorflow as tf
 
-from kformer.layers import Cache, RowOrder
+from kformer.layers import Cache, HeadOrder
 from kformer.layers.tensors import KeysValues
 
 
@@ -32,7 +32,7 @@ class InPlaceCache(Cache):
         return KeysValues(tf.transpose(keys_values.key, [0, 1, 3, 2]), keys_values.value)
 
     @classmethod
-    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> "SourceCache":
+    def of_source(cls, keys_values: KeysValues, order: HeadOrder) -> "SourceCache":
         return SourceCache(*keys_values, tf.shape(keys_values.value)[2], order)
 
     @staticmethod

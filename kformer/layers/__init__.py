@@ -10,6 +10,7 @@ from kformer.layers.depth import Depth, SharedDepth, StackedDepth
 from kformer.layers.embedding import ProjectedTokenEmbedding, TokenEmbedding
 from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
+from kformer.layers.head_order import HeadOrder, head_order
 from kformer.layers.logits import Logits
 from kformer.layers.masks import ancestry_mask, causal_mask, padding_mask, window_mask
 from kformer.layers.positional_encoding import (
@@ -21,7 +22,6 @@ from kformer.layers.positional_encoding import (
 )
 from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
 from kformer.layers.residual import ResidualConnection
-from kformer.layers.row_order import RowOrder, row_order
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.segments import SegmentEmbedding
 from kformer.layers.stack import Stack
@@ -40,6 +40,7 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "HalvedPositionalEncoding",
+    "HeadOrder",
     "LearnedPositionalEncoding",
     "LinearBias",
     "Logits",
@@ -51,7 +52,6 @@ __all__ = [
     "RelativePositions",
     "ResidualConnection",
     "RotaryPositions",
-    "RowOrder",
     "SegmentEmbedding",
     "SharedDepth",
     "Stack",
@@ -60,8 +60,8 @@ __all__ = [
     "TransformerLayer",
     "ancestry_mask",
     "causal_mask",
+    "head_order",
     "padding_mask",
-    "row_order",
     "scaled_dot_product_attention",
     "window_mask",
 ]

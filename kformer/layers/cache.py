@@ -12,7 +12,7 @@ from keras import ops
 
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
-from kformer.layers.row_order import RowOrder
+from kformer.layers.head_order import HeadOrder
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor, rank
 
@@ -22,7 +22,8 @@ class Cache:
     """Keys and values of one attention layer. A cache is immutable: `write` and `keep` return a new one.
 
     All rows of a sentence share one list of keys. The key of row r at position t has the index t x R + r. A mask limits
-    each row to its own history. So a search that reorders its rows changes only that mask.
+    each row to its own history. So a search that reorders its rows changes only that mask, by `reorder_rows` of
+    `kformer.models.stepwise`.
 
     The caller who starts a search chooses the class. Subclasses may keep and read the keys in another way.
 
@@ -33,7 +34,8 @@ class Cache:
         order: The order of the rows and heads.
 
     Examples:
-        >>> cache = Cache.empty(room=3, head_dim=2, dtype="float32", order=row_order(batch_size=1, num_heads=1, rows=1))
+        >>> order = head_order(batch_size=1, num_heads=1, rows=1)
+        >>> cache = Cache.empty(room=3, head_dim=2, dtype="float32", order=order)
         >>> cache = cache.write(key=np.ones((1, 2)), value=np.array([[5.0, 7.0]]), place=cache.place(slot=1))
         >>> np.asarray(cache.value).tolist()
         [[0.0, 0.0], [5.0, 7.0], [0.0, 0.0]]
@@ -42,17 +44,17 @@ class Cache:
     key: Tensor
     value: Tensor
     num_keys: int | Tensor
-    order: RowOrder
+    order: HeadOrder
 
     @classmethod
-    def empty(cls, room: int | Tensor, head_dim: int, dtype: str, order: RowOrder) -> Self:
+    def empty(cls, room: int | Tensor, head_dim: int, dtype: str, order: HeadOrder) -> Self:
         """A cache with room for T positions and nothing written."""
         num_keys = room * order.rows
         shape = (order.batch_size * order.key_value_heads * num_keys, head_dim)
         return cls(cls.zeros(shape, dtype), cls.zeros(shape, dtype), num_keys, order)
 
     @classmethod
-    def holding(cls, read: KeysValues, positions: Tensor, order: RowOrder) -> Self:
+    def holding(cls, read: KeysValues, positions: Tensor, order: HeadOrder) -> Self:
         """A cache whose rows all begin with what one row of each sentence has read.
 
         Args:
@@ -77,12 +79,12 @@ class Cache:
         return keys_values
 
     @classmethod
-    def of_source(cls, keys_values: KeysValues, order: RowOrder) -> "Cache":
+    def of_source(cls, keys_values: KeysValues, order: HeadOrder) -> "Cache":
         """A cache of the result of `source_layout`. All rows of a sentence attend to it; it is never written to."""
         return cls(*keys_values, ops.shape(keys_values.key)[2], order)
 
     @classmethod
-    def of_history(cls, tensors: KeysValues, room: int | Tensor, order: RowOrder) -> Self:
+    def of_history(cls, tensors: KeysValues, room: int | Tensor, order: HeadOrder) -> Self:
         """A cache made of the `tensors` of another cache, which has room for `room` positions."""
         return cls(tensors.key, tensors.value, room * order.rows, order)
 
@@ -96,7 +98,7 @@ class Cache:
         """The tensors that a loop passes from step to step."""
         return KeysValues(self.key, self.value)
 
-    def in_order(self, order: RowOrder) -> Self:
+    def in_order(self, order: HeadOrder) -> Self:
         """The same cache for steps over another number of positions."""
         return dataclasses.replace(self, order=order)
 

@@ -15,8 +15,8 @@ from keras import ops
 from kformer.layers.cache import Cache
 from kformer.layers.decoder_layer import DecoderLayer
 from kformer.layers.depth import Ponder
+from kformer.layers.head_order import HeadOrder, query_positions
 from kformer.layers.masks import explicit_or_implicit
-from kformer.layers.row_order import RowOrder, query_positions
 from kformer.layers.stack import Stack
 from kformer.layers.tensors import KeysValues, Tensor
 
@@ -116,7 +116,7 @@ class Decoder(Stack):
         return [layer.cross_attention.keys_values(encoder_output) for layer in self.layers]
 
     def empty_caches(
-        self, kind: type[Cache], room: int | Tensor, order: RowOrder, block: int | Tensor = 1
+        self, kind: type[Cache], room: int | Tensor, order: HeadOrder, block: int | Tensor = 1
     ) -> list[Cache]:
         """An empty cache of class `kind` for every step's self-attention, to decode `room` positions.
 

@@ -12,8 +12,8 @@ import keras
 from keras import ops
 
 from kformer.indexing import take_rows
-from kformer.layers import Cache, RowOrder, ancestry_mask, row_order
-from kformer.layers.row_order import query_positions
+from kformer.layers import Cache, HeadOrder, ancestry_mask, head_order
+from kformer.layers.head_order import query_positions
 from kformer.layers.tensors import KeysValues, Tensor, rank
 from kformer.models import transformer
 
@@ -197,9 +197,9 @@ class StepwiseTransformer:
         """T, how many positions the caches of a search of `room` positions keep."""
         return self._decoder.reach.room(room, self.block)
 
-    def _order(self, batch_size: int | Tensor) -> RowOrder:
+    def _order(self, batch_size: int | Tensor) -> HeadOrder:
         attention = self._decoder.layers[0].self_attention
-        return row_order(batch_size, attention.num_heads, self.rows_per_source, attention.num_key_value_heads)
+        return head_order(batch_size, attention.num_heads, self.rows_per_source, attention.num_key_value_heads)
 
 
 def start_decoding(

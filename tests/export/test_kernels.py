@@ -16,7 +16,7 @@ from kformer.export.kernels import (
     ServedArithmetic,
 )
 from kformer.export.variables import Weights
-from kformer.layers import MultiHeadAttention, ProjectedTokenEmbedding, row_order, scaled_dot_product_attention
+from kformer.layers import MultiHeadAttention, ProjectedTokenEmbedding, head_order, scaled_dot_product_attention
 from kformer.layers.normalization import LayerNormalization
 from kformer.layers.tensors import KeysValues
 
@@ -74,7 +74,7 @@ def test_attention_is_scaled_dot_product_attention(rows, of_source, groups):
         if not of_source:
             return InPlaceCache.attention(query, key, value, mask, bias)
         cache = InPlaceCache.of_source(
-            InPlaceCache.source_layout(KeysValues(key, value)), row_order(3, 4, rows, groups)
+            InPlaceCache.source_layout(KeysValues(key, value)), head_order(3, 4, rows, groups)
         )
         return cache.attention(query, cache.key, cache.value, mask, bias)
 

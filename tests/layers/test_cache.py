@@ -8,7 +8,7 @@ import oracles
 import pytest
 from keras import ops
 
-from kformer.layers import Cache, MultiHeadAttention, causal_mask, row_order
+from kformer.layers import Cache, MultiHeadAttention, causal_mask, head_order
 from kformer.layers.cache import attend_step, self_attention_step
 
 B, T, S, H, K = 2, 5, 7, 3, 11
@@ -28,7 +28,7 @@ def layer() -> MultiHeadAttention:
 
 
 def empty_cache(room: int, rows: int = 1) -> Cache:
-    return Cache.empty(room, K, "float32", row_order(B, H, rows))
+    return Cache.empty(room, K, "float32", head_order(B, H, rows))
 
 
 def filled(layer: MultiHeadAttention, inputs: np.ndarray, cache: Cache) -> Cache:
@@ -52,7 +52,7 @@ def test_steps_equal_the_causal_call_at_every_position(layer):
 def test_a_source_is_attended_to_as_in_cross_attention(layer):
     rows = 3
     query, source = normal(B * rows, T, D), normal(B, S, D, seed=1)
-    memory = Cache.of_source(layer.keys_values(source), row_order(B, H, rows))
+    memory = Cache.of_source(layer.keys_values(source), head_order(B, H, rows))
     expected = layer(query, key=np.repeat(source, rows, axis=0))
     for position in range(T):
         np.testing.assert_allclose(attend_step(layer, query[:, position], memory), expected[:, position], atol=1e-5)
@@ -77,7 +77,7 @@ def test_a_write_leaves_the_cache_that_it_was_given_alone(layer):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_cache_with_more_room_holds_what_was_written_before(layer, rows):
     inputs = normal(B * rows, T, D)
-    order = row_order(B, H, rows)
+    order = head_order(B, H, rows)
     small = filled(layer, inputs[:, :3], empty_cache(3, rows))
     grown = Cache.of_history(small.keep(np.arange(B), T), T, order)
     assert (small.room, grown.room) == (3, T)
@@ -91,7 +91,7 @@ def test_a_cache_with_more_room_holds_what_was_written_before(layer, rows):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_sentences_that_stay_keep_their_keys_and_values(layer, rows):
     inputs = normal(3 * rows, T, D)
-    everyone = filled(layer, inputs, Cache.empty(T, K, "float32", row_order(3, H, rows)))
+    everyone = filled(layer, inputs, Cache.empty(T, K, "float32", head_order(3, H, rows)))
     staying = np.array([0, 2])
     alone = filled(layer, inputs.reshape(3, rows, T, D)[staying].reshape(-1, T, D), empty_cache(T, rows))
     kept = everyone.keep(staying, T)

@@ -21,8 +21,8 @@ from kformer.layers import (
     LearnedPositionalEncoding,
     PositionalEncoding,
     causal_mask,
+    head_order,
     padding_mask,
-    row_order,
 )
 
 B, T, S, H, K, F = 2, 5, 7, 3, 11, 13
@@ -365,7 +365,7 @@ class TestWithoutTheOtherSide:
     def test_it_decodes_step_by_step(self, target):
         decoder = Decoder(layers(EncoderLayer), positions=LearnedPositionalEncoding(T, D), dropout_rate=0.0)
         expected = decoder(target)
-        caches = decoder.empty_caches(Cache, T, row_order(B, H, rows=1))
+        caches = decoder.empty_caches(Cache, T, head_order(B, H, rows=1))
         table = decoder.positions.table(T)
         for position in range(T):
             mask = causal_mask(T)[:, :, position : position + 1]

@@ -10,7 +10,7 @@ import pytest
 from contracts import assert_layer_contract
 from keras import ops
 
-from kformer.layers import Cache, DecoderLayer, MultiHeadAttention, causal_mask, row_order
+from kformer.layers import Cache, DecoderLayer, MultiHeadAttention, causal_mask, head_order
 from kformer.layers.cache import attend_step, self_attention_step
 
 B, T, S, H, K = 2, 5, 7, 6, 3
@@ -89,7 +89,7 @@ def test_dropout_falls_on_the_weights_of_every_head():
 def test_steps_equal_the_call_with_caches_of_few_heads(groups, rows):
     layer, inputs = built(num_key_value_heads=groups), normal(B * rows, T, D)
     expected = layer(inputs, attention_mask=causal_mask(T))
-    cache = Cache.empty(T, K, "float32", row_order(B, H, rows, groups))
+    cache = Cache.empty(T, K, "float32", head_order(B, H, rows, groups))
     assert cache.key.shape == cache.value.shape == (B * groups * T * rows, K)
     own = np.eye(rows, dtype=bool)[None, None, :, None]  # (1, 1, R, 1, R): each row sees what it has written itself
     for position in range(T):
@@ -103,7 +103,7 @@ def test_steps_equal_the_call_with_caches_of_few_heads(groups, rows):
 def test_a_source_is_kept_with_few_heads(groups):
     rows, source = 3, normal(B, S, D, seed=1)
     layer = built(num_key_value_heads=groups)
-    memory = Cache.of_source(layer.keys_values(source), row_order(B, H, rows, groups))
+    memory = Cache.of_source(layer.keys_values(source), head_order(B, H, rows, groups))
     assert memory.key.shape == memory.value.shape == (B, groups, S, K)
     query = normal(B * rows, T, D)
     expected = layer(query, key=np.repeat(source, rows, axis=0))

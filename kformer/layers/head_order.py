@@ -1,4 +1,6 @@
-"""The rows and positions of a step of a search, and the orders in which its vectors lie.
+"""The two orders in which the vectors of a step of a search lie: by query and head, or by head and query.
+
+A search that reorders its rows uses `kformer.models.stepwise.reorder_rows`; nothing here moves then.
 
 Shape letters: B batch (sentences), R rows per sentence (1, or the beam size), N = B x R rows, k positions of a step,
 Q = R x k queries of a sentence, M = B x Q, H heads, G heads of keys and values (H, or a divisor of H).
@@ -11,7 +13,7 @@ from keras import ops
 from kformer.layers.tensors import Tensor, rank
 
 
-class RowOrder(NamedTuple):
+class HeadOrder(NamedTuple):
     """Indices that convert between two orders of the B x Q x H head vectors of a step, the queries.
 
     The first order is by query and head: the projections give the vectors in it, and caches are written in it. The
@@ -20,7 +22,7 @@ class RowOrder(NamedTuple):
     hold G heads.
 
     Examples:
-        >>> order = row_order(batch_size=1, num_heads=2, rows=3)
+        >>> order = head_order(batch_size=1, num_heads=2, rows=3)
         >>> order.rows, np.asarray(order.row).tolist()
         (3, [0, 0, 1, 1, 2, 2])
     """
@@ -45,18 +47,18 @@ class RowOrder(NamedTuple):
         """Whether both orders are the same, because a sentence is known to have a single query."""
         return isinstance(self.queries, int) and self.queries == 1
 
-    def of_length(self, length: int | Tensor) -> "RowOrder":
+    def of_length(self, length: int | Tensor) -> "HeadOrder":
         """The order of a step over `length` positions."""
-        return row_order(self.batch_size, self.num_heads, self.rows, self.key_value_heads, length)
+        return head_order(self.batch_size, self.num_heads, self.rows, self.key_value_heads, length)
 
 
-def row_order(
+def head_order(
     batch_size: int | Tensor,
     num_heads: int,
     rows: int,
     num_key_value_heads: int | None = None,
     length: int | Tensor = 1,
-) -> RowOrder:
+) -> HeadOrder:
     """The order of the vectors of B sentences with R rows, k positions and H heads each. A search makes it once.
 
     `num_key_value_heads` is G; None: as many as `num_heads`. `length` is k.
@@ -65,7 +67,7 @@ def row_order(
         Rows 0 to 2 with the heads a and b, ordered by row and head, are reordered by head and row:
 
         >>> vectors = np.array(["0a", "0b", "1a", "1b", "2a", "2b"])
-        >>> vectors[np.asarray(row_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
+        >>> vectors[np.asarray(head_order(batch_size=1, num_heads=2, rows=3).by_head)].tolist()
         ['0a', '1a', '2a', '0b', '1b', '2b']
     """
     queries = rows * length
@@ -73,7 +75,7 @@ def row_order(
     second_query, second_head = number % queries, number // queries % num_heads
     written = num_heads if num_key_value_heads is None else num_key_value_heads
     _, written_sentence, written_query, written_head = _numbered(batch_size, queries, written)
-    return RowOrder(
+    return HeadOrder(
         sentence_and_head=written_sentence * written + written_head,
         row=written_query // length,
         by_head=(sentence * queries + second_query) * num_heads + second_head,
