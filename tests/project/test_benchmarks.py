@@ -150,6 +150,7 @@ def test_the_page_shows_what_the_script_prints():
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_training_gpu_runs_without_tensorflow(tmp_path):
     """On a CPU, with a small model: that it runs, and that its figures fit each other."""
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was imported')\n")
