@@ -146,6 +146,15 @@ def test_the_search_of_the_run_folder_says_how_much_of_a_text_is_read(kind, task
     assert kind.from_run(run, DecodingConfig(max_source_length=5)).longest == 5
 
 
+@pytest.mark.parametrize(("kind", "task"), [(Classifier, "classify"), (Tagger, "tag")])
+def test_a_text_that_just_fits_is_not_cut(kind, task, run_of):
+    text = tf.constant(["one two six"])
+    tokens = kind.from_run(run_of(task)).calibration_inputs(text)["source"].shape[1]
+    for longest, is_cut in ((tokens, False), (tokens - 1, True)):
+        predictor = kind.from_run(run_of(task), DecodingConfig(max_source_length=longest))
+        assert predictor.is_cut(text).numpy().tolist() == [is_cut]
+
+
 class TestLanguageModel:
     def test_it_goes_on_with_the_text(self, language_model):
         prompts = ["one two", "six", "five  five"]
@@ -176,6 +185,17 @@ class TestLanguageModel:
     def test_a_prompt_as_long_as_the_model_gets_no_new_token(self, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_length=1))
         assert model(["one two", "six"]) == ["one two", "six"]
+
+    @pytest.mark.parametrize("beam_size", [1, 3])
+    def test_a_prompt_of_the_largest_length_gets_no_new_token(self, beam_size, run_of):
+        prompts = ["one two", "six one", "two six"]
+        tokens = 2
+        asked = DecodingConfig(beam_size=beam_size, max_length=tokens)
+        model = LanguageModel.from_run(run_of("language-model"), asked)
+        assert model.source_tokenizer.tokenize(prompts).row_lengths().numpy().tolist() == [tokens] * 3
+        assert model(prompts) == prompts
+        longer = LanguageModel.from_run(run_of("language-model"), asked.replace(max_length=tokens + 4))
+        assert longer(prompts) != prompts
 
     def test_of_a_prompt_that_is_too_long_the_end_is_read(self, run_of):
         decoding = DecodingConfig(beam_size=3, max_source_length=5, max_extra_length=3)

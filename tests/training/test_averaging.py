@@ -51,6 +51,8 @@ def test_every_weight_is_the_mean(run, tmp_path):
         np.testing.assert_allclose(ours, (first + second) / 2, atol=1e-7)
     assert os.listdir(tmp_path / "new") == ["mean"]
     assert made.training_config() == run.training_config()
+    assert made.decoding_config() == run.decoding_config()
+    assert made.samples() == run.samples() != []
 
 
 def test_all_that_were_kept_by_default(run, tmp_path):
