@@ -24,6 +24,7 @@ from kformer.runs.weights import load_weights
 from kformer.runtime.description import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
+from kformer.text.option_tensors import option_tensors
 from kformer.text.options import OPTIONS
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.run_setup import describe_corpus
@@ -117,10 +118,11 @@ class TestTagger:
         assert short("one two six one two six").split()[-1] == "⁇"
 
     def test_words_beyond_the_longest_text_do_not_count_in_the_score(self, tagger, run_of):
-        tokens = tagger.source_tokenizer.tokenize(["one two"]).row_lengths()[0]
-        short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=int(tokens)))
+        tokens = int(tagger.source_tokenizer.tokenize(["one two"]).row_lengths()[0])
+        short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=tokens))
         whole, cut = short.function(tf.constant(["one two", "one two six one"]))["score"].numpy()
         assert cut == pytest.approx(whole, abs=1e-5)
+        assert short("one two six one") == f"{short('one two')} ⁇ ⁇"
         assert whole < -1e-4  # each word more would change it
 
     def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
@@ -185,6 +187,17 @@ class TestLanguageModel:
     def test_a_prompt_as_long_as_the_model_gets_no_new_token(self, run_of):
         model = LanguageModel.from_run(run_of("language-model"), DecodingConfig(beam_size=3, max_length=1))
         assert model(["one two", "six"]) == ["one two", "six"]
+
+    def test_the_length_penalty_of_a_call_takes_the_place_of_the_models_own(self, run_of):
+        """A penalty of 0 leaves the log probability as the score."""
+        decoding = DecodingConfig(beam_size=3, length_penalty=0.6, max_extra_length=20)
+        model = LanguageModel.from_run(run_of("language-model"), decoding)
+        prompts = ["six", "one two"]
+        options = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_length": 0, "min_length": 0, "seed": 0}
+        tensors = option_tensors(decoding, {**options, "length_penalty": 0.0})
+        found = model.answer_with_options(tf.constant(prompts), *tensors.values())
+        whole = model.score([text.decode() for text in found["text"].numpy()])
+        np.testing.assert_allclose(found["score"], whole["log_probability"], atol=1e-4)
 
     @pytest.mark.parametrize("beam_size", [1, 3])
     def test_a_prompt_of_the_largest_length_gets_no_new_token(self, beam_size, run_of):

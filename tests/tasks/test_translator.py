@@ -152,6 +152,13 @@ def test_with_another_search_it_stays_the_same_model_with_all_that_is_known_of_i
     assert (other.samples, other.origin) == (("one two",), {"licence": "Apache-2.0"})
 
 
+def test_a_search_that_is_given_has_the_lengths_of_the_run(numbers_run):
+    run = RunFolder(numbers_run)
+    assert run.decoding_config().max_source_length is not None
+    given = Translator.from_run(numbers_run, DecodingConfig(beam_size=1)).decoding
+    assert (given.beam_size, given.max_source_length) == (1, run.decoding_config().max_source_length)
+
+
 def test_every_sampling_option_arrives(short):
     hot = short.sample(TEXT, seed=1, temperature=5.0)
     assert hot not in (short(TEXT), short.sample(TEXT, seed=1))

@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 from test_callbacks import fit, tiny_model
 
-from kformer.training.optimizers import AccumulatingAdam, Adam, update_count
+from kformer.config import TrainingConfig
+from kformer.training.optimizers import AccumulatingAdam, Adam, build_adam, update_count
 
 SETTINGS = {"learning_rate": 0.1, "beta_1": 0.7, "beta_2": 0.9, "epsilon": 1e-3}
 
@@ -126,3 +127,9 @@ def test_a_callback_of_keras_lowers_a_rate_that_is_a_number():
     model.compile(Adam(learning_rate=0.1), model.loss)
     fit(model, [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=100)], epochs=3, steps=1)
     assert float(model.optimizer.learning_rate) == pytest.approx(0.1 * 0.5**2)
+
+
+def test_the_betas_and_the_epsilon_of_the_configuration_arrive():
+    training = TrainingConfig(beta_1=0.8, beta_2=0.95, adam_epsilon=1e-3)
+    optimizer = build_adam(64, training)
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.8, 0.95, 1e-3)

@@ -7,7 +7,13 @@ from kformer.data import BatchPlan, encode_pairs
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.callbacks import Budget
 from kformer.training.checkpoints import TrainingState
-from kformer.training.plan import budget_of, describe_budget, describe_minutes, describe_warmup
+from kformer.training.plan import (
+    batches_between_validations,
+    budget_of,
+    describe_budget,
+    describe_minutes,
+    describe_warmup,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +31,15 @@ def test_a_budget_of_epochs_is_rounded_up_and_its_passes_are_told(epochs, accumu
     training = TrainingConfig(max_steps=None, max_epochs=epochs, gradient_accumulation_steps=accumulation)
     assert budget_of(training, plan).max_steps == updates
     assert describe_budget(training, plan, updates).startswith(told)
+
+
+@pytest.mark.parametrize(("steps", "accumulation", "batches"), [(None, 1, 50), (None, 3, 150), (7, 1, 7), (7, 3, 21)])
+def test_a_small_corpus_is_validated_each_50_updates_or_as_often_as_is_asked(steps, accumulation, batches):
+    """An update has as many batches as are accumulated."""
+    tokenizer = SymbolTokenizer(["a"])
+    plan = BatchPlan(encode_pairs([("a", "a")] * 7, tokenizer, tokenizer, max_length=4), tokens_per_batch=4)
+    training = TrainingConfig(validation_steps=steps, gradient_accumulation_steps=accumulation)
+    assert batches_between_validations(training, plan) == batches
 
 
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():

@@ -206,3 +206,28 @@ def test_a_loss_that_is_not_finite_is_an_error_at_the_same_batch_in_all():
         processes[0].begin(8)
     with pytest.raises(FloatingPointError, match="The message of another process names the batch"):
         processes[1].begin(8)
+
+
+class Ending(EndsRun):
+    """Notes that it has ended the run."""
+
+    reason = "its wish decided"
+
+    def __init__(self, wish, together, ended):
+        self.wish, self.ended = wish, ended
+        super().__init__(TrainingState(), together)
+
+    def end(self):
+        self.ended.append(self.wish)
+
+
+@pytest.mark.parametrize("wishes", [(1, 3), (3, 1)])
+def test_of_two_reasons_to_end_the_one_with_the_larger_wish_counts_whichever_came_first(wishes):
+    """A signal, behind which a run should be resumed, does not become the end of the minutes that came later."""
+    network, ended = Network(), []
+    together = StopTogether(TrainingState(), network.all_reduce_max(0))
+    for wish in wishes:
+        Ending(wish, together, ended).request_stop()
+    network.asked[1].append(0)  # the other process has no reason
+    together.compare()
+    assert ended == [3]
