@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import kformer
 from benchmarks.bridges import opus_mt_folder
 from kformer.cli.startup import start_tensorflow
 
@@ -59,7 +60,6 @@ def train_here(run: str, way: str, updates: int) -> dict[str, Any]:
     import keras
     import numpy as np
 
-    import kformer
     from kformer.data import BatchPlan, encode_pairs, load_corpus, make_dataset
 
     translator = kformer.Translator.from_run(run)
@@ -91,8 +91,6 @@ def main() -> None:
     if arguments.here is not None:
         print(json.dumps(train_here(*arguments.here, arguments.updates)))
         return
-    import kformer
-
     with tempfile.TemporaryDirectory() as folder:
         opus_mt_folder.make(pathlib.Path(folder, "opus-mt"), arguments.size)
         kformer.import_model(pathlib.Path(folder, "opus-mt"), pathlib.Path(folder, "run"))

@@ -138,11 +138,8 @@ def main() -> None:
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             for case in cases(name, pathlib.Path(folder)):
-                targets = {
-                    precision: pathlib.Path(folder, f"{name}-{case.search}-{precision}")
-                    for precision in arguments.precisions
-                }
-                counts = [agreement(case, target, precision) for precision, target in targets.items()]
+                place = pathlib.Path(folder, f"{name}-{case.search}")
+                counts = [agreement(case, place / precision, precision) for precision in arguments.precisions]
                 print(f"| `{name}` | {case.search} | {' | '.join(counts)} |", flush=True)
 
 

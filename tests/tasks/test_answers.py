@@ -193,8 +193,7 @@ class TestLanguageModel:
         decoding = DecodingConfig(beam_size=3, length_penalty=0.6, max_extra_length=20)
         model = LanguageModel.from_run(run_of("language-model"), decoding)
         prompts = ["six", "one two"]
-        options = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_length": 0, "min_length": 0, "seed": 0}
-        tensors = option_tensors(decoding, {**options, "length_penalty": 0.0})
+        tensors = option_tensors(decoding, {"length_penalty": 0.0})
         found = model.answer_with_options(tf.constant(prompts), *tensors.values())
         whole = model.score([text.decode() for text in found["text"].numpy()])
         np.testing.assert_allclose(found["score"], whole["log_probability"], atol=1e-4)

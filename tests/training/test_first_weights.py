@@ -1,9 +1,9 @@
 """Which weights of an earlier run a new run begins with."""
 
-import keras
 import numpy as np
 import pytest
 import toy
+from model_weights import arrays_of
 
 from kformer.config import DecodingConfig
 from kformer.models import build_model
@@ -24,10 +24,6 @@ def classifier(labels):
     return config, build_model(config)
 
 
-def weights_of(model):
-    return {weight.path: keras.ops.convert_to_numpy(weight).copy() for weight in model.weights}
-
-
 @pytest.mark.parametrize(("labels", "same_labels"), [(["even", "odd"], True), (["red", "blue"], False)])
 def test_a_classifier_of_other_labels_begins_with_the_encoder_and_a_new_last_layer(labels, same_labels, tmp_path):
     """As many other labels have a last layer of the same size, which has learned something else."""
@@ -36,9 +32,9 @@ def test_a_classifier_of_other_labels_begins_with_the_encoder_and_a_new_last_lay
     corpus = {"name": "numbers", "symbols": False}
     create_run(RunFolder(tmp_path / "run"), config, (WORDS, known), DecodingConfig(), corpus, model=earlier)
     _, model = classifier(SymbolTokenizer(labels))
-    old, before = weights_of(earlier), weights_of(model)
+    old, before = arrays_of(earlier), arrays_of(model)
     load_first_weights(RunFolder(tmp_path / "run"), model, "classify", SymbolTokenizer(labels))
-    for path, found in weights_of(model).items():
+    for path, found in arrays_of(model).items():
         is_kept = same_labels or not path.startswith("classes/")
         np.testing.assert_array_equal(found, old[path] if is_kept else before[path], err_msg=path)
     assert not np.array_equal(old["classes/kernel"], before["classes/kernel"])

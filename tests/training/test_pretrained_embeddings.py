@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import rich.console
 import toy
+from model_weights import arrays_of
 
 from kformer.config import TrainingConfig
 from kformer.data import Corpus
@@ -45,10 +46,6 @@ def vectors(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in VECTORS.items()))
     return str(path)
-
-
-def arrays_of(model):
-    return {weight.path: np.array(keras.ops.convert_to_numpy(weight)) for weight in model.weights}
 
 
 def assert_begins_with(matrix, random, vocabulary, expected):
