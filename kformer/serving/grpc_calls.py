@@ -1,8 +1,8 @@
-"""Which calls over gRPC a server takes: how many at once, and how long their requests may take to arrive."""
+"""Which calls over gRPC a server takes, how long their requests may take to arrive, and when answers are held."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -32,6 +32,17 @@ class CallLimits(grpc.aio.ServerInterceptor):
         self._most = most
         self._calls = 0
         self._arriving: dict[asyncio.Timeout, None] = {}  # the oldest first
+        self._answering = asyncio.Event()
+        self._answering.set()
+
+    @contextlib.contextmanager
+    def answers_held(self) -> Iterator[None]:
+        """No unary call is answered, or refused by its handler, before the block ends."""
+        self._answering.clear()
+        try:
+            yield
+        finally:
+            self._answering.set()
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         handler = await continuation(details)
@@ -46,7 +57,11 @@ class CallLimits(grpc.aio.ServerInterceptor):
     def _answered_once(self, handler: Any, method: str) -> Any:
         async def answer(requests: Any, context: Any) -> Any:
             await self._enter(context)
-            return await handler.unary_unary(await self._request(requests, context, method), context)
+            request = await self._request(requests, context, method)
+            await self._answering.wait()
+            response = await handler.unary_unary(request, context)
+            await self._answering.wait()
+            return response
 
         return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 

@@ -1,5 +1,6 @@
 """The gRPC side of a server: its services, and its limits."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from kformer.serving.grpc_calls import CallLimits
 from kformer.serving.grpc_reflection import SERVICE_NAMES, add_reflection
 from kformer.serving.grpc_service import ModelService, PredictionService
 from kformer.serving.predict import Answerer
+from kformer.serving.rest_server import bound
 from kformer.serving.settings import Limits, ServerSettings
 
 # Each connection takes a file descriptor. The server closes one beyond them as soon as it is opened.
@@ -24,26 +26,74 @@ MOST_CALLS_OF_A_CONNECTION = 64
 SECONDS_OF_A_CONNECTION = 60
 
 
-def grpc_server(settings: ServerSettings, answerer: Answerer, is_ready: Callable[[], bool]) -> Any:
-    """A server of `grpc.aio` without a port.
+# How long answers are held before and after clients are told that the server stops. This is many times the way to a
+# client and back.
+HOLD_SECONDS = 0.1
+
+
+class GrpcServer:
+    """Answers requests over gRPC.
 
     Args:
         settings: How it is set up.
         answerer: Answers predict requests.
         is_ready: Whether requests can be answered now.
     """
-    # The limits count a call once the token has been looked at: one without it is refused at once and takes no room.
-    interceptors: list[Any] = [CallLimits(settings.limits.seconds)]
-    reload = settings.reload
-    if settings.token is not None or reload is not None:
-        interceptors.append(TokenForGrpc(settings.token, reload.token if reload else None))
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_the_server)
-    server = grpc.aio.server(options=_options(settings.limits), interceptors=interceptors)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(answerer), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(answerer.manager, reload), server)
-    server.add_generic_rpc_handlers((grpc_health.health(is_ready, SERVICE_NAMES),))
-    add_reflection(server, [grpc_health.SERVICE])
-    return server
+
+    def __init__(self, settings: ServerSettings, answerer: Answerer, is_ready: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._limits = CallLimits(settings.limits.seconds)
+        # The limits count a call once the token has been looked at: one without it is refused at once, and takes no
+        # room.
+        interceptors: list[Any] = [self._limits]
+        reload = settings.reload
+        if settings.token is not None or reload is not None:
+            interceptors.append(TokenForGrpc(settings.token, reload.token if reload else None))
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_the_server)
+        server = grpc.aio.server(options=_options(settings.limits), interceptors=interceptors)
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(answerer), server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(answerer.manager, reload), server)
+        server.add_generic_rpc_handlers((grpc_health.health(is_ready, SERVICE_NAMES),))
+        add_reflection(server, [grpc_health.SERVICE])
+        self._server = server
+
+    def open(self) -> int:
+        """Opens the port, and gives its number.
+
+        Raises:
+            OSError: The port is taken, or a file of TLS cannot be read.
+        """
+        settings = self._settings
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"{host}:{settings.grpc_port}"
+        try:
+            if settings.certificate is None or settings.key is None:
+                return self._server.add_insecure_port(address)
+            pair = (settings.key.read_bytes(), settings.certificate.read_bytes())
+            return self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        except RuntimeError as error:
+            with bound(settings.host, settings.grpc_port):  # tells the reason, which gRPC keeps for itself
+                raise OSError(str(error)) from error
+
+    async def start(self) -> None:
+        """Begins to answer."""
+        await self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        """Answers what has arrived, and ends.
+
+        Once grpc stops, it cancels each call that arrives before its client has heard of the stop. The client sees
+        CANCELLED and does not call again. A client that waits for an answer sends nothing, so answers are held
+        meanwhile.
+
+        Args:
+            seconds: How long it waits for answers.
+        """
+        with self._limits.answers_held():
+            await asyncio.sleep(HOLD_SECONDS)
+            stopping = asyncio.create_task(self._server.stop(seconds))
+            await asyncio.sleep(HOLD_SECONDS)
+        await stopping
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:

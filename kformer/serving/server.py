@@ -8,17 +8,14 @@ import pathlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import grpc
-
-from kformer.serving.grpc_server import grpc_server
+from kformer.serving.grpc_server import GrpcServer
 from kformer.serving.metrics import Metrics
 from kformer.serving.models import ModelManager
 from kformer.serving.predict import Answerer
 from kformer.serving.reloading import ConfigWatch
 from kformer.serving.rest import Rest, application
-from kformer.serving.rest_server import RestServer, bound, listening
+from kformer.serving.rest_server import RestServer, listening
 from kformer.serving.servable import Servable
 from kformer.serving.settings import ServerSettings
 from kformer.serving.version import State
@@ -77,8 +74,8 @@ class Server:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         answerer = Answerer(self._manager, self.settings.limits, self._metrics)
         with listening(self.settings) as rest_socket:
-            rpc = grpc_server(self.settings, answerer, self.is_ready)
-            self.grpc_port = self._add_grpc_port(rpc)
+            rpc = GrpcServer(self.settings, answerer, self.is_ready)
+            self.grpc_port = rpc.open()
             endpoint = Rest(answerer, self._metrics, self.settings.metrics_path, self.is_ready)
             rest = RestServer(application(endpoint), self.settings)
             await rpc.start()
@@ -116,18 +113,6 @@ class Server:
         closing.start()
         closing.join(_SECONDS_TO_CLOSE)
         return not closing.is_alive()
-
-    def _add_grpc_port(self, server: Any) -> int:
-        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        address = f"{host}:{self.settings.grpc_port}"
-        try:
-            if self.settings.certificate is None or self.settings.key is None:
-                return server.add_insecure_port(address)
-            pair = (self.settings.key.read_bytes(), self.settings.certificate.read_bytes())
-            return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-        except RuntimeError as error:
-            with bound(self.settings.host, self.settings.grpc_port):  # tells the reason, which gRPC keeps for itself
-                raise OSError(str(error)) from error
 
     @contextlib.contextmanager
     def _on_signals(self) -> Iterator[None]:

@@ -125,6 +125,14 @@ class TestTagger:
         assert short("one two six one") == f"{short('one two')} ⁇ ⁇"
         assert whole < -1e-4  # each word more would change it
 
+    @pytest.mark.parametrize("longest", range(1, 9))
+    def test_a_word_gets_a_tag_if_its_first_token_is_read(self, tagger, run_of, longest):
+        words = ["one", "two", "six", "four"]
+        lengths = tagger.source_tokenizer.tokenize(words).row_lengths().numpy()
+        read = sum(1 + first < longest for first in np.cumsum([0, *lengths[:-1]]))
+        short = Tagger.from_run(run_of("tag"), DecodingConfig(max_source_length=longest))
+        assert [tag == "⁇" for tag in short(" ".join(words)).split()] == [False] * read + [True] * (4 - read)
+
     def test_the_score_is_the_log_probability_of_all_tags(self, tagger):
         one, two = tagger.function(tf.constant(["one", "one two"]))["score"].numpy()
         assert 0 > one > two

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.models import build_model
 from kformer.tasks.translator import Translator
 from kformer.text.attention_maps import END, START, read_detailed
+from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 TEXT = "one two three"
@@ -58,6 +60,21 @@ def test_a_text_that_cannot_be_read_at_once_is_refused(numbers_translator, metho
         ValueError, match=f"from 1 to [0-9]+ tokens.* Received: ({tokens}) tokens. Pass a single sentence"
     ):
         getattr(numbers_translator, method)(text)
+
+
+def test_of_a_model_with_learned_positions_a_translation_leaves_room_for_the_start():
+    """Five positions: the start and four letters, which the decoder reads to write four letters and the end."""
+    letters = SymbolTokenizer(list("abcdef"))
+    config = TransformerConfig.of_size("tiny").replace(
+        source_vocab_size=letters.vocab_size,
+        target_vocab_size=letters.vocab_size,
+        positional_encoding="learned",
+        max_length=5,
+    )
+    translator = Translator(build_model(config), config, letters, letters)
+    assert translator.attention("a b", "a b c d").cross.queries == ("a", "b", "c", "d", END)
+    with pytest.raises(ValueError, match="The translation must have from 1 to 4 tokens.*Received: 5 tokens"):
+        translator.attention("a b", "a b c d e")
 
 
 def test_a_beam_of_one_has_no_tree(numbers_translator):

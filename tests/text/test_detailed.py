@@ -1,12 +1,15 @@
 """Translations with their tokens, over a model that turns number words around."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import toy
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, TransformerConfig
+from kformer.models import build_model
 from kformer.tasks.translator import Translator
+from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -137,6 +140,23 @@ def test_a_translation_that_is_too_short_for_one_of_the_parts_is_told(numbers_tr
         found = explained(with_decoding(numbers_translator, short_ratio=ratio), texts)
         assert found["short"].tolist() == [*expected, False, False]
     assert not explained(with_decoding(numbers_translator), texts)["short"].any()
+
+
+def test_a_translation_is_too_short_by_its_characters_not_by_its_bytes():
+    """Greek letters have two bytes. The weights are random, so what is written is some row of letters."""
+    source, target = SymbolTokenizer(list("abcdef")), SymbolTokenizer(list("αβγδεζ"))
+    config = TransformerConfig.of_size("tiny").replace(
+        source_vocab_size=source.vocab_size, target_vocab_size=target.vocab_size, embedding_tying="none"
+    )
+    keras.utils.set_random_seed(0)
+    decoding = DecodingConfig(beam_size=1, max_extra_length=1, short_ratio=2.0)
+    translator = Translator(build_model(config), config, source, target, decoding)
+    texts = ["a b c d", "e f", "a a a a a a", "f e d c b a"]
+    found = explained(translator, texts)
+    written = [translation.decode() for translation in found["translation"]]
+    wanted = [2.0 * len(text) for text in texts]
+    assert found["short"].tolist() == [len(one) < least for one, least in zip(written, wanted, strict=True)]
+    assert any(len(one) < least <= len(one.encode()) for one, least in zip(written, wanted, strict=True))
 
 
 def test_an_empty_batch_has_no_tokens(numbers_translator):

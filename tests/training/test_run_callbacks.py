@@ -80,3 +80,8 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
 def test_the_best_weights_are_those_of_the_monitor(tmp_path, monitor, log_key):
     (validation,) = (one for one in listed(tmp_path, monitor=monitor) if isinstance(one, callbacks.Validation))
     assert validation.keep_best.monitor.log_key == log_key
+
+
+def test_a_checkpoint_is_written_as_often_as_is_asked(tmp_path):
+    (checkpoint,) = (one for one in listed(tmp_path, checkpoint_minutes=3.0) if isinstance(one, callbacks.Checkpoint))
+    assert checkpoint.minutes == 3.0

@@ -88,13 +88,16 @@ HEADINGS = (
 
 
 def start(server: Served, answers: Mapping[str, str]) -> None:
-    """Starts a server and uses it in the ordinary way: each of its threads computes full batches."""
+    """Starts a server and uses it in the ordinary way: each of its threads computes batches of all sizes.
+
+    Each thread of TensorFlow keeps oneDNN's preparations for every size of a batch that it has seen, up to a number.
+    """
     server.start()
     clients = [RestClient(server) for _ in range(8)]
-    texts = list(answers)[:32]
+    texts = list(answers)
     with Clients(server, answers), concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
-        for _ in range(5):
-            list(pool.map(lambda client: client.translate(texts), clients))
+        for size in [*range(1, 33)] * 5:
+            list(pool.map(lambda client, size=size: client.translate(texts[:size]), clients))
     server.in_use = server.usage()
 
 
