@@ -18,7 +18,7 @@ def write_card(saved_model: pathlib.Path, predictor: Predictor, export: dict[str
 
     Args:
         saved_model: The folder of the version.
-        predictor: What was exported; `predictor.origin` tells where its weights come from.
+        predictor: What was exported; `predictor.facts` tells what is known of it.
         export: How it was exported.
     """
     card = model_card(predictor, export)
@@ -28,15 +28,15 @@ def write_card(saved_model: pathlib.Path, predictor: Predictor, export: dict[str
 
 def model_card(predictor: Predictor, export: dict[str, Any]) -> dict[str, Any]:
     """The card's facts. What is not known, such as the scores of a model that was not evaluated, is None."""
-    origin = predictor.origin
+    facts = predictor.facts
     return {
         "task": predictor.task,
-        "description": origin.get("description"),
-        "licence": origin.get("licence"),
-        "provenance": origin.get("provenance"),
-        "scores": origin.get("scores"),
-        "corpus": origin.get("corpus"),
-        "trained_with": origin.get("environment"),
+        "description": facts.get("description"),
+        "licence": facts.get("licence"),
+        "provenance": facts.get("provenance"),
+        "scores": facts.get("scores"),
+        "corpus": facts.get("corpus"),
+        "trained_with": facts.get("environment"),
         "parameters": predictor.model.count_params(),
         "model": predictor.config.to_dict(),
         "search": predictor.decoding.to_dict(),

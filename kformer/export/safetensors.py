@@ -127,7 +127,7 @@ def _weights(kind: HuggingFaceModel, model: keras.Model) -> Mapping[str, np.ndar
 
 
 def _readme(kind: HuggingFaceModel) -> str:
-    licence = kind.predictor.origin.get("licence")
+    licence = kind.predictor.facts.get("licence")
     heading = f"---\nlicense: {licence}\n---\n\n" if licence else ""
     return heading + _README.format(name=kind.class_name, task=kind.predictor.task)
 

@@ -14,6 +14,8 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import save_weights
 from kformer.tokenizers import Tokenizer, save_tokenizers
 
+ORIGIN = ("name", "licence", "format", "files")  # what is noted of a model that was trained elsewhere
+
 
 def create_run(
     run: RunFolder,
@@ -48,6 +50,7 @@ def create_run(
 
     Raises:
         FileExistsError: The folder holds a run already.
+        ValueError: `origin` has other names.
 
     Examples:
         >>> from kformer.tokenizers import SymbolTokenizer
@@ -59,6 +62,8 @@ def create_run(
         True
     """
     run.check_new()
+    if origin is not None and {*origin} != {*ORIGIN}:
+        raise ValueError(f"origin must have {', '.join(ORIGIN)}. Received: {', '.join(origin) or 'nothing'}.")
     run.path.mkdir(parents=True, exist_ok=True)
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     decoding.save(run.decoding_file)

@@ -272,9 +272,9 @@ class RunFolder:
         """What `write_preset` wrote."""
         return _read_json(self.preset_file)
 
-    def origin(self) -> dict[str, Any]:
-        """Where the weights come from, as far as the folder knows: `corpus`, `environment`, of a model that was trained
-        elsewhere `licence` and `provenance`, and of a packed one also `description` and `scores`."""
+    def facts(self) -> dict[str, Any]:
+        """What is known of the model: `corpus`, `environment`, of a model that was trained elsewhere `licence` and
+        `provenance`, and of a packed one also `description` and `scores`."""
         facts: dict[str, Any] = {"environment": self.environment()}
         if self.corpus_file.is_file():
             facts["corpus"] = self.corpus()

@@ -38,7 +38,7 @@ class Classifier(LabelPredictor):
     @property
     def reads_pairs(self) -> bool:
         """Whether a tab divides a pair of texts: it did in the training corpus, or the corpus is not known."""
-        return self.origin.get("corpus", {}).get("tabs_in_sources", True)
+        return self.facts.get("corpus", {}).get("tabs_in_sources", True)
 
     def probabilities(self, texts: str | Sequence[str]) -> np.ndarray:
         """The probability of each label, (B, N) float32 in the order of `labels`, for one text (B is 1) or B texts.

@@ -25,7 +25,7 @@ class LabelPredictor(Predictor):
         target_tokenizer: The labels.
         decoding: `max_source_length` is the largest number of tokens that the model reads; the rest is cut off.
         samples: Some texts of the kind that the model is made for. An export is checked with them.
-        origin: Where the weights come from, see `RunFolder.origin`.
+        facts: What is known of the model, see `RunFolder.facts`.
     """
 
     @property

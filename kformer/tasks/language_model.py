@@ -51,7 +51,7 @@ class LanguageModel(Predictor):
         decoding: How to search. `max_extra_length` is the largest number of new tokens, and `max_source_length` the
             largest number of tokens of a prompt, plus one. Of a longer prompt only the last tokens are read.
         samples: Some texts of the kind that the model is made for. An export is checked with them.
-        origin: Where the weights come from, see `RunFolder.origin`.
+        facts: What is known of the model, see `RunFolder.facts`.
 
     Examples:
         >>> model = LanguageModel.from_preset("bible-english")
@@ -69,9 +69,9 @@ class LanguageModel(Predictor):
         tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
         samples: Sequence[str] = (),
-        origin: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(model, config, tokenizer, tokenizer, decoding, samples, origin)
+        super().__init__(model, config, tokenizer, tokenizer, decoding, samples, facts)
         self.codec = TextCodec(tokenizer, tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding, stepwise=StepwiseLanguageModel)
 

@@ -40,7 +40,7 @@ class Predictor(tf.Module, abc.ABC):
         target_tokenizer: Tokenizer of what it answers.
         decoding: How to search, and how many tokens are read.
         samples: Some texts of the kind that the model is made for. An export is checked with them.
-        origin: Where the weights come from, see `RunFolder.origin`. An export states it.
+        facts: What is known of the model, see `RunFolder.facts`. An export states it.
 
     Attributes:
         task: One of `kformer.config.TASKS`.
@@ -63,7 +63,7 @@ class Predictor(tf.Module, abc.ABC):
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
         samples: Sequence[str] = (),
-        origin: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         require_tensorflow(f"A {type(self).__name__}")
         _check_kinds(type(self).__name__, model, config)
@@ -74,7 +74,7 @@ class Predictor(tf.Module, abc.ABC):
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding or DecodingConfig()
         self.samples = tuple(samples)
-        self.origin = dict(origin or {})
+        self.facts = dict(facts or {})
 
     @classmethod
     def from_preset(cls, preset: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Self:
@@ -110,7 +110,7 @@ class Predictor(tf.Module, abc.ABC):
         model = build_model(config, "float32")
         load_weights(folder, model)
         tokenizers = load_tokenizers(folder.tokenizer_folder)
-        return cls._of(model, config, tokenizers, folder.decoding_config(decoding), folder.samples(), folder.origin())
+        return cls._of(model, config, tokenizers, folder.decoding_config(decoding), folder.samples(), folder.facts())
 
     @classmethod
     def _of(cls, model: keras.Model, config: TransformerConfig, tokenizers: Sequence[Tokenizer], *rest: Any) -> Self:
@@ -120,7 +120,7 @@ class Predictor(tf.Module, abc.ABC):
     def _parts(self) -> tuple[Any, ...]:
         """The arguments of `_of`, the model first."""
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return self.model, self.config, tokenizers, self.decoding, self.samples, dict(self.origin)
+        return self.model, self.config, tokenizers, self.decoding, self.samples, dict(self.facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._of, self._parts()

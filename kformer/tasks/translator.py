@@ -55,7 +55,7 @@ class Translator(Predictor):
         decoding: How to search; by default with the beam search of the paper. Name the lengths of the texts that the
             model was trained on, `max_source_length` and `max_sentence_length`: only a run folder knows them by itself.
         samples: Some texts of the kind that the model is made for. An export of this translator is checked with them.
-        origin: Where the weights come from, see `RunFolder.origin`. An export of this translator states it.
+        facts: What is known of the model, see `RunFolder.facts`. An export of this translator states it.
 
     Raises:
         ValueError: A tokenizer has another vocabulary size than the model, or the backend is not TensorFlow.
@@ -77,9 +77,9 @@ class Translator(Predictor):
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig | None = None,
         samples: Sequence[str] = (),
-        origin: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(model, config, source_tokenizer, target_tokenizer, decoding, samples, origin)
+        super().__init__(model, config, source_tokenizer, target_tokenizer, decoding, samples, facts)
         _check(config, source_tokenizer, target_tokenizer)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
         self.searcher = Searcher(model, config, self.decoding)

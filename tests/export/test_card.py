@@ -42,7 +42,7 @@ def test_the_card_of_an_unknown_model_says_so(tmp_path, numbers_translator):
 
 def test_an_export_has_the_card_of_its_run(numbers_translator, numbers_export):
     card = json.loads((numbers_export / "1" / CARD_FILE).read_text())
-    assert card["corpus"] == numbers_translator.origin["corpus"]
+    assert card["corpus"] == numbers_translator.facts["corpus"]
     assert card["export"]["signatures"] == ["serving_default", *Translator.signatures]
 
 

@@ -428,13 +428,13 @@ class TestCheck:
 
 def test_the_folder_says_what_it_holds(pieces, tmp_path):
     mine = translator(pieces)
-    mine = kformer.Translator(mine.model, mine.config, pieces, pieces, mine.decoding, origin={"licence": "Apache-2.0"})
+    mine = kformer.Translator(mine.model, mine.config, pieces, pieces, mine.decoding, facts={"licence": "Apache-2.0"})
     folder = export_safetensors(mine, tmp_path / "exported")
     facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())
     assert (facts["format"], facts["class"], facts["precision"]) == ("safetensors", "MarianMTModel", "float32")
     assert 0 <= facts["logit_difference"] < TOLERANCE
     run = import_model(folder, tmp_path / "run")
-    assert run.origin()["licence"] == "Apache-2.0"
+    assert run.facts()["licence"] == "Apache-2.0"
 
 
 def test_an_existing_folder_is_not_touched(pieces, tmp_path):

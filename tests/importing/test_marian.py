@@ -104,7 +104,7 @@ def test_where_there_is_one_vocabulary_the_size_of_a_second_does_not_count(folde
 @pytest.mark.parametrize("written", ["cc-by-4.0", '"cc-by-4.0"', "'cc-by-4.0' "])
 def test_the_licence_is_that_of_the_model_card_without_quotes(folder, tmp_path, written):
     (folder / "README.md").write_text(f"---\nlanguage: es\nlicense: {written}\n---\n# A model\n")
-    assert import_model(folder, tmp_path / "run").origin()["licence"] == "cc-by-4.0"
+    assert import_model(folder, tmp_path / "run").facts()["licence"] == "cc-by-4.0"
 
 
 def test_the_row_of_padding_is_copied(folder, tmp_path):

@@ -29,7 +29,7 @@ ENGLISH, SPANISH, LABELS = (
 TEXTS = [source for source, _ in toy.corpus().test[:10]]
 
 
-def made(folder, target=SPANISH, **changes):
+def made(folder, target=SPANISH, origin=None, **changes):
     """The run folder of a model with random weights."""
     sizes = {"source_vocab_size": ENGLISH.vocab_size, "target_vocab_size": target.vocab_size}
     transformer = toy.TRANSFORMER.replace(**sizes, embedding_tying="none", **changes)
@@ -37,7 +37,8 @@ def made(folder, target=SPANISH, **changes):
     model = build_model(transformer)
     # Far from each other, so that no rounding decides which token is the most probable one.
     model.set_weights([10 * weight for weight in model.get_weights()])
-    create_run(run, transformer, (ENGLISH, target), DecodingConfig(beam_size=1), corpus, samples=TEXTS, model=model)
+    decoding = DecodingConfig(beam_size=1)
+    create_run(run, transformer, (ENGLISH, target), decoding, corpus, samples=TEXTS, model=model, origin=origin)
     return run
 
 
@@ -61,6 +62,18 @@ def test_the_folder_says_nothing_of_a_training(translates):
     translates.check()
     with pytest.raises(FileNotFoundError, match="has no training.json: its model was not trained here"):
         translates.training_config()
+
+
+def test_the_folder_says_where_the_model_comes_from(tmp_path):
+    origin = {"name": "elsewhere/numbers", "licence": "MIT", "format": "numbers", "files": {}}
+    facts = made(tmp_path / "run", origin=origin).facts()
+    assert (facts["licence"], facts["provenance"]) == ("MIT", "elsewhere/numbers, imported from the format numbers")
+
+
+def test_an_origin_of_other_names_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(ValueError, match="origin must have name, licence, format, files. Received: corpus."):
+        made(tmp_path / "run", origin={"corpus": {}})
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(translates):

@@ -100,7 +100,7 @@ class TestClassifier:
             pairs = [(source, "even") for source in trained_on]
             facts = {"corpus": describe_corpus(Corpus("pairs", pairs, [("one\ttwo", "odd")], []))}
         tokenizers = classifier.source_tokenizer, classifier.target_tokenizer
-        classifier = Classifier(classifier.model, classifier.config, *tokenizers, origin=facts)
+        classifier = Classifier(classifier.model, classifier.config, *tokenizers, facts=facts)
         found = classifier.function(tf.constant(["one two", "one\ttwo"]))["probability"].numpy()
         assert (found[0] != found[1]) == counts
 

@@ -68,14 +68,14 @@ def test_a_translator_that_was_called_follows_adapters_and_so_does_its_pickle(tr
         np.testing.assert_allclose(of_copy, new, rtol=1e-5)
 
 
-def test_a_pickle_keeps_the_search_the_samples_and_the_origin(translator):
+def test_a_pickle_keeps_the_search_the_samples_and_the_facts(translator):
     copied = pickle.loads(pickle.dumps(translator))
     assert translator.samples
-    assert translator.origin
-    assert (copied.decoding, copied.samples, copied.origin) == (
+    assert translator.facts
+    assert (copied.decoding, copied.samples, copied.facts) == (
         translator.decoding,
         translator.samples,
-        translator.origin,
+        translator.facts,
     )
 
 

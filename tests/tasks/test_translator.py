@@ -145,11 +145,11 @@ def test_batches_of_one_call_draw_unlike_each_other(short):
 def test_with_another_search_it_stays_the_same_model_with_all_that_is_known_of_it(numbers_translator):
     tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
     parts = (numbers_translator.model, numbers_translator.config, *tokenizers)
-    known = Translator(*parts, samples=["one two"], origin={"licence": "Apache-2.0"})
+    known = Translator(*parts, samples=["one two"], facts={"licence": "Apache-2.0"})
     other = known.with_decoding(DecodingConfig(beam_size=2))
     assert other.decoding.beam_size == 2
     assert other.model is known.model
-    assert (other.samples, other.origin) == (("one two",), {"licence": "Apache-2.0"})
+    assert (other.samples, other.facts) == (("one two",), {"licence": "Apache-2.0"})
 
 
 def test_a_search_that_is_given_has_the_lengths_of_the_run(numbers_run):
