@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.options import Path
+from kformer.cli.options import Path, Samples, read_samples
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.files.writing import check_new_folder
@@ -27,6 +27,7 @@ def import_(
         typer.Option(help="Code of the language of texts, if the model knows many: as in the files of its tokenizer."),
     ] = None,
     target_language: Annotated[str | None, typer.Option(help="Code of the language of translations.")] = None,
+    samples: Samples = None,
 ) -> None:
     """Make a run folder of a model that another toolkit has trained: see docs/importing.md.
 
@@ -36,11 +37,12 @@ def import_(
     languages = Languages(source_language, target_language)
     check_languages(chosen, languages)
     check_new_folder(output)
+    lines = read_samples(samples)
 
     start_tensorflow()
     from kformer.importing.run import import_model
 
     with status(f"importing {folder}"):
-        run = import_model(folder, output, chosen.name, languages)
+        run = import_model(folder, output, chosen.name, languages, lines)
     config = run.transformer_config()
     print(f"{run.path}: {chosen.name}, a model of the task {config.task}")

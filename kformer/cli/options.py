@@ -14,7 +14,7 @@ import typer
 from kformer.cli.startup import start_tensorflow
 from kformer.config import TASKS, DecodingConfig, task_kind
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
-from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs
+from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs, read_texts
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import load_recipe, recipe_names
@@ -69,6 +69,10 @@ LanguageModelPreset = Annotated[str | None, _preset_option("generate")]
 TaggerPreset = Annotated[str | None, _preset_option("tag")]
 TranslatorPreset = Annotated[str | None, _preset_option("translate")]
 RecipeName = Annotated[str | None, _recipe_option("Model")]
+Samples = Annotated[
+    Path | None,
+    typer.Option(help="Lines of text to pass on with the model. An export of the model is tried on them."),
+]
 SearchRecipe = Annotated[str | None, _recipe_option("Search")]
 BeamSize = Annotated[
     int | None,
@@ -213,3 +217,8 @@ def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pair
     for warning in found:
         typer.echo(f"kformer: warning: {warning.message}", err=True)
     return pairs
+
+
+def read_samples(file: Path | None) -> list[str]:
+    """The lines of a file that are not blank; none without a file."""
+    return [text for text, _ in read_texts(file) if text.strip()] if file is not None else []

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.options import Path, SearchRecipe
+from kformer.cli.options import Path, Samples, SearchRecipe, read_samples
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import read_mapping
-from kformer.data import read_texts
 from kformer.files.writing import check_new_folder
 from kformer.presets.about import check_about
 from kformer.recipes import load_recipe
@@ -25,10 +24,7 @@ def pack(
         ),
     ] = None,
     recipe: SearchRecipe = None,
-    samples: Annotated[
-        Path | None,
-        typer.Option(help="Lines of text to pass on with the model. An export of the model is tried on them."),
-    ] = None,
+    samples: Samples = None,
     steps: Annotated[
         int,
         typer.Option(
@@ -45,7 +41,7 @@ def pack(
     said = read_mapping(about) if about is not None else {}
     check_about(said)
     decoding = load_recipe(recipe).decoding if recipe is not None else None
-    lines = [text for text, _ in read_texts(samples) if text.strip()] if samples is not None else []
+    lines = read_samples(samples)
 
     start_tensorflow()
     from kformer.presets import pack_run

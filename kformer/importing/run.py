@@ -4,6 +4,7 @@ import json
 import pathlib
 import pkgutil
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from kformer.files.checksums import checksum
@@ -22,6 +23,7 @@ def import_model(
     output: str | pathlib.Path,
     format: str | None = None,
     languages: Languages | None = None,
+    samples: Sequence[str] = (),
 ) -> RunFolder:
     """Makes a run folder of a model that another toolkit has trained.
 
@@ -33,6 +35,7 @@ def import_model(
         output: The run folder to make.
         format: One of `kformer.importing.IMPORT_FORMATS`; None: the one that fits.
         languages: From and to which the run translates, if the model knows many languages; None: what its files say.
+        samples: Texts of the kind that the model reads. An export of the model is tried on them.
 
     Returns:
         The run folder.
@@ -57,7 +60,7 @@ def import_model(
     corpus = {"name": f"that of {origin['name']}", "symbols": False}
     with new_folder(output) as fresh:
         parts = (imported.transformer, imported.tokenizers, imported.decoding, corpus)
-        create_run(RunFolder(fresh), *parts, model=model, origin=origin)
+        create_run(RunFolder(fresh), *parts, samples=samples, model=model, origin=origin)
     return RunFolder(output)
 
 

@@ -443,6 +443,10 @@ MISTAKES = {
         "Received: license. Rename or remove the unknown ones. Did you",
     ),
     "pack, missing samples": ("pack {run} new --samples no.txt", "no.txt does not exist. Pass the name of a file"),
+    "import, missing samples": (
+        "import {marian} new --samples no.txt",
+        "no.txt does not exist. Pass the name of a file",
+    ),
     "demo, unknown corpus": (
         "demo --corpus bible",
         "There is no demo for 'bible'. Choose one of bible-en-es, cmudict.",
@@ -505,6 +509,7 @@ def places(tmp_path_factory):
         "learned": str(folder / "learned.yaml"),
         "shallow": str(folder / "shallow.yaml"),
         "about": str(folder / "about.yaml"),
+        "marian": str(pathlib.Path(__file__).parents[1] / "importing" / "examples" / "marian"),
     }
 
 

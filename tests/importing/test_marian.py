@@ -1,8 +1,10 @@
 """Marian models of Hugging Face: files in all their forms, and files that are refused."""
 
+import contextlib
 import json
 import shutil
 import struct
+import sys
 import zipfile
 
 import ml_dtypes
@@ -10,9 +12,11 @@ import numpy as np
 import pytest
 from importing.examples import FOLDER, error_of_command
 
+from kformer.cli.main import main
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
+from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 
 pytestmark = pytest.mark.tensorflow_only
@@ -105,6 +109,15 @@ def test_where_there_is_one_vocabulary_the_size_of_a_second_does_not_count(folde
 def test_the_licence_is_that_of_the_model_card_without_quotes(folder, tmp_path, written):
     (folder / "README.md").write_text(f"---\nlanguage: es\nlicense: {written}\n---\n# A model\n")
     assert import_model(folder, tmp_path / "run").facts()["licence"] == "cc-by-4.0"
+
+
+def test_an_export_is_tried_on_the_lines_that_the_command_is_given(folder, tmp_path, monkeypatch):
+    (tmp_path / "lines.txt").write_text("One line.\n\nAnother one.\n")
+    arguments = ("import", folder, tmp_path / "run", "--samples", tmp_path / "lines.txt")
+    monkeypatch.setattr(sys, "argv", ["kformer", *map(str, arguments)])
+    with contextlib.suppress(SystemExit):
+        main()
+    assert RunFolder(tmp_path / "run").samples() == ["One line.", "Another one."]
 
 
 def test_the_row_of_padding_is_copied(folder, tmp_path):
