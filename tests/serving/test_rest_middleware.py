@@ -212,7 +212,9 @@ def test_large_answers_are_packed_for_those_who_take_gzip():
 
     assert encoding(2000, "gzip") == encoding(2000, "br;q=1.0, gzip;q=0.5") == "gzip"
     assert encoding(10, "gzip") is None
-    assert encoding(2000, "identity") is encoding(2000, "gzip;q=0") is encoding(2000, "") is None
+    assert encoding(2000, "gzip;q=0.001") == "gzip"
+    for refusal in ("identity", "gzip;q=0", "gzip; q=0.0", "gzip;q=0.000", ""):
+        assert encoding(2000, refusal) is None
 
 
 def test_files_of_the_page_come_in_gzip_over_a_real_connection(plain_export_folder):
