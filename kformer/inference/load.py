@@ -1,18 +1,14 @@
 """Loads a run folder or an exported SavedModel through TensorFlow's C API."""
 
 import pathlib
-import warnings
 from typing import TYPE_CHECKING
 
 from kformer.config import DecodingConfig
-from kformer.files.checksums import SUMS_FILE, check_folder
 from kformer.inference.saved_model_cache import saved_model_of
-from kformer.process.hardware import cpu_multiplies_bfloat16
 from kformer.runs.folder import RunFolder
 from kformer.runtime.c_api import SavedModel, SavedModelError
-from kformer.runtime.confinement import check_links
-from kformer.runtime.description import DESCRIPTION_FILE, description
-from kformer.runtime.version_files import check_files
+from kformer.runtime.description import description
+from kformer.runtime.export_check import check_export
 
 if TYPE_CHECKING:
     from kformer.export.ctranslate2_engine import CTranslate2Engine
@@ -44,31 +40,6 @@ def load_saved_model(
         return CTranslate2Engine(model, threads=threads_per_operation)
     check_export(model, trust)
     return _loaded(model, threads_per_operation, trust, "Export the model again")
-
-
-def check_export(path: pathlib.Path, trust: bool = False) -> None:
-    """Refuses an export with a damaged file, and warns where this CPU is slow with it.
-
-    Args:
-        path: The export.
-        trust: Follow links that lead out of its folder.
-
-    Raises:
-        ValueError: A file differs from its checksum, is too large, is no regular file, or lies elsewhere.
-        OSError: A file cannot be read.
-    """
-    check_files(path)
-    if not trust:
-        check_links(path)
-    sums = (path / DESCRIPTION_FILE).parent
-    if (sums / SUMS_FILE).is_file():
-        check_folder(sums, remedy="Export the model again.", within=path)
-    if description(path).get("precision") == "bfloat16" and not cpu_multiplies_bfloat16():
-        warnings.warn(
-            f"{path} computes in bfloat16, which this CPU only emulates: it will be slow. "
-            "Export with --precision float32 for this machine.",
-            stacklevel=3,
-        )
 
 
 def _loaded(path: pathlib.Path, threads_per_operation: int | None, trust: bool, remedy: str) -> SavedModel:

@@ -13,8 +13,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from kformer.export.operations import read
 from kformer.export.warmup import WARMUP_FILE
-from kformer.inference.load import check_export
 from kformer.runtime.c_api import SavedModel, SavedModelError
+from kformer.runtime.export_check import check_export
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.status import Code
 from kformer.serving.batching import Answer, Batcher

@@ -74,7 +74,7 @@ def test_links_are_accepted_within_the_folder_only(version):
 
 @pytest.mark.parametrize("name", ["../../secret", "/proc/version"])
 def test_checksums_of_files_elsewhere_are_not_computed(version, name):
-    from kformer.inference.load import check_export
+    from kformer.runtime.export_check import check_export
 
     (version.parent / "secret").touch()
     (version / "assets.extra").mkdir()
@@ -84,7 +84,7 @@ def test_checksums_of_files_elsewhere_are_not_computed(version, name):
 
 
 def test_a_link_out_of_the_folder_is_not_followed_before_it_is_refused(version):
-    from kformer.inference.load import check_export
+    from kformer.runtime.export_check import check_export
 
     (version / "assets.extra").mkdir()
     (version / "assets.extra" / "kformer.json").symlink_to("/proc/version")
