@@ -14,6 +14,8 @@ OnChange = Callable[[str, int, State, str], None]
 
 # Versions are loaded one after the other, as each needs memory and processors; but nobody waits longer for another one.
 SECONDS_FOR_ITSELF = 30.0
+# So many versions of a model are loaded at once. On a busy machine, new ones may come faster than they can be loaded.
+MOST_OF_A_MODEL = 2
 
 
 class Loader:
@@ -33,22 +35,28 @@ class Loader:
         self._load = load
         self._on_change = on_change
         self._most_seconds = most_seconds
-        self._loading: set[Version] = set()
+        self._loading: dict[Version, str] = {}  # and the model's name
         self._unloading: set[Version] = set()
         self._threads: set[threading.Thread] = set()
         self.changed = threading.Condition()
         self.changes = 0
 
-    def may_start(self) -> bool:
-        """Whether no other version is being loaded that should be waited for."""
+    def may_start(self, name: str) -> bool:
+        """Whether no other version is being loaded that a version of this model should wait for.
+
+        Nothing waits for a version that takes too long to load.
+        """
         with self.changed:
-            return all(version.seconds > SECONDS_FOR_ITSELF or not version.is_loading for version in self._loading)
+            waited_for = [version for version in self._loading if not version.error]
+            of_the_model = [version for version in waited_for if self._loading[version] == name]
+            alone = all(version.seconds > SECONDS_FOR_ITSELF or not version.is_loading for version in waited_for)
+            return alone and len(of_the_model) < MOST_OF_A_MODEL
 
     def start(self, name: str, version: Version) -> None:
         """Loads a version in the background."""
         version.tries += 1
         with self.changed:
-            self._loading.add(version)
+            self._loading[version] = name
         self._change(name, version, State.LOADING)
         try:
             self._begin(self._run, name, version)
@@ -140,7 +148,7 @@ class Loader:
         told = "" if error is None else str(error) or type(error).__name__
         self._change(name, version, State.AVAILABLE if servable is not None else State.END, told, servable)
         with self.changed:
-            self._loading.discard(version)
+            self._loading.pop(version, None)
             self.changed.notify_all()
         if version.is_dropped:
             self.let_go(name, version)

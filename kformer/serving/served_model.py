@@ -70,6 +70,7 @@ class ServedModel:
             self._loader.tell_overdue(self._name, version)
         found = self._read(self._found)
         wanted = self._wanted(found)
+        self._forget_unbegun(wanted)
         for number in sorted(wanted):
             self._note_if_new(number, found[number])
         self._load_in_order(sorted(wanted))
@@ -131,7 +132,7 @@ class ServedModel:
         """
         for version in (self.versions[number] for number in numbers):
             if version.state == State.START:
-                if not self._loader.may_start():
+                if not self._loader.may_start(self._name):
                     return
                 self._loader.start(self._name, version)
 
@@ -162,6 +163,13 @@ class ServedModel:
         if self.settings.specific:
             return {*self.settings.specific} & {*found}
         return {*sorted(found, reverse=True)[: self.settings.latest]}
+
+    def _forget_unbegun(self, wanted: set[int]) -> None:
+        """Forgets versions that had to wait for another load, and for which newer ones have come meanwhile."""
+        with self._loader.changed:
+            for number in [*self.versions]:
+                if self.versions[number].state == State.START and number not in wanted:
+                    del self.versions[number]
 
     def _forget(self, found: dict[int, pathlib.Path]) -> list[int]:
         """Forgets broken versions that somebody has removed, and those that were let go long ago."""

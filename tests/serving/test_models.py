@@ -448,6 +448,29 @@ def test_another_model_does_not_wait_for_a_load_without_end(tmp_path, monkeypatc
     world.manager.close()
 
 
+def test_two_versions_of_a_model_are_loaded_at_once_at_most(tmp_path, monkeypatch):
+    """Where each takes longer than the next takes to come, each load would slow down the others."""
+    monkeypatch.setattr(loading, "SECONDS_FOR_ITSELF", 0.0)
+    world = World(tmp_path, load_seconds=600)
+    world.manager.start(poll_seconds=0.01)
+
+    def begun():
+        return [number for number, state in world.seen() if state == "LOADING"]
+
+    for number in (1, 2):
+        world.add(number, "slow")
+        wait(lambda number=number: number in begun())
+    for number in (3, 4):
+        world.add(number)
+        time.sleep(0.2)  # it is looked at many times
+    assert begun() == [1, 2]
+    world.go_on.set()
+    wait(lambda: world.states().get(4) == "AVAILABLE")
+    world.manager.close()
+    assert begun() == [1, 2, 4]
+    assert 3 not in world.states()
+
+
 def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(world, clock, monkeypatch):
     def start_no_load(thread):
         if thread.name == "m 1":
@@ -517,7 +540,7 @@ class StoodInLoader:
     def __init__(self):
         self.changed, self.begun, self.let_gone = threading.Condition(), [], []
 
-    def may_start(self):
+    def may_start(self, name):
         return True
 
     def start(self, name, version):
@@ -542,7 +565,7 @@ def test_a_load_that_ends_during_a_look_does_not_change_the_order(tmp_path):
 
         answers = iter([True, False, True, True])
 
-        def may_start(self):
+        def may_start(self, name):
             return next(self.answers)
 
         def start(self, name, version):
