@@ -18,6 +18,7 @@ POSITIONAL_ENCODINGS = {
     "rotary": "kformer.layers:RotaryPositions",
     "alibi": "kformer.layers:LinearBias",
     "relative": "kformer.layers:RelativePositions",
+    "relative_values": "kformer.layers:RelativeDistances",
     "relative_buckets": "kformer.layers:BucketedBias",
 }
 DEPTHS = {
@@ -104,6 +105,9 @@ class TransformerConfig(Config):
     first_position: int = setting(
         0, "Number of the first position, with sinusoids. OpenNMT-tf counts from 1, M2M100 from 2."
     )
+    max_relative_distance: int = setting(
+        16, "With relative and relative_values positions, longer distances count as this one (Shaw et al., 2018)."
+    )
     depth: str = setting(
         "stacked",
         "How layers follow one another. stacked: N layers; shared: one layer, N times; adaptive: one layer, at most N "
@@ -157,7 +161,7 @@ class TransformerConfig(Config):
         self._check_types_and_choices()
         self._check_positive("source_vocab_size", "target_vocab_size")
         self._check_depths()
-        self._check_positive("d_model", "d_ff", "num_heads", "max_length")
+        self._check_positive("d_model", "d_ff", "num_heads", "max_length", "max_relative_distance")
         self._check_positive("head_dim", "num_key_value_heads", "embedding_dim")
         self._check_rate("dropout_rate")
         self._check_rate("attention_dropout_rate")
@@ -243,6 +247,11 @@ class TransformerConfig(Config):
     def head_size(self) -> int:
         """K, the size of a head: `head_dim`, or else d_model / h."""
         return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def layers_relative_distance(self) -> int | None:
+        """`max_relative_distance`, if each layer has vectors of its own for distances; None otherwise."""
+        return self.max_relative_distance if self.positional_encoding == "relative_values" else None
 
     @property
     def longest_sequence(self) -> int | None:

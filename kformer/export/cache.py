@@ -6,7 +6,8 @@ Shape letters: B sentences, Q queries of a sentence, H heads, G heads of keys an
 import tensorflow as tf
 
 from kformer.layers import Cache, HeadOrder
-from kformer.layers.tensors import KeysValues
+from kformer.layers.relative_vectors import RelativeBias
+from kformer.layers.tensors import KeysValues, ScoreBias
 
 
 class InPlaceCache(Cache):
@@ -37,9 +38,13 @@ class InPlaceCache(Cache):
 
     @staticmethod
     def attention(
-        query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None
+        query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: ScoreBias | None
     ) -> tf.Tensor:
-        return _attended(_product(_scaled(query), key, transposed=True), value, mask, bias)
+        scores = _product(_scaled(query), key, transposed=True)
+        if isinstance(bias, RelativeBias):
+            weights = tf.nn.softmax(_masked(scores, mask, bias(query)))
+            return _product(weights, value) + bias.of_values(weights)
+        return _attended(scores, value, mask, bias)
 
 
 class SourceCache(InPlaceCache):
@@ -54,14 +59,18 @@ class SourceCache(InPlaceCache):
 
 def _attended(scores: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
     """Values (B, G, S, K) weighted by the softmax of the scores (B, H, Q, S): (B, H, Q, K)."""
-    if bias is not None:
-        scores -= -bias  # not added: see `attention_weights`
-    if mask is not None:
-        scores -= (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
+    scores = _masked(scores, mask, bias)
     if scores.shape[2] != 1:
         return _product(tf.nn.softmax(scores), value)
     powers = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
     return _product(powers, value) / tf.reduce_sum(powers, axis=-1, keepdims=True)
+
+
+def _masked(scores: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None) -> tf.Tensor:
+    """The scores with their bias; those outside the mask are as small as possible."""
+    if bias is not None:
+        scores -= -bias  # not added: see `attention_weights`
+    return scores if mask is None else scores - (1.0 - tf.cast(mask, tf.float32)) * tf.float32.max
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> tf.Tensor:

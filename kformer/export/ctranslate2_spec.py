@@ -91,7 +91,7 @@ def _options(config: TransformerConfig) -> dict[str, Any]:
         "pre_norm": config.norm_first,
         "activation": common_spec.Activation[activation],
         "layernorm_embedding": config.normalize_embeddings,
-        "relative_position": config.positional_encoding == "relative",
+        "relative_position": config.positional_encoding in ("relative", "relative_values"),
         "relative_attention_bias": config.positional_encoding == "relative_buckets",
         "ffn_glu": has_gate,
         "rms_norm": config.normalization == "rms_norm",
@@ -110,7 +110,7 @@ def _set_stack(spec: Any, stack: Any, config: TransformerConfig) -> None:
         if hasattr(layer, "cross_attention"):
             _set_attention(layer_spec.attention, layer, "cross_attention")
         _set_feed_forward(layer_spec.ffn, layer)
-        _set_positions(layer_spec.self_attention, stack.positions, config)
+        _set_positions(layer_spec.self_attention, layer, stack.positions, config)
     if stack.final_norm is not None:
         _set_norm(spec.layer_norm, stack.final_norm)
     if stack.embedding_norm is not None:
@@ -153,8 +153,11 @@ def _set_attention(spec: Any, layer: TransformerLayer, name: str) -> None:
     _set_norm(spec.layer_norm, getattr(layer, f"{name}_residual").norm)
 
 
-def _set_positions(spec: Any, positions: Any, config: TransformerConfig) -> None:
-    """What the positions add to the scores of a layer. In kformer all layers share it."""
+def _set_positions(spec: Any, layer: TransformerLayer, positions: Any, config: TransformerConfig) -> None:
+    """What the positions add to the scores and values of a layer. All layers share it, but for "relative_values"."""
+    if config.positional_encoding == "relative_values":
+        relative: Any = layer.self_attention.relative
+        spec.relative_position_keys, spec.relative_position_values = map(_array, (relative.keys, relative.values))
     if config.positional_encoding == "relative":
         spec.relative_position_keys = _array(positions.vectors)
         spec.relative_position_values = np.zeros_like(spec.relative_position_keys)

@@ -13,6 +13,7 @@ from kformer.importing.checkpoint import Checkpoint, CheckpointError
 from kformer.importing.imported import ImportedModel, Source, same
 from kformer.tokenizers import PieceVocabularyTokenizer
 
+_SINUSOIDS = "opennmt.layers.SinusoidalPositionEncoder"
 # The arguments of opennmt.models.Transformer, and those of the models in its catalogue.
 _DEFAULTS: dict[str, Any] = {
     "num_layers": 6,
@@ -25,9 +26,10 @@ _DEFAULTS: dict[str, Any] = {
     "mha_bias": True,
     "pre_norm": True,
     "maximum_relative_position": None,
+    "position_encoder_class": _SINUSOIDS,
 }
 _BIG = {"num_units": 1024, "num_heads": 16, "ffn_inner_dim": 4096}
-_RELATIVE = {"maximum_relative_position": 20}
+_RELATIVE = {"maximum_relative_position": 20, "position_encoder_class": None}
 _CATALOGUE: dict[str, dict[str, Any]] = {
     "Transformer": {},
     "TransformerBase": {},
@@ -121,9 +123,7 @@ def read(file: pathlib.Path) -> ImportedModel:
         norm_first=model["pre_norm"],
         layer_norm_epsilon=1e-3,  # of Keras
         use_bias=model["mha_bias"],
-        positional_encoding="sinusoidal_halves",
-        max_wavelength=10000.0 ** (d_model / (d_model - 2)),  # the last wavelength is 10,000 there
-        first_position=1,
+        **_positions(d_model, model["maximum_relative_position"]),
         embedding_tying=tying,
         softmax_bias="decoder/output_layer/bias" in checkpoint,
         pad_id=target.pad_id,
@@ -133,7 +133,7 @@ def read(file: pathlib.Path) -> ImportedModel:
     weights = dict(embeddings)
     for side, number in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for index in range(number):
-            weights |= _layer(side, index, transformer.norm_first)
+            weights |= _layer(side, index, transformer)
         if transformer.norm_first:
             weights |= _norm(f"{side}/final_norm", f"{side}/layer_norm")
     if transformer.softmax_bias:
@@ -295,11 +295,13 @@ def _given(file: pathlib.Path, call: ast.Call) -> dict[str, Any]:
 
 
 def _checked(file: pathlib.Path, arguments: dict[str, Any]) -> dict[str, Any]:
-    if arguments["maximum_relative_position"] is not None:
+    distance, encoder = arguments["maximum_relative_position"], arguments["position_encoder_class"]
+    is_sinusoidal = encoder is not None and encoder.rpartition(".")[2] == _SINUSOIDS.rpartition(".")[2]
+    if (distance is None) != is_sinusoidal or (distance is not None and encoder is not None):
         raise ValueError(
-            f"{file} makes a model with maximum_relative_position={arguments['maximum_relative_position']}. Its layers "
-            "have relative positions of their own, for keys and values; kformer's layers share one for keys. Such a "
-            "model cannot be imported."
+            f"{file} makes a model with maximum_relative_position={distance} and position_encoder_class={encoder}. "
+            "kformer has either sinusoids, or relative positions with position_encoder_class=None, as in "
+            "TransformerRelative."
         )
     if not arguments["mha_bias"]:
         raise ValueError(
@@ -307,6 +309,17 @@ def _checked(file: pathlib.Path, arguments: dict[str, Any]) -> dict[str, Any]:
             "both or in none."
         )
     return arguments
+
+
+def _positions(d_model: int, distance: int | None) -> dict[str, Any]:
+    """The fields of the positions: relative ones up to a distance, or sinusoids if it is None."""
+    if distance is not None:
+        return {"positional_encoding": "relative_values", "max_relative_distance": distance}
+    return {
+        "positional_encoding": "sinusoidal_halves",
+        "max_wavelength": 10000.0 ** (d_model / (d_model - 2)),  # the last wavelength is 10,000 there
+        "first_position": 1,
+    }
 
 
 def _ties(checkpoint: Checkpoint) -> tuple[str, dict[str, Source]]:
@@ -324,10 +337,10 @@ def _ties(checkpoint: Checkpoint) -> tuple[str, dict[str, Source]]:
     }
 
 
-def _layer(side: str, index: int, norm_first: bool) -> dict[str, Source]:
+def _layer(side: str, index: int, transformer: TransformerConfig) -> dict[str, Source]:
     """The weights of one layer."""
     path, name = f"{side}/layer_{index}", f"{side}/layers/{index}"
-    norm = "input_layer_norm" if norm_first else "output_layer_norm"
+    norm = "input_layer_norm" if transformer.norm_first else "output_layer_norm"
     attentions = {"self_attention": "self_attention"}
     if side == "decoder":
         attentions["cross_attention"] = "attention/0"
@@ -336,6 +349,10 @@ def _layer(side: str, index: int, norm_first: bool) -> dict[str, Source]:
         for projection, linear in _PROJECTIONS.items():
             weights |= _dense(f"{path}/{ours}/{projection}", f"{name}/{theirs}/layer/linear_{linear}")
         weights |= _norm(f"{path}/{ours}_residual/norm", f"{name}/{theirs}/{norm}")
+    if transformer.positional_encoding == "relative_values":
+        for part in ("keys", "values"):
+            vectors = f"{name}/self_attention/layer/relative_position_{part}"
+            weights[f"{path}/self_attention/relative/{part}"] = same(vectors)
     for part in ("inner", "outer"):
         weights |= _dense(f"{path}/feed_forward/{part}", f"{name}/ffn/layer/{part}")
     return weights | _norm(f"{path}/feed_forward_residual/norm", f"{name}/ffn/{norm}")

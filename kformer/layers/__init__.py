@@ -20,7 +20,14 @@ from kformer.layers.positional_encoding import (
     PositionOptions,
     Positions,
 )
-from kformer.layers.relative_positions import BucketedBias, LinearBias, RelativePositions, RotaryPositions
+from kformer.layers.relative_positions import (
+    BucketedBias,
+    LinearBias,
+    RelativeDistances,
+    RelativePositions,
+    RotaryPositions,
+)
+from kformer.layers.relative_vectors import RelativeVectors
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.segments import SegmentEmbedding
@@ -49,7 +56,9 @@ __all__ = [
     "PositionalEncoding",
     "Positions",
     "ProjectedTokenEmbedding",
+    "RelativeDistances",
     "RelativePositions",
+    "RelativeVectors",
     "ResidualConnection",
     "RotaryPositions",
     "SegmentEmbedding",

@@ -14,9 +14,9 @@ from keras import ops
 from kformer.layers.arithmetic import Dense, project_together
 from kformer.layers.band import Band
 from kformer.layers.dropout import Dropout
-from kformer.layers.heads import product_by_head
 from kformer.layers.masks import causal_mask, explicit_or_implicit, over_heads
-from kformer.layers.scaled_dot_product import attention_weights, scaled_dot_product_attention
+from kformer.layers.relative_vectors import Distances, RelativeVectors, own_bias
+from kformer.layers.scaled_dot_product import attention_weights, scaled_dot_product_attention, weighted_values
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 
 
@@ -37,6 +37,8 @@ class MultiHeadAttention(keras.layers.Layer):
             multi-query attention (Shazeer 2019), between 1 and H grouped-query attention (Ainslie et al. 2023, section
             2.2).
         head_dim: K; None: D / H, as in the paper. T5 and Gemma have models with other sizes.
+        max_relative_distance: Self-attention adds vectors of its own to keys and values, see `RelativeVectors`. The
+            `score_bias` are then `Distances`, as from `RelativeDistances`. None: it has no such vectors.
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads` and there is no `head_dim`; or `num_heads` is not
@@ -59,6 +61,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: bool = True,
         num_key_value_heads: int | None = None,
         head_dim: int | None = None,
+        max_relative_distance: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -88,6 +91,12 @@ class MultiHeadAttention(keras.layers.Layer):
             for name, width in (("query", wide), ("key", narrow), ("value", narrow), ("output", d_model))
         )
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.max_relative_distance = max_relative_distance
+        self.relative: RelativeVectors | None = None
+        if max_relative_distance is not None:
+            self.relative = RelativeVectors(
+                self.head_dim, max_relative_distance, dtype=self.dtype_policy, name="relative"
+            )
 
     def build(self, query_shape: tuple, key_shape: tuple | None = None, value_shape: tuple | None = None) -> None:
         key_shape = key_shape or query_shape
@@ -95,6 +104,8 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_projection.build(key_shape)
         self.value_projection.build(value_shape or key_shape)
         self.output_projection.build((*query_shape[:-1], self.num_heads * self.head_dim))
+        if self.relative is not None:
+            self.relative.build(query_shape)
         self.built = True
 
     def call(
@@ -104,7 +115,7 @@ class MultiHeadAttention(keras.layers.Layer):
         *,
         value: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        score_bias: ScoreBias | None = None,
+        score_bias: ScoreBias | Distances | None = None,
         rotation: Rotation | None = None,
         mask: Tensor | None = None,
         query_mask: Tensor | None = None,
@@ -124,7 +135,7 @@ class MultiHeadAttention(keras.layers.Layer):
             attention_mask: Booleans, True where a query may attend, of the shape (B, T, S) or (T, S), or such that
                 broadcast to (B, H, T, S); or a `Band`, with which the scores outside a window are not computed.
             score_bias: Floats that broadcast to (B, H, T, S), added to the scores before the softmax; or a function
-                that computes them from the queries (B, H, T, K).
+                that computes them from the queries (B, H, T, K); or, with `max_relative_distance`, `Distances`.
             rotation: Applied to the heads of queries and keys, for rotary positions.
             mask, query_mask, key_mask, value_mask: Implicit Keras masks of `query`, (B, T), or of `key` and `value`,
                 (B, S). Keras fills them in.
@@ -136,8 +147,9 @@ class MultiHeadAttention(keras.layers.Layer):
             (B, T, D) floats; with `return_attention_scores` a pair of them and the weights (B, H, T, S).
 
         Raises:
-            ValueError: `attention_mask` holds floats or has another shape.
+            ValueError: `attention_mask` holds floats or has another shape; or there are `Distances`, and no vectors.
         """
+        score_bias = own_bias(score_bias, self.relative)
         if key is None and value is None:
             # Keras fills `mask` if `query` is the only tensor, otherwise the others.
             key_mask = query_mask if mask is None else mask
@@ -179,7 +191,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """`scaled_dot_product_attention`, with dropout of the weights in training."""
         if training and self.dropout_rate:  # No fused kernel drops attention weights.
             weights = self.dropout(attention_weights(query, key, mask, bias), training=training)
-            return product_by_head(weights, value)
+            return weighted_values(weights, value, bias)
         return scaled_dot_product_attention(query, key, value, mask, bias)
 
     def project(self, inputs: Tensor) -> list[Tensor]:
@@ -267,6 +279,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "num_key_value_heads": self.num_key_value_heads,
             "head_dim": self.head_dim,
+            "max_relative_distance": self.max_relative_distance,
         }
 
 

@@ -13,6 +13,7 @@ from keras import ops
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.head_order import HeadOrder
+from kformer.layers.relative_vectors import RelativeBias, own_bias
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor, rank
 
@@ -137,10 +138,11 @@ class Cache:
         if not order.has_one_query:
             query = take_rows(query, order.by_head)
         query = ops.reshape(query, (-1, order.num_heads, order.queries, head_dim))  # (B, H, Q, K)
-        if callable(score_bias):
-            score_bias = score_bias(query)
-        if score_bias is not None:
-            score_bias = ops.repeat(score_bias, order.rows, axis=-1)
+        if isinstance(score_bias, RelativeBias):
+            score_bias = score_bias.repeated(order.rows)
+        elif score_bias is not None:
+            bias = score_bias(query) if callable(score_bias) else score_bias
+            score_bias = ops.repeat(bias, order.rows, axis=-1)
         heads = self.attention(query, self._by_head(self.key), self._by_head(self.value), attention_mask, score_bias)
         heads = ops.reshape(heads, (-1, head_dim))  # (M x H, K)
         return heads if order.has_one_query else take_rows(heads, order.by_row)
@@ -183,7 +185,7 @@ class Cache:
         return ops.scatter_update(tensor, ops.expand_dims(place, 1), update)
 
     @staticmethod
-    def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
+    def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: ScoreBias | None) -> Tensor:
         """Computes `scaled_dot_product_attention`. A subclass may compute it in another way."""
         return scaled_dot_product_attention(query, key, value, mask, bias)
 
@@ -212,7 +214,9 @@ def self_attention_step(
     """
     query, key, value = layer.project(inputs)
     cache = cache.write(_heads(layer, key, rotation), _heads(layer, value), place)
-    return _attended(layer, _heads(layer, query, rotation), cache, attention_mask, score_bias), cache
+    return _attended(
+        layer, _heads(layer, query, rotation), cache, attention_mask, own_bias(score_bias, layer.relative)
+    ), cache
 
 
 def attend_step(

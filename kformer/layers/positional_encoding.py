@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.initializers import small_normal
+from kformer.layers.relative_vectors import Distances
 from kformer.layers.tensors import ScoreBias, Tensor, width_of
 
 _BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.
@@ -33,6 +34,7 @@ class PositionOptions(NamedTuple):
     causal: bool = False  # whether no position of the stack attends to later ones, as in a decoder
     max_wavelength: float = MAX_WAVELENGTH
     first_position: int = 0
+    max_distance: int = 16
 
 
 class Positions(keras.layers.Layer, abc.ABC):
@@ -89,8 +91,10 @@ class Positions(keras.layers.Layer, abc.ABC):
         """
         return heads
 
-    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias | None:
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias | Distances | None:
         """The bias of the scores of T queries and S keys: floats that broadcast to (B, H, T, S), or None.
+
+        `Distances` leave the bias to each layer.
 
         A bias that depends on the queries (B, H, T, K) is a function from them to the floats. A step of a search at one
         position has one row as `query_rows`, and passes to the function the queries (B, H, R, K) of R hypotheses there.

@@ -7,7 +7,6 @@ those that it was trained on; how well it does so differs from kind to kind
 Shape letters: B batch, H heads, T queries, S keys, K size of a head, N buckets.
 """
 
-import functools
 import math
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ from keras import ops
 from kformer.indexing import take_rows
 from kformer.layers.initializers import small_normal
 from kformer.layers.positional_encoding import MAX_WAVELENGTH, PositionOptions, Positions, sinusoids
+from kformer.layers.relative_vectors import Distances, products_at
 from kformer.layers.tensors import ScoreBias, Tensor, rank
 
 
@@ -32,6 +32,10 @@ class _Distances(Positions):
         """(T, S) or (B, T, S) int32, negative for keys before the query; the arguments are those of `score_bias`."""
         keys = ops.expand_dims(key_rows, 0) if rank(key_rows) == 1 else key_rows
         return keys - ops.expand_dims(query_rows, -1)
+
+    def _clipped(self, query_rows: Tensor, key_rows: Tensor, most: int) -> Tensor:
+        """The numbers of the distances, from 0 for -most and beyond to 2 most, see `relative_vectors`."""
+        return ops.clip(self._distances(query_rows, key_rows), -most, most) + most
 
 
 @keras.saving.register_keras_serializable(package="kformer")
@@ -219,8 +223,8 @@ class RelativePositions(_Distances):
 
     The score of a query q_i and a key k_j is q_i (k_j + a_(j - i)) / sqrt(K), and distances beyond `max_distance` have
     the vector of `max_distance` (Shaw et al. 2018, equations 2 and 4). The paper also has vectors for the values
-    (equation 3). They are left out here, because BLEU is the same without them (table 3 of the paper). All heads and
-    layers of a stack share the vectors.
+    (equation 3), and BLEU is the same without them (table 3 of the paper). They are left out here; `RelativeDistances`
+    has them. All heads and layers of a stack share the vectors.
 
     Args:
         head_dim: K.
@@ -242,7 +246,7 @@ class RelativePositions(_Distances):
 
     @classmethod
     def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
-        return cls(options.head_dim, dtype=dtype, name="positions")
+        return cls(options.head_dim, options.max_distance, dtype=dtype, name="positions")
 
     def build(self, inputs_shape: tuple) -> None:
         self.vectors = self.add_weight(
@@ -251,29 +255,40 @@ class RelativePositions(_Distances):
         self.built = True
 
     def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> ScoreBias:
-        distances = ops.clip(self._distances(query_rows, key_rows), -self.max_distance, self.max_distance)
-        return functools.partial(self._bias_of, distances=distances + self.max_distance)
-
-    def _bias_of(self, query: Tensor, distances: Tensor) -> Tensor:
-        """(B, H, T, S) for queries (B, H, T, K) and distances (T, S) or (B, T, S).
-
-        If the distances are those of one position, T is the number of rows that stand there.
-        """
-        vectors = ops.cast(self.vectors, query.dtype)
-        products = ops.matmul(query, ops.transpose(vectors)) * self.head_dim**-0.5  # (B, H, T, 2 k + 1)
-        number = 2 * self.max_distance + 1
-        if len(distances.shape) == 3:  # Each sentence has distances of its own.
-            batch_size, length, _ = ops.shape(distances)
-            by_distance = ops.reshape(ops.transpose(products, (0, 2, 3, 1)), (-1, products.shape[1]))
-            first = ops.reshape(ops.arange(batch_size * length, dtype="int32") * number, (batch_size, length, 1))
-            return ops.transpose(take_rows(by_distance, first + distances), (0, 3, 1, 2))
-        if distances.shape[0] == 1:  # All rows stand at this position.
-            columns = take_rows(ops.transpose(products, (3, 0, 1, 2)), distances[0])
-            return ops.transpose(columns, (1, 2, 3, 0))
-        length = ops.shape(products)[2]
-        products = ops.reshape(ops.transpose(products, (2, 3, 0, 1)), (-1, *ops.shape(products)[:2]))
-        first = ops.expand_dims(ops.arange(length, dtype="int32") * number, 1)  # each query's row for distance -k
-        return ops.transpose(take_rows(products, first + distances), (2, 3, 0, 1))
+        numbers = self._clipped(query_rows, key_rows, self.max_distance)
+        return lambda query: products_at(query, self.vectors, numbers)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "head_dim": self.head_dim, "max_distance": self.max_distance}
+
+
+@keras.saving.register_keras_serializable(package="kformer")
+class RelativeDistances(_Distances):
+    """Relative position representations as in the paper: each layer has vectors of its own for keys and for values.
+
+    This class gives the distances. The vectors are `RelativeVectors`, in the self-attention of layers with
+    `max_relative_distance` (Shaw et al. 2018, equations 3 to 5). OpenNMT-tf has them so, too.
+
+    Args:
+        max_distance: k of the paper; longer distances count as this one.
+
+    Examples:
+        >>> positions = RelativeDistances(max_distance=2)
+        >>> rows = positions.table(4)
+        >>> np.asarray(positions.score_bias(rows, rows).numbers).tolist()
+        [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]
+    """
+
+    def __init__(self, max_distance: int = 16, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_distance = max_distance
+
+    @classmethod
+    def from_options(cls, options: PositionOptions, dtype: Any = None) -> Self:
+        return cls(options.max_distance, dtype=dtype, name="positions")
+
+    def score_bias(self, query_rows: Tensor, key_rows: Tensor) -> Distances:
+        return Distances(self._clipped(query_rows, key_rows, self.max_distance))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_distance": self.max_distance}

@@ -10,6 +10,7 @@ from keras import ops
 
 from kformer.layers.heads import product_by_head
 from kformer.layers.masks import over_heads
+from kformer.layers.relative_vectors import RelativeBias
 from kformer.layers.tensors import ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.
@@ -52,6 +53,12 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
 
 
+def weighted_values(weights: Tensor, value: Tensor, bias: ScoreBias | None) -> Tensor:
+    """The values (B, G, S, K) by the weights (B, H, T, S), and what relative positions add: (B, H, T, K)."""
+    heads = product_by_head(weights, value)
+    return heads + bias.of_values(weights) if isinstance(bias, RelativeBias) else heads
+
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, bias: ScoreBias | None = None
 ) -> Tensor:
@@ -80,7 +87,7 @@ def scaled_dot_product_attention(
     mask = over_heads(mask, query.shape[2], key.shape[2])
     fused_dtypes = FUSED_DTYPES.get(keras.backend.backend(), ())
     if bias is not None or keras.backend.standardize_dtype(query.dtype) not in fused_dtypes:
-        return product_by_head(attention_weights(query, key, mask, bias), value)
+        return weighted_values(attention_weights(query, key, mask, bias), value, bias)
     heads_last = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))  # (B, T or S, H or G, K)
     if mask is None:
         return ops.swapaxes(ops.dot_product_attention(*heads_last), 1, 2)  # (B, H, T, K)

@@ -36,6 +36,8 @@ class TransformerLayer(keras.layers.Layer):
         use_bias: Whether the projections of the attention and the feed-forward network have biases.
         num_key_value_heads: Heads of keys and values in every attention, see `MultiHeadAttention`; None: h.
         head_dim: Size of a head in every attention; None: d_model / h.
+        max_relative_distance: Of the self-attention's own vectors for distances, see `MultiHeadAttention`; None: it has
+            none.
 
     Raises:
         ValueError: `d_model` is not divisible by `num_heads` and there is no `head_dim`; `num_heads` is not divisible
@@ -61,6 +63,7 @@ class TransformerLayer(keras.layers.Layer):
         use_bias: bool = True,
         num_key_value_heads: int | None = None,
         head_dim: int | None = None,
+        max_relative_distance: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -78,18 +81,19 @@ class TransformerLayer(keras.layers.Layer):
         self.use_bias = use_bias
         self.num_key_value_heads = num_key_value_heads
         self.head_dim = head_dim
+        self.max_relative_distance = max_relative_distance
         self._make_sublayers()
 
     def _make_sublayers(self) -> None:
         """Makes the sublayers. A layer with more sublayers adds them here."""
-        self.self_attention = self._attention("self_attention")
+        self.self_attention = self._attention("self_attention", self.max_relative_distance)
         self.feed_forward = make_feed_forward(
             self.d_model, self.d_ff, self.activation, self.use_bias, dtype=self.dtype_policy, name="feed_forward"
         )
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward_residual = self._residual("feed_forward_residual")
 
-    def _attention(self, name: str) -> MultiHeadAttention:
+    def _attention(self, name: str, max_relative_distance: int | None = None) -> MultiHeadAttention:
         return MultiHeadAttention(
             d_model=self.d_model,
             num_heads=self.num_heads,
@@ -97,6 +101,7 @@ class TransformerLayer(keras.layers.Layer):
             use_bias=self.use_bias,
             num_key_value_heads=self.num_key_value_heads,
             head_dim=self.head_dim,
+            max_relative_distance=max_relative_distance,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -137,6 +142,7 @@ class TransformerLayer(keras.layers.Layer):
             "use_bias": self.use_bias,
             "num_key_value_heads": self.num_key_value_heads,
             "head_dim": self.head_dim,
+            "max_relative_distance": self.max_relative_distance,
         }
 
 

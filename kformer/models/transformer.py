@@ -272,6 +272,7 @@ def make_stack(
 def _make_layers(kind: type[TransformerLayer], number: int, config: TransformerConfig, dtype: Policy) -> list:
     """`number` layers of one kind, with the options of the configuration."""
     options = {name: getattr(config, name) for name in LAYER_OPTIONS}
+    options["max_relative_distance"] = config.layers_relative_distance
     return [kind(**options, dtype=dtype, name=f"layer_{index}") for index in range(number)]
 
 
@@ -285,5 +286,6 @@ def _make_positions(config: TransformerConfig, causal: bool, dtype: Policy) -> P
         causal,
         config.max_wavelength,
         config.first_position,
+        config.max_relative_distance,
     )
     return pkgutil.resolve_name(POSITIONAL_ENCODINGS[config.positional_encoding]).from_options(options, dtype)

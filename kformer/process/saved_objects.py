@@ -31,7 +31,10 @@ CLASSES = {
         "HalvedPositionalEncoding",
         "LearnedPositionalEncoding",
     ),
-    "kformer.layers.relative_positions": ("RotaryPositions", "LinearBias", "BucketedBias", "RelativePositions"),
+    "kformer.layers.relative_positions": (
+        *("RotaryPositions", "LinearBias", "BucketedBias", "RelativePositions", "RelativeDistances"),
+    ),
+    "kformer.layers.relative_vectors": ("RelativeVectors",),
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.segments": ("SegmentEmbedding",),
     "kformer.losses": ("LabelSmoothedCrossEntropy",),

@@ -79,7 +79,7 @@ class TestTransformerConfig:
         [
             (
                 "positional_encoding",
-                "sinusoidal, sinusoidal_halves, learned, rotary, alibi, relative, relative_buckets",
+                "sinusoidal, sinusoidal_halves, learned, rotary, alibi, relative, relative_values, relative_buckets",
             ),
             ("embedding_tying", "all, target, none"),
             ("activation", "relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh"),

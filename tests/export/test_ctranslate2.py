@@ -43,6 +43,7 @@ VARIANTS = {
     "halves": {"positional_encoding": "sinusoidal_halves"},
     "rotary": {"positional_encoding": "rotary", "max_wavelength": 100.0},
     "relative": {"positional_encoding": "relative"},
+    "relative values": {"positional_encoding": "relative_values", "max_relative_distance": 3},
     "relative buckets": {"positional_encoding": "relative_buckets"},
     "rms norm": {"normalization": "rms_norm", "norm_first": True},
     "gelu": {"activation": "gelu"},

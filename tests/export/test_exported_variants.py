@@ -18,6 +18,7 @@ VARIANTS = [
     {"positional_encoding": "learned", "depth": "shared", **TWO_STEPS},
     {"positional_encoding": "learned", "embedding_dim": 24},
     {"positional_encoding": "relative"},
+    {"positional_encoding": "relative_values", "max_relative_distance": 8},
     {"positional_encoding": "relative_buckets", "attention_window": 4, "num_key_value_heads": 2},
     {"positional_encoding": "sinusoidal", "depth": "adaptive", **TWO_STEPS},
     {"positional_encoding": "alibi", "activation": "geglu", "use_bias": False, "num_key_value_heads": 1},

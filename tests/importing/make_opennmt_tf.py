@@ -1,11 +1,12 @@
-"""Trains a small model with OpenNMT-tf, and notes its answers in `tests/importing/examples/opennmt-tf`.
+"""Trains small models with OpenNMT-tf, and notes their answers in `tests/importing/examples/opennmt-tf...`.
 
 OpenNMT-tf needs an environment of its own, with Python 3.11:
 
     pip install OpenNMT-tf==2.32.0 tensorflow==2.13.1 "setuptools<81"
     python tests/importing/make_opennmt_tf.py ENVIRONMENT/bin
 
-The first `python` is that of kformer, the other one is only called. It takes some minutes.
+The first `python` is that of kformer, the other one is only called. It takes some minutes for each model; names of
+folders behind ENVIRONMENT/bin choose some of them.
 """
 
 import json
@@ -21,7 +22,15 @@ import yaml
 
 from kformer.data import load_corpus
 
-FOLDER = pathlib.Path(__file__).parent / "examples" / "opennmt-tf"
+EXAMPLES = pathlib.Path(__file__).parent / "examples"
+RELATIVE = """import opennmt
+
+model = lambda: opennmt.models.Transformer(
+    num_layers=2, num_units=64, num_heads=2, ffn_inner_dim=64, maximum_relative_position=8, position_encoder_class=None
+)
+"""
+# The models, as options of onmt-main.
+MODELS = {"opennmt-tf": "--model_type TransformerTiny", "opennmt-tf-relative": "--model relative.py"}
 LINES = 200
 SETTINGS = {
     "model_dir": "run",
@@ -44,24 +53,31 @@ SETTINGS = {
 TOKENIZATION = {"type": "SentencePieceTokenizer", "params": {"model": "pieces.model"}}
 
 
-def main(programs: pathlib.Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        place = pathlib.Path(folder)
+def main(programs: pathlib.Path, names: list[str]) -> None:
+    for name in names or MODELS:
+        make(programs, EXAMPLES / name, MODELS[name])
+
+
+def make(programs: pathlib.Path, folder: pathlib.Path, model: str) -> None:
+    """Trains one model, and makes its folder anew."""
+    with tempfile.TemporaryDirectory() as here:
+        place = pathlib.Path(here)
         lines = write_texts(place)
+        (place / "relative.py").write_text(RELATIVE)
         (place / "train.yml").write_text(yaml.safe_dump(SETTINGS))
         vocabulary = "--from_vocab pieces.vocab --from_format sentencepiece --save_vocab vocabulary.txt"
         run(place, programs / "onmt-build-vocab", vocabulary)
-        run(place, programs / "onmt-main", "--model_type TransformerTiny --config train.yml --auto_config train")
+        run(place, programs / "onmt-main", f"{model} --config train.yml --auto_config train")
         answers = {name: answer(place, programs, beams) for name, beams in (("greedy", 1), ("beam", 4))}
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        (FOLDER / "run").mkdir(parents=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "run").mkdir(parents=True)
         for name in ("vocabulary.txt", "pieces.model"):
-            shutil.copy(place / name, FOLDER)
-        copy_checkpoint(place / "run" / "avg", FOLDER / "run" / "avg")
-        shutil.copy(place / "run" / "model_description.py", FOLDER / "run")
+            shutil.copy(place / name, folder)
+        copy_checkpoint(place / "run" / "avg", folder / "run" / "avg")
+        shutil.copy(place / "run" / "model_description.py", folder / "run")
         data = {**SETTINGS["data"], "source_tokenization": TOKENIZATION, "target_tokenization": TOKENIZATION}
-        (FOLDER / "train.yml").write_text(yaml.safe_dump({**SETTINGS, "data": data}))
-        (FOLDER / "expected.json").write_text(json.dumps({"lines": lines, **answers}, ensure_ascii=False) + "\n")
+        (folder / "train.yml").write_text(yaml.safe_dump({**SETTINGS, "data": data}))
+        (folder / "expected.json").write_text(json.dumps({"lines": lines, **answers}, ensure_ascii=False) + "\n")
 
 
 def copy_checkpoint(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -97,7 +113,10 @@ def write_texts(place: pathlib.Path) -> list[str]:
 
 
 def answer(place: pathlib.Path, programs: pathlib.Path, beams: int) -> dict[str, list]:
-    """Translations and log probabilities of a search with so many beams."""
+    """Translations and log probabilities of a search with so many beams.
+
+    Where a translation was cut before a word, its last piece is a blank, which kformer does not write.
+    """
     settings = {**SETTINGS, "params": {**SETTINGS["params"], "beam_width": beams}}
     (place / "infer.yml").write_text(yaml.safe_dump(settings))
     (averaged,) = (place / "run" / "avg").glob("*.index")
@@ -106,7 +125,10 @@ def answer(place: pathlib.Path, programs: pathlib.Path, beams: int) -> dict[str,
     run(place, programs / "onmt-main", f"--config infer.yml --auto_config {checkpoint} infer {files}")
     processor = sentencepiece.SentencePieceProcessor(model_file=str(place / "pieces.model"))
     rows = [line.split(" ||| ") for line in (place / "answers").read_text().splitlines()]
-    return {"texts": [processor.decode(row[1].split()) for row in rows], "scores": [float(row[0]) for row in rows]}
+    return {
+        "texts": [processor.decode(row[1].split()).rstrip(" ") for row in rows],
+        "scores": [float(row[0]) for row in rows],
+    }
 
 
 def run(place: pathlib.Path, program: pathlib.Path, arguments: str) -> None:
@@ -114,4 +136,4 @@ def run(place: pathlib.Path, program: pathlib.Path, arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve())
+    main(pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:])

@@ -1,5 +1,6 @@
 """Translators of OpenNMT-tf: a small one that it trained, and what it answered."""
 
+import functools
 import json
 import shutil
 
@@ -16,20 +17,37 @@ from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 EXAMPLE = FOLDER / "opennmt-tf"
-EXPECTED = json.loads((EXAMPLE / "expected.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return import_model(EXAMPLE / "train.yml", tmp_path_factory.mktemp("runs") / "run")
+def imported(tmp_path_factory):
+    """The run that a folder of examples becomes."""
+
+    @functools.cache
+    def of(name):
+        return import_model(FOLDER / name / "train.yml", tmp_path_factory.mktemp("runs") / "run")
+
+    return of
 
 
+@pytest.fixture
+def run(imported):
+    return imported("opennmt-tf")
+
+
+@pytest.mark.parametrize("model", ["opennmt-tf", "opennmt-tf-relative"])
 @pytest.mark.parametrize(("name", "changes"), [("greedy", {"beam_size": 1}), ("beam", {})])
-def test_searches_find_the_same_translations(run, name, changes):
+def test_searches_find_the_same_translations(imported, model, name, changes):
+    run, expected = imported(model), json.loads((FOLDER / model / "expected.json").read_text(encoding="utf-8"))
     translator = Translator.from_run(run.path, run.decoding_config().replace(**changes))
-    found = translator.translate(tf.constant(EXPECTED["lines"]))
-    assert [text.decode() for text in found["translation"].numpy()] == EXPECTED[name]["texts"]
-    np.testing.assert_allclose(found["score"].numpy(), EXPECTED[name]["scores"], atol=TOLERANCE)
+    found = translator.translate(tf.constant(expected["lines"]))
+    assert [text.decode() for text in found["translation"].numpy()] == expected[name]["texts"]
+    np.testing.assert_allclose(found["score"].numpy(), expected[name]["scores"], atol=TOLERANCE)
+
+
+def test_relative_positions_are_those_of_each_layer(imported):
+    transformer = imported("opennmt-tf-relative").transformer_config()
+    assert (transformer.positional_encoding, transformer.max_relative_distance) == ("relative_values", 8)
 
 
 def test_a_batch_of_blank_lines_has_empty_answers(run):
@@ -76,7 +94,13 @@ def test_what_the_file_asks_for_in_vain_is_refused_by_its_name(folder, tmp_path,
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("opennmt.models.TransformerRelative()", "maximum_relative_position=20"),
+        ("opennmt.models.Transformer(maximum_relative_position=8)", "and position_encoder_class=opennmt.layers.Sin"),
+        ("opennmt.models.Transformer(position_encoder_class=None)", "maximum_relative_position=None and position_enc"),
+        (
+            "opennmt.models.Transformer(position_encoder_class=opennmt.layers.PositionEmbedder)",
+            "position_encoder_class=opennmt.layers.PositionEmbedder",
+        ),
+        ("opennmt.models.TransformerRelative()", "lack the tensor .*relative_position"),
         ("opennmt.models.Transformer(num_layers=2, mha_bias=False)", "mha_bias=False"),
         ("opennmt.models.Transformer(ffn_activation=os.getenv)", "ffn_activation=os.getenv"),
         ("opennmt.models.LuongAttention()", "makes a model that kformer does not know"),

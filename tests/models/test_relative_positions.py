@@ -1,4 +1,4 @@
-"""Positions that count distances, in a whole model: rotary, linear biases, and two kinds of relative ones."""
+"""Positions that count distances, in a whole model: rotary, linear biases, and three kinds of relative ones."""
 
 import keras
 import numpy as np
@@ -7,9 +7,10 @@ from keras import ops
 from small_models import SOURCE, TARGET_IN, B, T, logits_of, small_config, small_transformer
 from test_start_decoding import all_at_once, histories, stepwise
 
+from kformer.layers.relative_vectors import own_bias
 from kformer.models import build_language_model, start_decoding
 
-DISTANCES = ("rotary", "alibi", "relative", "relative_buckets")
+DISTANCES = ("rotary", "alibi", "relative", "relative_values", "relative_buckets")
 
 
 @pytest.fixture(params=DISTANCES)
@@ -33,13 +34,14 @@ def test_steps_equal_the_whole_at_every_position(model, rows_per_source):
 
 def test_a_distance_counts_and_not_the_place(model):
     # Four positions further on, queries and keys attend to each other as they did.
-    positions = model.get_layer("encoder").positions
+    encoder = model.get_layer("encoder")
+    positions = encoder.positions
     heads = [np.random.default_rng(seed).normal(size=(B, 3, 5, 4)).astype("float32") for seed in (0, 1)]
 
     def scores(offset):
         rows = positions.table(5, offset)
         query, key = (positions.rotate(tensor, rows) for tensor in heads)
-        bias = positions.score_bias(rows, rows)
+        bias = own_bias(positions.score_bias(rows, rows), encoder.layers[0].self_attention.relative)
         bias = bias(query) if callable(bias) else bias
         return ops.matmul(query, ops.swapaxes(key, -1, -2)) + (0.0 if bias is None else bias)
 

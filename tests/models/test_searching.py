@@ -55,7 +55,9 @@ class TestWholePasses:
             assert lengths[sentence] == length
             np.testing.assert_allclose(scores[sentence], log_probs[sentence, :length].max(axis=-1).sum(), rtol=1e-4)
 
-    @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative", "relative_buckets"])
+    @pytest.mark.parametrize(
+        "positions", ["sinusoidal", "learned", "rotary", "relative", "relative_values", "relative_buckets"]
+    )
     def test_beam_search_gives_its_hypothesis_the_score_of_the_whole_pass(self, positions):
         tokens, scores, lengths, log_probs = self.found(3, positions)
         assert np.all(lengths >= self.MIN_LENGTH)
