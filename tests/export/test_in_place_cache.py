@@ -20,7 +20,13 @@ SOURCE = np.array([[5, 9, 11, 4], [7, 8, 0, 0]], "int32")
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize(
-    "changes", [{}, {"num_key_value_heads": 1, "positional_encoding": "relative"}, {"attention_window": 2}]
+    "changes",
+    [
+        {},
+        {"num_key_value_heads": 1, "positional_encoding": "relative"},
+        {"num_key_value_heads": 1, "positional_encoding": "relative_values", "max_relative_distance": 2},
+        {"attention_window": 2},
+    ],
 )
 def test_a_draft_of_each_row_and_what_follows(changes, rows):
     model = build_transformer(TransformerConfig(V, V, 1, 2, d_model=12, d_ff=17, num_heads=3, **changes))

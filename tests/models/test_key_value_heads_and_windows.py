@@ -74,6 +74,7 @@ def cache_of_exports() -> type[Cache]:
         pytest.param(3, "rotary", 1, cache_of_exports, marks=pytest.mark.tensorflow_only),
         pytest.param(ROOM_STEP + 2, "relative", 3, cache_of_exports, marks=pytest.mark.tensorflow_only),
         pytest.param(None, "relative", 1, cache_of_exports, marks=pytest.mark.tensorflow_only),
+        pytest.param(None, "relative_values", 3, cache_of_exports, marks=pytest.mark.tensorflow_only),
     ],
 )
 def test_a_search_whose_caches_grow_scores_as_the_whole_pass(window, positions, beam_size, cache):
