@@ -1,5 +1,6 @@
 """Exports to CTranslate2: its engine finds what kformer's greedy search finds, for every part that it knows."""
 
+import itertools
 import json
 
 import numpy as np
@@ -34,6 +35,11 @@ def random_translator(seed=3, **fields):
         weight.assign(near + 0.3 * generator.standard_normal(weight.shape))
     decoding = kformer.DecodingConfig(beam_size=1, max_extra_length=9, renormalize=True)  # as CTranslate2
     return kformer.Translator(model, config, LETTERS, LETTERS, decoding, samples=TEXTS)
+
+
+def with_search(translator, decoding):
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return kformer.Translator(translator.model, translator.config, *tokenizers, decoding, translator.samples)
 
 
 VARIANTS = {
@@ -126,3 +132,17 @@ def test_its_search_is_that_of_the_export(tmp_path):
     folder = export_ctranslate2(random_translator(), tmp_path / "exported")
     with pytest.raises(ValueError, match="its search was fixed when it was exported"):
         Model(folder, kformer.DecodingConfig(beam_size=2))
+
+
+def test_no_group_of_tokens_is_repeated_where_the_search_forbids_it(tmp_path):
+    translator = random_translator()
+
+    def repeats(decoding, name):
+        export_ctranslate2(with_search(translator, decoding), tmp_path / name)
+        found = CTranslate2Engine(tmp_path / name)([text.encode() for text in TEXTS])["translation"][:, 0]
+        pairs = [list(itertools.pairwise(text.decode().split())) for text in found]
+        return sum(len(of_text) - len({*of_text}) for of_text in pairs)
+
+    free = translator.decoding
+    assert repeats(free, "free") > 0
+    assert repeats(free.replace(no_repeat_ngram_size=2), "forbidden") == 0

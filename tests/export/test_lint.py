@@ -109,6 +109,11 @@ def test_a_compiled_function_is_a_warning_with_the_flag_of_the_server(tmp_path):
     assert "--xla_cpu_compilation_enabled" in finding.remedy
 
 
+def test_a_function_that_must_not_be_compiled_needs_no_flag(tmp_path):
+    plain = tf.function(lambda text: tf.strings.length(text) + 1, jit_compile=False)
+    assert lint(saved(tmp_path, lambda text: {"length": plain(text)}, TEXT)) == []
+
+
 def test_signatures_that_are_awkward_to_serve_are_warnings(tmp_path):
     def repeat(text, count):
         return {"text_bytes": tf.repeat(text, count)}
