@@ -65,6 +65,14 @@ def test_a_first_token_that_is_given_costs_nothing(numbers_run):
     assert free.score([source], [target])["score"].numpy() < found["score"].numpy()  # the first token costs there
 
 
+def test_another_first_token_than_the_given_one_costs_what_it_costs(numbers_run):
+    free = Translator.from_run(numbers_run, DecodingConfig(beam_size=2, beam_rules="transformers"))
+    (first,) = free.target_tokenizer.tokenize(tf.constant(["tres"])).to_list()
+    given = Translator.from_run(numbers_run, free.decoding.replace(first_id=first[0]))
+    scores = [one.score(["one"], ["uno"])["log_probability"].numpy() for one in (free, given)]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
 def test_in_greedy_search_a_first_token_that_is_given_costs_what_it_costs(numbers_run):
     source, target = LINES[0], "tres dos uno"
     greedy = Translator.from_run(numbers_run, DecodingConfig(beam_size=1, beam_rules="transformers"))
