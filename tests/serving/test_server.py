@@ -238,6 +238,8 @@ def test_a_version_that_takes_longer_to_load_than_it_may_is_told(plain_export_fo
 
 def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
     sources, expected = zip(*pairs, strict=True)
+    for source in sources[:5]:  # the first batches are cold: by their time alone, the server would expect a long wait
+        served.predict({"instances": [source]})
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         bodies = pool.map(lambda source: served.predict({"instances": [source]}).body, sources)
         assert [body["predictions"][0]["translation"] for body in bodies] == list(expected)
