@@ -296,8 +296,8 @@ def _given(file: pathlib.Path, call: ast.Call) -> dict[str, Any]:
 
 def _checked(file: pathlib.Path, arguments: dict[str, Any]) -> dict[str, Any]:
     distance, encoder = arguments["maximum_relative_position"], arguments["position_encoder_class"]
-    is_sinusoidal = encoder is not None and encoder.rpartition(".")[2] == _SINUSOIDS.rpartition(".")[2]
-    if (distance is None) != is_sinusoidal or (distance is not None and encoder is not None):
+    name = str(encoder).rpartition(".")[2]  # without its module
+    if name != ("None" if distance is not None else _SINUSOIDS.rpartition(".")[2]):
         raise ValueError(
             f"{file} makes a model with maximum_relative_position={distance} and position_encoder_class={encoder}. "
             "kformer has either sinusoids, or relative positions with position_encoder_class=None, as in "

@@ -63,7 +63,10 @@ def create_run(
     """
     run.check_new()
     if origin is not None and {*origin} != {*ORIGIN}:
-        raise ValueError(f"origin must have {', '.join(ORIGIN)}. Received: {', '.join(origin) or 'nothing'}.")
+        raise ValueError(
+            f"origin must have {', '.join(ORIGIN)}. Received: {', '.join(origin) or 'nothing'}. Give all of these, and "
+            "no others; None where something is not known."
+        )
     run.path.mkdir(parents=True, exist_ok=True)
     save_tokenizers(run.tokenizer_folder, *tokenizers)
     decoding.save(run.decoding_file)
