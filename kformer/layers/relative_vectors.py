@@ -42,9 +42,12 @@ class RelativeVectors(keras.layers.Layer):
     Examples:
         >>> vectors = RelativeVectors(head_dim=4, max_distance=2)
         >>> vectors.build((1, 3, 8))
-        >>> bias = vectors.bias(Distances(np.array([[2, 3, 4], [1, 2, 3], [0, 1, 2]])))
-        >>> tuple(bias(np.ones((1, 2, 3, 4), "float32")).shape), tuple(bias.of_values(np.ones((1, 2, 3, 3))).shape)
-        ((1, 2, 3, 3), (1, 2, 3, 4))
+        >>> positions = RelativeDistances(max_distance=2)
+        >>> bias = vectors.bias(positions.score_bias(positions.table(3), positions.table(3)))
+        >>> tuple(bias(np.ones((1, 2, 3, 4), "float32")).shape)  # for queries
+        (1, 2, 3, 3)
+        >>> tuple(bias.of_values(np.ones((1, 2, 3, 3), "float32")).shape)  # for weights
+        (1, 2, 3, 4)
     """
 
     def __init__(self, head_dim: int, max_distance: int, **kwargs: Any) -> None:

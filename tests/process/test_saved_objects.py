@@ -26,7 +26,7 @@ from kformer.training.optimizers import Adam
 # Arguments that classes need, by name.
 ARGUMENTS = {
     **{"d_model": 8, "d_ff": 16, "num_heads": 2, "num_steps": 2, "head_dim": 4, "max_length": 5},
-    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1},
+    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2},
 }
 # Classes that need other arguments.
 SPECIAL = {
