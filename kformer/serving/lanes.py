@@ -31,12 +31,14 @@ class Lane:
         running: Batches that are being computed.
         served: Seconds of threads that it has had.
         seen: When a request came last.
+        promised: When the one that was refused last may come back.
     """
 
     queues: dict[object, FairQueue] = dataclasses.field(default_factory=dict)
     running: int = 0
     served: float = 0.0
     seen: float = -math.inf
+    promised: float = -math.inf
 
     @property
     def is_idle(self) -> bool:
@@ -107,14 +109,7 @@ class Lanes:
         if not self._has_room(lane, key, max_rows, request, seconds):
             lane.drop_cancelled()
         if not self._has_room(lane, key, max_rows, request, seconds):
-            wait = self._wait(lane, request)
-            texts = sum(entry.texts for queue in lane.queues.values() for entry in queue.requests)
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"The server is busy: {texts} texts wait already, and take about {wait:.1f} seconds. Send the request "
-                "again later.",
-                retry_seconds=max(1, math.ceil(wait - seconds)),
-            )
+            raise self._busy(lane, request, seconds)
         if lane.is_idle:  # a lane that had no work does not get extra time for that later
             lane.served = max(lane.served, other.served)
         lane.seen = time.monotonic()
@@ -160,12 +155,27 @@ class Lanes:
 
     def _wait(self, lane: Lane, request: Request) -> float:
         """How long a request would wait, in seconds."""
-        threads = self._batching.num_batch_threads
+        before = sum(queue.seconds_before(request.client) for queue in lane.queues.values())
+        return before / self._threads(lane, request)
+
+    def _threads(self, lane: Lane, request: Request) -> int:
+        """How many threads a request's lane has while others wait, too."""
         if lane is self._large:
-            threads = self._most_large(is_long(request))
-        elif not self._large.is_idle:
-            threads = 1
-        return sum(queue.seconds_before(request.client) for queue in lane.queues.values()) / threads
+            return self._most_large(is_long(request))
+        return self._batching.num_batch_threads if self._large.is_idle else 1
+
+    def _busy(self, lane: Lane, request: Request, seconds: float) -> ServingError:
+        """Refuses a request, and says when there may be room: those that are refused come back one after the other."""
+        wait, now = self._wait(lane, request), time.monotonic()
+        lane.promised = max(lane.promised, now + wait - seconds) + request.seconds / self._threads(lane, request)
+        texts = sum(entry.texts for queue in lane.queues.values() for entry in queue.requests)
+        return ServingError(
+            Code.RESOURCE_EXHAUSTED,
+            f"The server is busy: {texts} texts wait already, and take about {wait:.1f} seconds. Send the request "
+            "again later.",
+            # What waits now lasts as long as `wait`: the threads would have nothing to do after it.
+            retry_seconds=max(1, math.ceil(min(lane.promised - now, wait))),
+        )
 
     def _seconds_left(self, queue: FairQueue) -> float:
         """How long the oldest request of a queue may still wait for others."""

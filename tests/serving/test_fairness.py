@@ -110,6 +110,20 @@ def test_a_request_that_would_wait_too_long_is_refused_and_told_when_to_come_bac
     put(target, request("b"), seconds=0.1)  # another client has its share
 
 
+def test_those_that_are_refused_come_back_one_after_the_other():
+    target = lanes()
+    for _ in range(5):
+        put(target, request("a", seconds=4.0))  # 10 seconds of both threads
+
+    def told():
+        with pytest.raises(ServingError) as error:
+            put(target, request("a", seconds=4.0), seconds=9.5)
+        return error.value.retry_seconds
+
+    # There is room for the first after 0.5 seconds and its own 2; and nobody comes when all work has long been done.
+    assert [told() for _ in range(6)] == [3, 5, 7, 9, 10, 10]
+
+
 def test_a_client_cannot_fill_the_queue_of_others():
     target = lanes(max_enqueued_batches=2)
     for _ in range(64):
