@@ -27,6 +27,9 @@ DTYPES = ("float32", "float16")
 
 def run_here(folder: pathlib.Path | None, run: pathlib.Path | None) -> dict[str, float]:
     """Loads the modules and imports a folder, if there is one: seconds of the import, and peak memory in bytes."""
+    from kformer.process.memory import start_without_onednn
+
+    start_without_onednn()  # as `kformer import` does
     import tensorflow  # noqa: F401
 
     from kformer.importing.run import import_model

@@ -10,6 +10,7 @@ from kformer.cli.startup import start_tensorflow
 from kformer.files.writing import check_new_folder
 from kformer.importing.formats import IMPORT_FORMATS, choose_format
 from kformer.importing.languages import Languages, check_languages
+from kformer.process.memory import start_without_onednn
 
 
 def import_(
@@ -39,6 +40,7 @@ def import_(
     check_new_folder(output)
     lines = read_samples(samples)
 
+    start_without_onednn()
     start_tensorflow()
     from kformer.importing.run import import_model
 

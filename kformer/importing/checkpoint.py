@@ -11,6 +11,7 @@ import numpy as np
 SAFETENSORS_FILE, _PYTORCH = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # behind the name of a file that is divided
 _FLOAT32 = np.dtype("<f4")
+_ALIGNMENT = 64  # bytes; TensorFlow ends the process if it is given memory at another address
 # The types of the format that are read, and those of NumPy; bfloat16 is the upper half of float32.
 _FLOATS: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
@@ -96,6 +97,21 @@ def write_checkpoint(folder: pathlib.Path, tensors: Mapping[str, np.ndarray]) ->
             file.write(np.ascontiguousarray(tensors[name], _FLOAT32).data)
 
 
+def aligned(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy, with its rows one after the other at an address that TensorFlow takes."""
+    if array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0:
+        return array
+    copy = _aligned_bytes(array.nbytes).view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+def _aligned_bytes(number: int) -> np.ndarray:
+    longer = np.empty(number + _ALIGNMENT, "uint8")
+    start = -longer.ctypes.data % _ALIGNMENT
+    return longer[start : start + number]
+
+
 class SafetensorsFile(Checkpoint):
     """A file in the format of the package safetensors, which checks it.
 
@@ -137,17 +153,20 @@ class SafetensorsFile(Checkpoint):
         if kind not in _FLOATS:
             raise CheckpointError(f"{name} in {self._path} is of the type {kind}. Expected: {', '.join(_FLOATS)}.")
         begin, end = self._tensors[name]["data_offsets"]
-        content = np.empty(end - begin, "uint8")
+        content = _aligned_bytes(end - begin)
         with self._path.open("rb") as file:
             file.seek(self._start + begin)
             if file.readinto(content.data) != end - begin:
                 raise CheckpointError(f"{self._path} has become shorter while it was read. Import it again.")
         numbers = content.view(_FLOATS[kind]).reshape(self.shape(name))
+        if kind == "F32":
+            return numbers
+        wide = _aligned_bytes(numbers.size * _FLOAT32.itemsize).view("<u4" if kind == "BF16" else "<f4")
+        wide = wide.reshape(numbers.shape)
+        np.copyto(wide, numbers, casting="same_kind")
         if kind == "BF16":  # the first half of a float32
-            wide = numbers.astype("<u4")
             np.left_shift(wide, 16, out=wide)
-            return wide.view("<f4")
-        return numbers.astype("<f4", copy=False)
+        return wide.view(_FLOAT32)
 
 
 class DividedCheckpoint(Checkpoint):

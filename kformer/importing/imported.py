@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.importing.checkpoint import Checkpoint, CheckpointError
+from kformer.importing.checkpoint import Checkpoint, CheckpointError, aligned
 from kformer.models.building import build_model
 from kformer.models.transformer import Policy
+from kformer.process.memory import give_back, has_onednn
 from kformer.tokenizers import Tokenizer
 
 
@@ -127,7 +129,8 @@ class ImportedModel:
         model = build_model(self.transformer, dtype)
         self._check_shapes({weight.path: tuple(weight.shape) for weight in model.weights})
         for weight in model.weights:  # one at a time
-            weight.assign(self.weights[weight.path].read(self.checkpoint))
+            weight.assign(_as_tensor(self.weights[weight.path].read(self.checkpoint)))
+        give_back()  # what was only needed to make them
         return model
 
     def _check_names(self) -> None:
@@ -168,3 +171,15 @@ class ImportedModel:
                     f"{path} gets {tensor} of the size {found}. Expected: {expected.get(path)}, by the configuration. "
                     "Configuration and weights are of different models."
                 )
+
+
+def _as_tensor(array: np.ndarray) -> Any:
+    """A tensor in the memory of an array, of which TensorFlow would make two copies before it assigns it.
+
+    With oneDNN, the copies cost nothing more: TensorFlow has kept memory in which they have room.
+    """
+    if keras.backend.backend() != "tensorflow" or has_onednn():
+        return array
+    import tensorflow as tf
+
+    return tf.experimental.dlpack.from_dlpack(aligned(array).__dlpack__())

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kformer.serving.memory import give_back
+from kformer.process.memory import give_back
 from kformer.serving.servable import Servable
 from kformer.serving.version import State, Version, may_pass
 

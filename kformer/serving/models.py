@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from kformer.process.memory import give_back
 from kformer.runtime.status import Code
 from kformer.serving.errors import ServingError
 from kformer.serving.loading import Load, Loader, OnChange
-from kformer.serving.memory import give_back
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.servable import Servable
 from kformer.serving.served_model import ServedModel

@@ -1,18 +1,16 @@
 """Marian models of Hugging Face: files in all their forms, and files that are refused."""
 
-import contextlib
 import json
+import os
 import shutil
 import struct
-import sys
 import zipfile
 
 import ml_dtypes
 import numpy as np
 import pytest
-from importing.examples import FOLDER, error_of_command
+from importing.examples import FOLDER, ONEDNN, error_of_command, run_command
 
-from kformer.cli.main import main
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.run import import_model
 from kformer.models.building import build_model
@@ -64,6 +62,16 @@ def weights(run):
     return {weight.path: np.asarray(weight) for weight in model.weights}
 
 
+def test_the_command_finds_the_same_weights_and_keeps_no_freed_memory(folder, tmp_path, monkeypatch):
+    expected = weights(import_model(folder, tmp_path / "run"))
+    assert not run_command(monkeypatch, folder, tmp_path / "other")
+    assert os.environ[ONEDNN] == "0"
+    found = weights(RunFolder(tmp_path / "other"))
+    assert found.keys() == expected.keys()
+    for path, array in found.items():
+        np.testing.assert_array_equal(array, expected[path], path)
+
+
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
 def test_numbers_of_16_bits_are_read_as_they_are(folder, tmp_path, dtype):
     rounded = {name: array.astype(dtype) for name, array in tensors(folder).items()}
@@ -113,10 +121,7 @@ def test_the_licence_is_that_of_the_model_card_without_quotes(folder, tmp_path, 
 
 def test_an_export_is_tried_on_the_lines_that_the_command_is_given(folder, tmp_path, monkeypatch):
     (tmp_path / "lines.txt").write_text("One line.\n\nAnother one.\n")
-    arguments = ("import", folder, tmp_path / "run", "--samples", tmp_path / "lines.txt")
-    monkeypatch.setattr(sys, "argv", ["kformer", *map(str, arguments)])
-    with contextlib.suppress(SystemExit):
-        main()
+    assert not run_command(monkeypatch, folder, tmp_path / "run", "--samples", tmp_path / "lines.txt")
     assert RunFolder(tmp_path / "run").samples() == ["One line.", "Another one."]
 
 

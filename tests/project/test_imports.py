@@ -49,8 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "inference": {"config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording"},
 }
-MAY_IMPORT["importing"] = {"config", "files", "models", "runs", "tokenizers", "wording"}
-MAY_IMPORT["serving"] = {"client", "export", "files", "runtime"}
+MAY_IMPORT["importing"] = {"config", "files", "models", "process", "runs", "tokenizers", "wording"}
+MAY_IMPORT["serving"] = {"client", "export", "files", "process", "runtime"}
 MAY_IMPORT["visualization"] = {
     *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "text", "wording"),
 }
