@@ -42,6 +42,7 @@ def client(request, served):
         ("grpc://h:8500/m", (False, False, "h:8500", "m", None, None)),
         ("grpc://[::1]:8500/m/versions/3", (False, False, "[::1]:8500", "m", 3, None)),
         ("grpcs://h:8500/m/labels/stable", (False, True, "h:8500", "m", None, "stable")),
+        ("grpc://h:8500/m%2Fn/labels/last%20but%20one", (False, False, "h:8500", "m/n", None, "last but one")),
     ],
 )
 def test_a_url_names_protocol_host_model_and_version(url, expected):

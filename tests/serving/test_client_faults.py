@@ -1,6 +1,7 @@
 """`kformer.client.Client`, beside servers that are busy, late, away or of another kind."""
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 from scripted_grpc import ScriptedGrpc
-from scripted_rest import ScriptedRest
+from scripted_rest import STRING, ScriptedRest
 
 from kformer.client import Client, ServerError
 from kformer.client.batches import answer_batch
@@ -207,3 +208,14 @@ def test_an_odd_description_is_told_by_its_address(metadata):
         pytest.raises(ServerError, match=told),
     ):
         answer_batch(client)
+
+
+@pytest.mark.parametrize("dtype", ["DT_BOOL", "DT_FLOAT"])
+def test_null_in_place_of_a_number_is_no_number(dtype):
+    signature = {"inputs": {"text": STRING}, "outputs": {"found": {"dtype": dtype}}}
+    metadata = json.dumps({"metadata": {"signature_def": {"signature_def": {"serving_default": signature}}}})
+    with ScriptedRest([(200, metadata)]) as server, Client(server.url) as client:
+        client.metadata()
+        server.answers += [(200, '{"outputs": [null]}'), (200, metadata)]
+        with pytest.raises(ServerError, match="does not answer like TensorFlow Serving"):
+            client.predict("serving_default", {"text": ["one"]})

@@ -28,6 +28,13 @@ def test_rest_has_texts_as_strings_and_other_bytes_as_base64():
     ]
 
 
+def test_rest_has_numbers_and_booleans_as_they_are():
+    inputs = {"rows": [[1, 2], [3, 4]], "halves": [0.5], "flags": [True, False]}
+    with ScriptedRest([(400, "{}")]) as server, Client(server.url) as client, pytest.raises(ServerError):
+        client.predict("serving_default", inputs)
+    assert server.requests[0][1]["inputs"] == inputs
+
+
 def test_grpc_has_the_bytes_of_texts():
     with ScriptedGrpc() as server, Client(server.url) as client:
         assert client.translate(["é\0", "é\0".encode(), "a\0\0"]) == ["é\0", "é\0", "A\0\0"]  # the capitals of bytes
