@@ -97,6 +97,7 @@ class TestTransformerConfig:
             ({"d_model": 512.0}, "d_model must be int. Received: d_model=512.0 of type float"),
             ({"d_model": "512"}, "d_model must be int. Received: d_model='512' of type str"),
             ({"num_heads": True}, "num_heads must be int. Received: num_heads=True of type bool"),
+            ({"dropout_rate": True}, "dropout_rate must be float. Received: dropout_rate=True of type bool"),
             ({"norm_first": 1}, "norm_first must be bool. Received: norm_first=1 of type int"),
             ({"dropout_rate": None}, "dropout_rate must be float. Received: dropout_rate=None of type NoneType"),
         ],
@@ -488,6 +489,8 @@ def test_parts_are_mappings(tmp_path):
         read_parts(file, ["training", "transformer"])
     with pytest.raises(ValueError, match="under one of: trainings, transformer. Did you mean 'trainings'?"):
         read_parts(file, ["trainings", "transformer"], ["corpus"])
+    file.write_text("training:\n  # nothing yet\n")
+    assert read_parts(file, ["training"]) == {"training": {}}
     file.write_text("training:\n  - max_steps: 7\n")
     with pytest.raises(ValueError, match=r"mapping of fields to values under training. Received: \[{'max_steps': 7}\]"):
         read_parts(file, ["training"])

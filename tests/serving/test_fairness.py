@@ -191,6 +191,17 @@ def test_small_requests_do_not_wait_behind_large_ones_and_share_no_batch_with_th
     assert take(target)[1] == ["small"]
 
 
+@pytest.mark.parametrize(("max_batch_size", "texts"), [(1, 4), (8, 4), (32, 4), (128, 16)])
+def test_a_request_is_small_up_to_four_texts_or_an_eighth_of_a_batch(max_batch_size, texts):
+    target = lanes(max_batch_size=max_batch_size)
+    put(target, request("small", rows=texts))
+    put(target, request("large", rows=texts + 1))
+    assert sorted(take(target)[1] + take(target)[1]) == ["large", "small"]  # in batches of their own
+    put(target, request("small", rows=1))
+    put(target, request("small", rows=texts))
+    assert take(target)[1] == ["small", "small"]
+
+
 def test_while_large_requests_are_at_work_small_ones_expect_one_thread():
     target = lanes()
     put(target, request("large", rows=32))

@@ -133,10 +133,11 @@ def _in_tokyo(monkeypatch):
 @pytest.mark.usefixtures("_in_tokyo")
 def test_times_in_the_log_are_utc_wherever_the_server_stands():
     record = logging.LogRecord("kformer.serving", logging.INFO, "", 0, "ready", (), None)
-    record.created, record.msecs = 1_700_000_000.25, 250.0
-    assert json.loads(JsonLines().format(record)) == {
-        "time": "2023-11-14T22:13:20.250Z", "level": "info", "event": "ready",
-    }  # fmt: skip
+    for milliseconds, written in ((250.0, "250"), (7.0, "007"), (0.9, "000")):
+        record.created, record.msecs = 1_700_000_000 + milliseconds / 1000, milliseconds
+        assert json.loads(JsonLines().format(record)) == {
+            "time": f"2023-11-14T22:13:20.{written}Z", "level": "info", "event": "ready",
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(("level", "expected"), [("debug", logging.DEBUG), ("error", logging.ERROR)])

@@ -388,7 +388,10 @@ def test_it_works_as_soon_as_the_reason_has_passed(world, clock):
     assert world.states() == {1: "AVAILABLE"}
 
 
-@pytest.mark.parametrize("error", [ValueError("damaged"), SavedModelError("no such operation", code=5)])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("damaged"), SavedModelError("no such operation", code=5), SavedModelError("data loss", code=15)],
+)
 def test_what_is_wrong_with_the_model_itself_does_not_pass(world, clock, error):
     world.add(1)
     world.error = error

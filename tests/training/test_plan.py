@@ -33,6 +33,13 @@ def test_a_budget_of_epochs_is_rounded_up_and_its_passes_are_told(epochs, accumu
     assert describe_budget(training, plan, updates).startswith(told)
 
 
+@pytest.mark.parametrize(("steps", "updates"), [(3, 3), (4, 4), (9, 4)])
+def test_of_a_budget_in_steps_and_one_in_epochs_the_smaller_ends_the_run(steps, updates):
+    tokenizer = SymbolTokenizer(["a"])
+    plan = BatchPlan(encode_pairs([("a", "a")] * 7, tokenizer, tokenizer, max_length=4), tokens_per_batch=4)
+    assert budget_of(TrainingConfig(max_steps=steps, max_epochs=1), plan).max_steps == updates
+
+
 @pytest.mark.parametrize(("steps", "accumulation", "batches"), [(None, 1, 50), (None, 3, 150), (7, 1, 7), (7, 3, 21)])
 def test_a_small_corpus_is_validated_each_50_updates_or_as_often_as_is_asked(steps, accumulation, batches):
     """An update has as many batches as are accumulated."""

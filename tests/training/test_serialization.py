@@ -10,6 +10,7 @@ import pytest
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.schedules import WarmupInverseSqrt
+from kformer.training.optimizers import Adam
 
 # No argument has its default value, so that one which gets lost shows.
 ARGUMENTS = {
@@ -32,6 +33,23 @@ def test_arguments_are_attributes_and_survive_serialization(kind):
     assert type(restored) is kind
     assert restored.get_config() == arguments
     assert {name: getattr(restored, name) for name in arguments} == arguments
+
+
+def test_an_optimizer_that_averages_weights_does_so_when_it_is_loaded(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(Adam(learning_rate=0.1, ema_decay=0.5), "mse")
+    inputs, targets = np.ones((3, 2), "float32"), np.ones((3, 1), "float32")
+    model.fit(inputs, targets, epochs=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    for one in (model, restored):
+        one.fit(inputs, targets, verbose=0)
+    found, expected = (
+        [keras.ops.convert_to_numpy(weight) for weight in one.optimizer.variables] for one in (restored, model)
+    )
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_compiled_model_survives_a_keras_file(tmp_path):
