@@ -45,6 +45,22 @@ def test_rows_can_be_a_multiple_of_one_and_more_only(make_encoded) -> None:
         BatchPlan(make_encoded([(2, 2)]), tokens_per_batch=4, row_multiple=0)
 
 
+class Drawn:
+    """An arrangement that gives one random number in place of a batch."""
+
+    def arrange(self, rows, generator):
+        return generator.integers(1 << 62)
+
+
+def test_every_batch_has_random_numbers_of_its_own_and_the_seed_decides(make_encoded) -> None:
+    def drawn(seed):
+        plan = BatchPlan(make_encoded([(2, 2)] * 6 + [(5, 5)] * 6), 10, [(3, 3), (6, 6)], arrangement=Drawn())
+        return list(itertools.islice(plan.endless(shuffle_seed=seed), 24))
+
+    assert len({*drawn(1), *drawn(2)}) == 48
+    assert drawn(1) == drawn(1)
+
+
 def test_no_bucket_at_all_is_refused(make_encoded) -> None:
     with pytest.raises(ValueError, match="max_buckets must be at least 1. Received: max_buckets=0"):
         BatchPlan(make_encoded([(2, 2)]), tokens_per_batch=4, max_buckets=0)

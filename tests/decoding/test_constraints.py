@@ -250,6 +250,16 @@ def test_compiled_equals_eager(compiled, model, beam_size):
         np.testing.assert_allclose(eager, graph, rtol=1e-6)
 
 
+def test_each_beam_has_the_least_length_of_its_sentence():
+    rule = MinLength(np.array([0, 1, 2]))
+    state = rule.start(np.zeros((3, 0)), beams=2, buffer_length=5)
+    may_end = []
+    for _ in range(3):
+        may_end.append(np.asarray(rule.may_end(state)).astype(int).tolist())
+        state = rule.advance(state, np.full(6, VOWEL))
+    assert may_end == [[1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
+
+
 class TestWhereNothingMayFollow:
     """There is one letter, which may not come twice, and a word may not end before it has two."""
 

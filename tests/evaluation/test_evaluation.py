@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from kformer.config import BLEU_TOKENIZERS
-from kformer.evaluation.evaluate import score, score_texts, sentences
+from kformer.evaluation.evaluate import score, score_labels, score_texts, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
 from kformer.text.batches import Hypothesis
 
@@ -219,6 +219,16 @@ def test_of_sentences_every_pair_counts_also_with_the_same_source():
     scores = score(lambda texts: [[Hypothesis("one two three four", 0.0)] for _ in texts], pairs, limit=2)
     assert scores["sentences"] == 2
     assert scores["bleu"] == pytest.approx(50)  # 4 of 8 words are right, 3 of 6 pairs of words, and so on
+
+
+def test_the_limit_counts_texts_with_labels():
+    pairs = [("a b", "X Y"), ("c", "X"), ("d", "Y")]
+    answers = {b"a b": "X X", b"c": "X", b"d": "X"}
+    done = []
+    scores = score_labels(
+        lambda texts: [[Hypothesis(answers[text], 0.0)] for text in texts], pairs, limit=2, on_batch=done.append
+    )
+    assert (scores["texts"], scores["whole"], done) == (2, 0.5, [2])
 
 
 def test_an_empty_pronunciation_is_no_reference():

@@ -718,6 +718,17 @@ def test_plain_lines_where_there_is_no_terminal():
     assert "perplexity " in lines[1]
 
 
+def test_the_time_left_of_a_resumed_run_is_that_of_the_whole_run():
+    """Of two minutes, 50 seconds were used before."""
+    clock, state, console = FakeClock(), TrainingState(seconds=50.0), recorded_console()
+    bar = ProgressBar(state, max_minutes=2, console=console, line_seconds=10, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    state.step, clock.now = 1, clock.now + 10
+    bar.on_train_batch_end(0, {"loss": 2.0, "tokens": 30000.0})
+    assert console.file.getvalue().splitlines()[0].endswith("0:01:00 left")
+
+
 def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
     clock, state, console = FakeClock(), TrainingState(), recorded_console()
     bar = ProgressBar(state, total_steps=1000, max_minutes=2, console=console, line_seconds=10, clock=clock)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from kformer.data import Corpus, hold_out, load_corpus, load_tfds, references
+from kformer.data.corpus import sample_sources
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -145,6 +146,12 @@ def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> 
 def test_enough_sources_are_held_out_to_judge_by(sources: int, number: int) -> None:
     train, held_out = hold_out("mine", [(f"source {n}", "target") for n in range(sources)])
     assert (len(train), len(held_out)) == (sources - number, number)
+
+
+def test_samples_are_different_sources_that_are_not_blank() -> None:
+    pairs = [(" ", "x"), ("a", "1"), ("a", "2"), ("\t", ""), ("b", "3"), ("c", "4"), ("d", "5")]
+    assert sample_sources(pairs, 10) == ["a", "b", "c", "d"]
+    assert sample_sources(pairs, 2) == ["a", "c"]
 
 
 def test_blank_sources_are_not_held_out() -> None:

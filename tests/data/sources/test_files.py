@@ -325,6 +325,25 @@ def test_a_file_that_changes_while_it_is_read(change, changed_while_read, tmp_pa
         changed_while_read("a.tsv", b"one\tuno\n", change, TsvFile)
 
 
+def test_a_file_that_is_replaced_within_a_second_by_one_of_its_size(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "a.tsv", b"one\tuno\n" * 50_000)
+    os.utime(path, ns=(10**18, 10**18))
+    pairs = iter(TsvFile(path))
+    next(pairs)
+    with path.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"six\tsei\n")
+    os.utime(path, ns=(10**18, 10**18 + 1_000_000))
+    with pytest.raises(ValueError, match=r"a\.tsv was written to while it was read"):
+        list(pairs)
+
+
+def test_a_second_text_stands_behind_the_first(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "a.tsv", b"yes\tIs it?\tIt is.\n")
+    assert read_tsv(path, ("target", "source", "second")) == [("Is it?\tIt is.", "yes")]
+    assert read_tsv(path, ("target", "second", "source")) == [("It is.\tIs it?", "yes")]
+
+
 @CHANGES
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_parallel_file_that_changes_while_it_is_read(side, change, changed_while_read, tmp_path) -> None:
