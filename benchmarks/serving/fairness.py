@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -59,7 +60,8 @@ class Client:
                 self.seconds.append(time.monotonic() - began)
             else:
                 self.refused += 1
-                await asyncio.sleep(int(head.lower().partition(b"retry-after:")[2].split()[0]))
+                told = re.search(rb"\nretry-after: *(\d+)", head.lower())  # not after an answer that came too late
+                await asyncio.sleep(int(told[1]) if told else 1)
         writer.close()
 
 

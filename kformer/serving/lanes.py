@@ -167,7 +167,9 @@ class Lanes:
     def _busy(self, lane: Lane, request: Request, seconds: float) -> ServingError:
         """Refuses a request, and says when there may be room: those that are refused come back one after the other."""
         wait, now = self._wait(lane, request), time.monotonic()
-        lane.promised = max(lane.promised, now + wait - seconds) + request.seconds / self._threads(lane, request)
+        turn = max(lane.promised, now + wait - seconds) + request.seconds / self._threads(lane, request)
+        # Clients that do not obey are refused very often, and would put off the turns of others for hours.
+        lane.promised = min(turn, now + self._batching.max_queue_seconds)
         texts = sum(entry.texts for queue in lane.queues.values() for entry in queue.requests)
         return ServingError(
             Code.RESOURCE_EXHAUSTED,

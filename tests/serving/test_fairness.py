@@ -124,6 +124,23 @@ def test_those_that_are_refused_come_back_one_after_the_other():
     assert [told() for _ in range(6)] == [3, 5, 7, 9, 10, 10]
 
 
+def test_a_client_that_asks_at_once_again_does_not_put_off_the_turns_of_others_for_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(lanes_module.time, "monotonic", lambda: now[0])
+    target = lanes()
+    for _ in range(5):
+        put(target, request("a", seconds=4.0))
+
+    def told():
+        with pytest.raises(ServingError) as error:
+            put(target, request("a", seconds=4.0), seconds=9.5)
+        return error.value.retry_seconds
+
+    assert [told() for _ in range(100)][-1] == 10
+    now[0] += 10.0  # nobody was refused meanwhile
+    assert told() == 3
+
+
 def test_a_client_cannot_fill_the_queue_of_others():
     target = lanes(max_enqueued_batches=2)
     for _ in range(64):
