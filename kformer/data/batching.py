@@ -3,9 +3,13 @@
 Pairs of about the same lengths are batched together (section 5.1 of the paper). The batches have few different shapes,
 because XLA compiles a program for each shape. Every batch is a pure function of the data, the seed and the step.
 
-Shapes: N pairs, B rows, S source and T target length.
+Beside the ids, which may lie on the disk, a plan holds a byte or two for each pair, and the order of those pairs that
+are mixed at the time (see `kformer.data.shuffle`).
+
+Shapes: N pairs, B rows, S source and T target length, K buckets.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -13,8 +17,9 @@ from fractions import Fraction
 import numpy as np
 
 from kformer.data.arrangements import Arrangement, Batch, Rows, ShiftedTarget
-from kformer.data.buckets import FEW_BUCKETS, Bucket, choose_buckets
+from kformer.data.buckets import FEW_BUCKETS, Bucket, choose_buckets, count_lengths
 from kformer.data.encoding import EncodedPairs
+from kformer.data.shuffle import SHARD_SIZE, SHARDS_TOGETHER, ShardedOrder
 
 
 class BatchPlan:
@@ -31,6 +36,8 @@ class BatchPlan:
         row_multiple: the number of rows is a multiple of it, so that this number of devices can share a batch evenly.
         max_buckets: the largest number of buckets that may be chosen. More buckets leave less padding.
         arrangement: makes the model's inputs and labels from the ids. None: those of translation.
+        shard_size: pairs that lie together, and are read at about the same time.
+        shards_together: how many shards are mixed with each other. A corpus of no more shards is mixed as a whole.
 
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
@@ -62,6 +69,8 @@ class BatchPlan:
         row_multiple: int = 1,
         max_buckets: int = FEW_BUCKETS,
         arrangement: Arrangement | None = None,
+        shard_size: int = SHARD_SIZE,
+        shards_together: int = SHARDS_TOGETHER,
     ) -> None:
         least_one = {"tokens_per_batch": tokens_per_batch, "row_multiple": row_multiple, "max_buckets": max_buckets}
         for name, value in least_one.items():
@@ -69,77 +78,92 @@ class BatchPlan:
                 raise ValueError(f"{name} must be at least 1. Received: {name}={value}.")
         self.encoded = encoded
         self.arrangement = arrangement or ShiftedTarget()
-        source, target = np.diff(encoded.source_offsets), np.diff(encoded.target_offsets)
+        self._shard_size, self._together = shard_size, shards_together
+        lengths = count_lengths(encoded.source_offsets, encoded.target_offsets)
         if buckets is None:
-            buckets = choose_buckets(source, target, tokens_per_batch, max_buckets)
-        chosen = _assign(buckets, source, target)  # (N,)
-        used = np.unique(chosen)
-        self._members = [np.flatnonzero(chosen == number) for number in used]
+            buckets = choose_buckets(lengths.source, lengths.target, tokens_per_batch, max_buckets, lengths.pairs)
+        chosen = _assign(buckets, lengths.source, lengths.target)  # of each pair of lengths
+        used, numbers = np.unique(chosen, return_inverse=True)
+        small = np.min_scalar_type(len(used))
+        self._bucket_of_pair = numbers.astype(small)[lengths.number]  # (N,)
         self.buckets = tuple(buckets[number] for number in used)
+        self._totals = np.bincount(numbers, weights=lengths.pairs).astype(np.int64).tolist()  # pairs of each bucket
         self.shapes = tuple(
-            (_rows(min(tokens_per_batch // max(bucket), len(members)), row_multiple), *bucket)
-            for bucket, members in zip(self.buckets, self._members, strict=True)
+            (_rows(min(tokens_per_batch // max(bucket), pairs), row_multiple), *bucket)
+            for bucket, pairs in zip(self.buckets, self._totals, strict=True)
         )
-        passes = [
-            Fraction(len(members), rows) for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)
-        ]
+        passes = [Fraction(pairs, rows) for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True)]
         self.batches_per_epoch = sum(passes, start=Fraction())
         self.steps_per_epoch = max(1, round(self.batches_per_epoch))
         self.steps_once = sum(map(math.ceil, passes))
         batches = float(self.batches_per_epoch)
         self.mean_tokens = (len(encoded.source_ids) / batches, len(encoded.target_ids) / batches)
-        positions = sum(
-            len(members) * sum(shape[1:]) for members, shape in zip(self._members, self.shapes, strict=True)
-        )
+        positions = sum(pairs * sum(shape[1:]) for pairs, shape in zip(self._totals, self.shapes, strict=True))
         self.padding_share = 1 - (len(encoded.source_ids) + len(encoded.target_ids)) / positions
 
     def once(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
         """Batches that hold every pair once, without the first `start_step` ones."""
-        streams = self._streams(shuffle_seed)
-        table = [
-            (bucket, number)
-            for bucket, (members, (rows, _, _)) in enumerate(zip(self._members, self.shapes, strict=True))
-            for number in range(-(-len(members) // rows))
-        ]
-        for place in _order(len(table), shuffle_seed, 0)[start_step:]:
-            bucket, number = table[place]
-            rows = self.shapes[bucket][0]
-            left = len(self._members[bucket]) - number * rows
-            taken = streams[bucket].take(number * rows, min(rows, left))
-            yield self._assemble(taken, self.shapes[bucket], (shuffle_seed, bucket, number))
+        order = self._order(shuffle_seed)
+        filled = self._filled(order, 0)
+        filled[-1] = [-(-pairs // rows) for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True)]
+        return self._epoch(order, 0, filled, start_step)
 
     def endless(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
         """Batches of one epoch after another without an end, without the first `start_step` ones.
 
         The pairs of a bucket come in passes, each in a new order. A batch may hold the end of a pass and the beginning
-        of the next. It belongs to the epoch in which it becomes full.
+        of the next. It belongs to the epoch, and to the group of shards, in which it becomes full.
         """
-        streams = self._streams(shuffle_seed)
-        epoch, skipped = self._find(start_step)
-        while True:
-            bounds = zip(self._filled(epoch), self._filled(epoch + 1), strict=True)
-            table = [(bucket, number) for bucket, bound in enumerate(bounds) for number in range(*bound)]
-            for place in _order(len(table), shuffle_seed, epoch)[skipped:]:
-                bucket, number = table[place]
-                rows = self.shapes[bucket][0]
-                taken = streams[bucket].take(number * rows, rows)
-                yield self._assemble(taken, self.shapes[bucket], (shuffle_seed, bucket, number))
-            epoch, skipped = epoch + 1, 0
+        order = self._order(shuffle_seed)
+        first, skipped = self._find(start_step)
+        for epoch in itertools.count(first):
+            yield from self._epoch(order, epoch, self._filled(order, epoch), skipped)
+            skipped = 0
 
-    def _filled(self, epochs: int) -> list[int]:
-        """The number of batches of each bucket in the first `epochs` epochs."""
-        return [epochs * len(members) // rows for members, (rows, _, _) in zip(self._members, self.shapes, strict=True)]
+    def _filled(self, order: ShardedOrder, epoch: int) -> np.ndarray:
+        """(groups + 1, K) int64: how many batches are full before the epoch, and after each of its groups of shards."""
+        before = epoch * np.array(self._totals)
+        return np.vstack([before, before + order.ends(epoch)]) // [rows for rows, _, _ in self.shapes]
+
+    def _epoch(self, order: ShardedOrder, epoch: int, filled: np.ndarray, skipped: int) -> Iterator[Batch]:
+        """The batches of an epoch, group by group of its shards, without the first `skipped` ones.
+
+        Args:
+            order: The order of the pairs.
+            epoch: Its number.
+            filled: As of `_filled`.
+            skipped: Batches to leave out.
+        """
+        for group, (first, end) in enumerate(itertools.pairwise(filled)):
+            counts = end - first
+            if skipped < counts.sum():
+                buckets = np.repeat(np.arange(len(counts)), counts)
+                numbers = np.arange(len(buckets)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+                for place in order.of_batches(len(buckets), epoch, group)[skipped:]:
+                    yield self._batch(order, epoch, int(buckets[place]), int(numbers[place]))
+            skipped = max(0, skipped - int(counts.sum()))
+
+    def _batch(self, order: ShardedOrder, epoch: int, bucket: int, number: int) -> Batch:
+        """A batch by its number in its bucket. The last one of `once` may have fewer pairs than rows."""
+        shape = self.shapes[bucket]
+        start, end = number * shape[0], (epoch + 1) * self._totals[bucket]
+        pairs = order.take(bucket, start, min(shape[0], end - start))
+        return self._assemble(pairs, shape, (order.seed, bucket, number))
 
     def _find(self, step: int) -> tuple[int, int]:
         """The number of the epoch that holds batch `step`, and the place of the batch in it."""
         # The mean number of batches per epoch is below this divisor, so the search does not begin too late.
         epoch = step // (self.steps_per_epoch + 1)
-        while sum(self._filled(epoch + 1)) <= step:
+        while self._batches(epoch + 1) <= step:
             epoch += 1
-        return epoch, step - sum(self._filled(epoch))
+        return epoch, step - self._batches(epoch)
 
-    def _streams(self, seed: int | None) -> list["_Passes"]:
-        return [_Passes(members, seed, bucket) for bucket, members in enumerate(self._members)]
+    def _batches(self, epochs: int) -> int:
+        """The number of batches of the first `epochs` epochs of an endless stream."""
+        return sum(epochs * pairs // rows for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True))
+
+    def _order(self, seed: int | None) -> ShardedOrder:
+        return ShardedOrder(self._bucket_of_pair, len(self.shapes), seed, self._shard_size, self._together)
 
     def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int], key: tuple[int | None, int, int]) -> Batch:
         """The batch of some pairs. `key` is the seed, the bucket and the number of the batch in the bucket."""
@@ -156,45 +180,13 @@ class BatchPlan:
         return self.arrangement.arrange(padded, np.random.default_rng((seed or 0, bucket, number)))
 
 
-class _Passes:
-    """The endless sequence of a bucket's pairs: pass after pass over all of them, each pass in an order of its own."""
-
-    def __init__(self, members: np.ndarray, seed: int | None, bucket: int) -> None:
-        self._members = members
-        self._seed = seed
-        self._bucket = bucket
-        self._orders: dict[int, np.ndarray] = {}  # the pairs in the orders of the last passes that were used
-
-    def take(self, start: int, count: int) -> np.ndarray:
-        """The `count` elements of the sequence from number `start` on."""
-        number, offset = divmod(start, len(self._members))
-        found = self._pass(number)[offset : offset + count]
-        while len(found) < count:
-            number += 1
-            found = np.concatenate([found, self._pass(number)[: count - len(found)]])
-        return found
-
-    def _pass(self, number: int) -> np.ndarray:
-        if number not in self._orders:
-            kept = {known: order for known, order in self._orders.items() if abs(known - number) == 1}
-            self._orders = {**kept, number: self._members[_order(len(self._members), self._seed, number, self._bucket)]}
-        return self._orders[number]
-
-
 def _rows(most: int, multiple: int) -> int:
     """The largest multiple of `multiple` up to `most`, but at least `multiple` itself."""
     return max(1, most // multiple) * multiple
 
 
-def _order(count: int, seed: int | None, epoch: int, bucket: int = -1) -> np.ndarray:
-    """A random order of an epoch's batches or a bucket's pairs, of which there are `count`. No seed: 0, 1, 2, ..."""
-    if seed is None:
-        return np.arange(count)
-    return np.random.default_rng((seed, epoch, bucket + 1)).permutation(count)
-
-
 def _assign(buckets: Sequence[Bucket], source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """(N,) int: for each pair the number of the first bucket that is long enough on both sides."""
+    """(L,) int: for pairs of lengths the number of the first bucket that is long enough on both sides."""
     if not buckets or list(buckets) != sorted(set(buckets), key=lambda bucket: bucket[::-1]) or min(min(buckets)) < 1:
         raise ValueError(
             "buckets must be different pairs of a source and a target length, each at least 1, sorted by target and "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kformer.data import BatchPlan
-from kformer.data.buckets import FEW_BUCKETS, GOAL, MANY_BUCKETS, choose_buckets
+from kformer.data.buckets import FEW_BUCKETS, GOAL, MANY_BUCKETS, choose_buckets, count_lengths
 
 
 def test_shapes_by_both_sides(make_encoded) -> None:
@@ -114,19 +114,30 @@ def test_no_more_buckets_than_the_goal_needs() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_cuts_are_the_best_there_are(seed: int) -> None:
     """Beside a search through all of them."""
-    from kformer.data.buckets import _cuts
-
     lengths = np.random.default_rng(seed).geometric(0.3, 50).clip(max=11)
     longest = int(lengths.max())
 
     def padding(cuts: tuple[int, ...]) -> int:
         return sum(min(cut for cut in cuts if cut >= length) - length for length in lengths)
 
-    found = _cuts(lengths, 1, 1, 4)
-    assert [len(cuts) for cuts in found] == [1, 2, 3, 4]
-    for cuts in found:
+    for most in (1, 2, 3, 4):
+        cuts = tuple(target for _, target in choose_buckets(np.full(50, 7), lengths, 1, most))
+        assert len(cuts) == most or padding(cuts) <= GOAL * sum(lengths + 7)
         others = itertools.combinations(range(1, longest), len(cuts) - 1)
-        assert padding(tuple(cuts)) == min(padding((*other, longest)) for other in others)
+        assert padding(cuts) == min(padding((*other, longest)) for other in others)
+
+
+def test_lengths_with_their_numbers_give_the_same_buckets() -> None:
+    generator = np.random.default_rng(4)
+    source, target = generator.geometric(0.1, (2, 3000)).clip(max=60)
+    offsets = [np.concatenate([[0], np.cumsum(side)]) for side in (source, target)]
+    counts = count_lengths(*offsets)
+    assert counts.pairs.sum() == 3000
+    assert len(counts.pairs) < 1500
+    np.testing.assert_array_equal(counts.source[counts.number], source)
+    np.testing.assert_array_equal(counts.target[counts.number], target)
+    expected = choose_buckets(source, target, 300)
+    assert choose_buckets(counts.source, counts.target, 300, pairs=counts.pairs) == expected
 
 
 @pytest.mark.parametrize(

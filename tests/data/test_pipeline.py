@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.data import BatchPlan, batching, encode_pairs, make_dataset
+from kformer.data import BatchPlan, encode_pairs, make_dataset, shuffle
+from kformer.data.arrangements import ShiftedTarget
 from kformer.tokenizers import SymbolTokenizer
 
 LENGTHS = [(2 + n % 7, 2 + n * 3 % 11) for n in range(61)]
@@ -183,17 +184,29 @@ def test_shuffling_mixes_buckets_and_pairs(make_encoded) -> None:
 
 @pytest.mark.parametrize("batches_per_update", [1, 4])
 def test_skipping_computes_nothing(batches_per_update: int, make_encoded, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = BatchPlan(make_encoded(LENGTHS), 40)
-    shuffled, assembled, order, assemble = [], [], batching._order, plan._assemble
-    monkeypatch.setattr(batching, "_order", lambda *arguments: shuffled.append(arguments) or order(*arguments))
-    monkeypatch.setattr(plan, "_assemble", lambda *arguments: assembled.append(arguments) or assemble(*arguments))
+    shuffled = []
+    permutation = shuffle.permutation
+    monkeypatch.setattr(shuffle, "permutation", lambda *key: shuffled.append(key) or permutation(*key))
+    counting = Counting()
+    plan = BatchPlan(make_encoded(LENGTHS), 40, arrangement=counting)
     next(plan.endless(shuffle_seed=1, start_step=10**6))
-    # The batches of one epoch, and the pairs of one bucket: of two passes if the batch ends one and begins the next.
-    assert len(shuffled) in (2, 3)
-    assert len(assembled) == 1
+    # The shards and the batches of one epoch, and the pairs of one bucket: of two passes if the batch ends one and
+    # begins the next.
+    assert len(shuffled) in (3, 5)
+    assert counting.batches == 1
     options = {"shuffle_seed": 1, "repeat": True, "batches_per_update": batches_per_update}
     next(iter(make_dataset(plan, **options, start_step=10**6)))
-    assert len(assembled) < 100  # one, and those that are prefetched
+    assert counting.batches < 100  # one, and those that are prefetched
+
+
+class Counting(ShiftedTarget):
+    """Counts the batches that were made."""
+
+    batches = 0
+
+    def arrange(self, rows, random):
+        self.batches += 1
+        return super().arrange(rows, random)
 
 
 def test_cardinality(make_encoded) -> None:
