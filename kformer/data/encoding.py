@@ -25,7 +25,7 @@ class EncodedPairs:
     """The token ids of pairs. All sequences of a side are joined in one array, each with its end id.
 
     Attributes:
-        source_ids, target_ids: (I,) int32.
+        source_ids, target_ids: (I,) unsigned integers of 16 bits, or int32 for a vocabulary of more than 65,536 tokens.
         source_offsets, target_offsets: (N + 1,) int64. The ids of pair n are `ids[offsets[n]:offsets[n + 1]]`.
         source_pad_id, target_pad_id: the ids that fill up the rows of a batch.
         start_id: the id before the first target token.
@@ -112,7 +112,7 @@ def encode_with(
     Raises:
         ValueError: No pair is left.
     """
-    source, target = _GrowingSide(), _GrowingSide()
+    source, target = (_GrowingSide(tokenizer.vocab_size) for tokenizer in (source_tokenizer, target_tokenizer))
     counts: Counter[str] = Counter()
     readable = _readable(pairs, max_length, counts)
     while batch := list(itertools.islice(readable, _PAIRS_PER_CALL)):
@@ -184,14 +184,18 @@ def _readable(pairs: Iterable[Pair], max_length: int, counts: Counter[str]) -> I
 
 
 class _GrowingSide:
-    """The ids and offsets of one side, in arrays that grow at their end without a second copy."""
+    """The ids and offsets of one side, in arrays that grow at their end without a second copy.
 
-    def __init__(self) -> None:
-        self.ids = array.array("i")
+    Args:
+        vocab_size: one more than the largest id.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        self.ids = array.array("H" if vocab_size <= 1 << 16 else "i")
         self.offsets = array.array("q", [0])
 
     def add(self, sequences: Sequences, keep: np.ndarray) -> None:
         """Adds the sequences to keep, (B,) booleans."""
-        self.ids.frombytes(sequences.ids[np.repeat(keep, sequences.counts)].astype(np.int32).tobytes())
+        self.ids.frombytes(sequences.ids[np.repeat(keep, sequences.counts)].astype(self.ids.typecode).tobytes())
         ends = self.offsets[-1] + np.cumsum(sequences.counts[keep])
         self.offsets.frombytes(ends.astype(np.int64).tobytes())

@@ -15,8 +15,15 @@ def test_ids_and_offsets(letters: SymbolTokenizer) -> None:
     assert encoded.source_offsets.tolist() == [0, 3, 5]
     assert encoded.target_ids.tolist() == [6, 2, 8, 9, 4, 2]
     assert encoded.target_offsets.tolist() == [0, 2, 6]
-    assert encoded.source_ids.dtype == encoded.target_ids.dtype == np.int32
     assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, 0, 0)
+
+
+def test_ids_take_two_bytes_where_the_vocabulary_allows(letters: SymbolTokenizer) -> None:
+    most, more = (SymbolTokenizer([f"s{number}" for number in range(number)]) for number in (65532, 65533))
+    assert (most.vocab_size, more.vocab_size) == (65536, 65537)  # four special ids
+    encoded = encode_pairs([("s65531", "s65532")], most, more, max_length=8)
+    assert (encoded.source_ids.dtype, encoded.target_ids.dtype) == (np.uint16, np.int32)
+    assert (encoded.source_ids.tolist(), encoded.target_ids.tolist()) == ([65535, 2], [65536, 2])
 
 
 def test_special_ids_come_from_the_tokenizers(letters: SymbolTokenizer) -> None:
