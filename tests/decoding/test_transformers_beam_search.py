@@ -35,3 +35,12 @@ def test_a_first_token_that_is_forced_counts_for_length_alone():
     found, score = search(chances, 3, [Prefix(np.array([[3]]), PAD)], free_first=True)
     assert found == [3, 4, END]
     assert score == pytest.approx(np.log(0.5) / 3, abs=1e-5)
+
+
+def test_the_end_in_the_third_place_does_not_finish_a_sequence_of_two_beams():
+    """The end alone would have the best score, log 0.25 for one token: the others have log 0.048 for two at best."""
+    even = [0.11] * 2 + [0.12] + [0.11] * 6
+    chances = [even, [0, 0, 0.25, 0.4, 0.35, 0, 0, 0, 0], *[even] * 7]
+    found, score = search(chances, 2)
+    assert found == [3, END]
+    assert score == pytest.approx(np.log(0.4 * 0.12) / 2, abs=1e-2)
