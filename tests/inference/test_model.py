@@ -20,6 +20,7 @@ from kformer.config import DecodingConfig
 from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import Model, load
 from kformer.models import build_model
+from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.description import DESCRIPTION_FILE
 from kformer.tasks import LanguageModel
 from kformer.tokenizers import WordTokenizer
@@ -84,6 +85,13 @@ def test_it_draws_as_the_language_model_does(text_export, language_model):
     texts = [text.decode() for text in TEXTS]
     assert answers(model, TEXTS) == language_model.sample(texts, **DRAWN)
     assert answers(model, TEXTS) != language_model.sample(texts, **DRAWN)  # another batch, another seed
+
+
+@pytest.mark.parametrize("options", [{"min_length": 4}, {"min_length": 4, "max_length": 9}])
+def test_a_least_length_without_room_in_the_new_tokens_is_refused(options, text_export):
+    model = Model(text_export, task="language-model", options=options)
+    with pytest.raises(SavedModelError, match="min_length must be less than max_length and 4, because"):
+        model([b"one"])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from kformer.config import DecodingConfig
 from kformer.export.operations import read
 from kformer.models import build_transformer
 from kformer.tasks.translator import Translator
+from kformer.text.option_tensors import asked_lengths, option_tensors
 from kformer.text.options import OPTIONS
 from kformer.tokenizers import SymbolTokenizer
 
@@ -98,6 +99,20 @@ def test_the_largest_length_counts_tokens_of_each_part(translator):
     assert found == ["cuatro tres\n\ncinco"]
     longest, _ = translated(translator, [text], max_length=100)
     assert longest == ["cuatro tres dos uno\n\ncinco"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "least"),
+    [
+        ({"max_length": 5, "min_length": 2}, [3, 6], 3),
+        ({"max_length": 2**31 - 1, "min_length": 0}, [3, 8], 1),
+        ({"max_length": 0, "min_length": 0}, [3, 8], 1),
+    ],
+)
+def test_asked_lengths_count_behind_what_is_given_and_stay_below_the_models_own(asked, most, least):
+    options = option_tensors(DECODING, asked)
+    found = asked_lengths(options, DECODING.replace(min_length=1), tf.constant([3, 8]), given=tf.constant([1, 1]))
+    assert [lengths.numpy().tolist() for lengths in found] == [most, [least, least]]
 
 
 def words_in(texts):
