@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from servers import grpc_predict, running, small, wait
 from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow_serving.apis import (
@@ -22,6 +23,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from kformer.serving import grpc_server
 from kformer.serving.model_settings import Batching, ModelSettings
 from kformer.serving.settings import Limits, ReloadSettings, ServerSettings
 
@@ -572,6 +574,17 @@ def test_stopping_answers_what_has_arrived(plain_export_folder):
             assert [row["translation"] for row in answer.result().body["predictions"]] == expected
         for response in called:
             assert tf.make_ndarray(response.result().outputs["translation"]).astype(str).tolist() == expected
+
+
+def test_probes_over_grpc_hear_that_a_server_stops_while_it_answers_what_has_arrived(plain_export_folder, monkeypatch):
+    monkeypatch.setattr(grpc_server, "HOLD_SECONDS", 0.5)
+    serving = health_pb2.HealthCheckResponse.ServingStatus
+    with running(small(plain_export_folder)) as server, grpc.insecure_channel(server.grpc_address) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        assert check(health_pb2.HealthCheckRequest(), timeout=30).status == serving.SERVING
+        server.server.stop()
+        wait(lambda: not server.server.is_ready())
+        assert check(health_pb2.HealthCheckRequest(), timeout=30).status == serving.NOT_SERVING
 
 
 def test_the_log_has_no_texts_of_users(served, caplog):

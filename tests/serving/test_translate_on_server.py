@@ -14,7 +14,7 @@ from scripted_rest import METADATA, ScriptedRest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.client import ServerError
+from kformer.client import Client, ServerError
 from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
 from kformer.text.batches import RefusedTextError
 
@@ -64,6 +64,15 @@ def test_n_best_over_grpc(served, lines, pairs, tmp_path):
     assert [line[0] for line in found] == [str(number) for number in range(40) for _ in range(3)]
     assert [line[1] for line in found[::3]] == [target for _, target in pairs]
     assert all(float(best[2]) >= float(next_best[2]) for best, next_best in zip(found[::3], found[1::3], strict=True))
+
+
+@pytest.mark.parametrize("n_best", [2, 4])
+def test_a_text_has_as_many_hypotheses_as_are_asked_for(served, n_best):
+    """The server gives four."""
+    with Client(f"{served.url}/v1/models/numbers") as client:
+        first, second = answer_batch(client, n_best=n_best)([b"one two", b"three"])
+    assert (len(first), len(second)) == (n_best, n_best)
+    assert (first[0].text, second[0].text) == ("dos uno", "tres")
 
 
 def test_several_requests_are_under_way_at_once(tmp_path):
