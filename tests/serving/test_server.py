@@ -3,14 +3,18 @@
 import concurrent.futures
 import dataclasses
 import json
+import os
 import shutil
+import signal
 import socket
 import time
 
+import foreign_models
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+import typed_model
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from servers import grpc_predict, running, small, wait
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -20,11 +24,18 @@ from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_management_pb2,
     model_service_pb2_grpc,
+    predict_pb2,
     prediction_service_pb2_grpc,
 )
 
-from kformer.serving import grpc_server
+from kformer.runtime.status import Code
+from kformer.serving import grpc_server, served_model
+from kformer.serving.config_files import ModelConfigFile
+from kformer.serving.errors import ServingError
+from kformer.serving.grpc_server import GrpcServer
 from kformer.serving.model_settings import Batching, ModelSettings
+from kformer.serving.predict import Answerer
+from kformer.serving.server import Server
 from kformer.serving.settings import Limits, ReloadSettings, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -249,6 +260,40 @@ def test_clients_at_once_share_batches_and_get_their_own_answers(served, pairs):
     samples = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
     labels = '{model="numbers",signature="serving_default"}'
     assert float(samples[f"kformer_batch_texts_sum{labels}"]) > float(samples[f"kformer_batch_texts_count{labels}"])
+
+
+def test_what_a_request_says_arrives_over_both_protocols(served, monkeypatch):
+    said = []
+
+    async def predict(
+        answerer, model, read_inputs, version=None, label=None, signature_name="", seconds=None, chosen=(), client="",
+        gone=None,
+    ):  # fmt: skip
+        said.append((model, version, label, signature_name, list(chosen), client))
+        left.append(seconds)
+        raise ServingError(Code.NOT_FOUND, "noted")
+
+    left = []
+    monkeypatch.setattr(Answerer, "predict", predict)
+    served.predict({"signature_name": "n_best", "instances": ["one"]}, model="a%20b/versions/3")
+    served.predict({"instances": ["one"]}, model="a/labels/stable")
+    with pytest.raises(grpc.RpcError, match="noted"):
+        grpc_predict(
+            served.grpc_address, model="a b", version=3, signature="n_best", timeout=7, outputs=["score"], text=["one"]
+        )
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.version_label = "a", "stable"
+    with grpc.insecure_channel(served.grpc_address) as channel, pytest.raises(grpc.RpcError, match="noted"):
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request)
+    assert said == [
+        ("a b", 3, None, "n_best", [], "127.0.0.1"),
+        ("a", None, "stable", "", [], "127.0.0.1"),
+        ("a b", 3, None, "n_best", ["score"], "127.0.0.1"),
+        ("a", None, "stable", "", [], "127.0.0.1"),
+    ]
+    assert 29 < left[0] <= 30  # the server's limit
+    assert 6 < left[2] <= 7  # the client's
+    assert left[3] is None
 
 
 # Limits
@@ -556,7 +601,90 @@ def test_models_can_be_reloaded_over_grpc_with_a_token_of_its_own(plain_export_f
         assert wrong.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
 
 
+def model_list(**folders):
+    """A file of models."""
+    configs = " ".join(f'config {{ name: "{name}" base_path: "{folder}" }}' for name, folder in folders.items())
+    return f"model_config_list {{ {configs} }}"
+
+
+def test_the_metrics_show_what_is_served_and_the_file_of_the_models_is_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_model, "SECONDS_SHOWN", 0.0)
+    for name in ("a", "b"):
+        typed_model.save(tmp_path / name / "1")
+    file = ModelConfigFile(tmp_path / "models.config")
+    file.path.write_text(model_list(a=tmp_path / "a"))
+    settings = ServerSettings(
+        file.models(),
+        rest_port=0,
+        grpc_port=0,
+        poll_seconds=0.01,
+        model_config_file=file,
+        model_config_poll_seconds=0.01,
+    )
+    counted = 'kformer_requests_total{code="OK",model="a"} 1.0'
+    with running(settings) as server:
+        assert server.predict({"instances": ["x"]}, model="a").body == {"predictions": ["x"]}
+        typed_model.save(tmp_path / "new" / "2")
+        (tmp_path / "new" / "2").rename(tmp_path / "a" / "2")
+        wait(lambda: 'kformer_version_state{model="a",version="2"} 30.0' in server.metrics())
+        wait(lambda: 'kformer_version_state{model="a",version="1"}' not in server.metrics())
+        assert counted in server.metrics()  # of the model, not of a version
+        file.path.write_text(model_list(b=tmp_path / "b"))
+        wait(lambda: 'kformer_version_state{model="b",version="1"} 30.0' in server.metrics())
+        wait(lambda: 'model="a"' not in server.metrics())
+
+
+def test_a_model_that_reads_files_is_served_where_it_is_trusted(tmp_path):
+    foreign_models.reading(tmp_path / "m" / "1")
+    (tmp_path / "words").write_text("some words")
+    settings = ServerSettings([ModelSettings("m", tmp_path / "m")], rest_port=0, grpc_port=0, poll_seconds=0.01)
+    body = {"instances": [str(tmp_path / "words")]}
+    with running(dataclasses.replace(settings, trust=True)) as server:
+        assert server.predict(body, model="m").body == {"predictions": ["some words"]}
+    with running(settings, until_ready=False) as server:
+        wait(lambda: server.predict(body, model="m").status == 404)  # it is not being loaded any more
+
+
 # The end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_stops_the_server_and_a_second_one_would_end_it_at_once(number, monkeypatch):
+    missed, while_it_stops = [], []
+
+    def miss(*_):
+        missed.append(number)
+        server.stop()
+
+    async def noted_stop(rpc, seconds):
+        while_it_stops.append(signal.getsignal(number))
+        await stop(rpc, seconds)
+
+    stop = GrpcServer.stop
+    monkeypatch.setattr(GrpcServer, "stop", noted_stop)
+    server = Server(ServerSettings([], rest_port=0, grpc_port=0))
+    before = signal.signal(number, miss)
+    try:
+        assert server.run(lambda _: os.kill(os.getpid(), number)) is False  # no thread is at work any more
+    finally:
+        signal.signal(number, before)
+    assert missed == []
+    assert while_it_stops == [signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL]
+
+
+def test_under_nohup_a_closed_terminal_does_not_stop_the_server():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    heard = []
+
+    def note(server):
+        heard.append(signal.getsignal(signal.SIGHUP))
+        server.stop()
+
+    try:
+        Server(ServerSettings([], rest_port=0, grpc_port=0)).run(note)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert heard == [signal.SIG_IGN]
 
 
 def test_stopping_answers_what_has_arrived(plain_export_folder):
