@@ -1,5 +1,7 @@
 """The configuration files of TensorFlow Serving."""
 
+import os
+
 import pytest
 
 from kformer.export.server_files import write_server_files
@@ -34,6 +36,12 @@ def test_every_batching_parameter_arrives(tmp_path):
     assert read_batching(written(tmp_path, text)) == Batching(7, 11, 13, 3, (2, 7))
 
 
+def test_parameters_that_are_left_out_have_tensorflow_servings_values_or_those_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 5})  # the cores that this process may use
+    assert read_batching(written(tmp_path, "")) == Batching(32, 2000, 100, 3, (), 10.0)
+    assert read_batching(written(tmp_path, "batch_timeout_micros { value: 0 }")).batch_timeout_micros == 0
+
+
 def test_the_policies_and_labels_of_models_arrive(tmp_path):
     text = """model_config_list {
       config { name: "a" base_path: "/a" }
@@ -58,6 +66,9 @@ def test_the_policies_and_labels_of_models_arrive(tmp_path):
 def test_metrics_can_be_switched_off(tmp_path):
     assert read_metrics_path(written(tmp_path, "prometheus_config { enable: false }")) is None
     assert read_metrics_path(written(tmp_path, 'prometheus_config { enable: true path: "/m" }')) == "/m"
+    assert (
+        read_metrics_path(written(tmp_path, "prometheus_config { enable: true }")) == "/monitoring/prometheus/metrics"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,12 @@ def test_metrics_can_be_switched_off(tmp_path):
         (read_batching, "max_batch_sizes { value: 3 }", 'no field named "max_batch_sizes"'),
         (read_batching, "max_batch_size { value: 0 }", "max_batch_size must be at least 1. Received: 0"),
         (read_batching, "batch_timeout_micros { value: -1 }", "batch_timeout_micros must be at least 0"),
-        (read_batching, "allowed_batch_sizes: 8 allowed_batch_sizes: 4", "must rise, and end with max_batch_size, 32"),
+        (read_batching, "max_enqueued_batches { value: 0 }", "max_enqueued_batches must be at least 1. Received: 0"),
+        (read_batching, "num_batch_threads { value: 0 }", "num_batch_threads must be at least 1. Received: 0"),
+        *(
+            (read_batching, " ".join(f"allowed_batch_sizes: {size}" for size in sizes), "must rise, and end with max_b")
+            for sizes in ((8, 4), (8, 4, 32), (8, 16), (8, 8, 32), (0, 32))
+        ),
         (read_batching, "pad_variable_length_inputs: true", "is not supported"),
         *(
             (read_metrics_path, f'prometheus_config {{ enable: true path: "{wrong}" }}', "must begin with /")
@@ -75,6 +91,17 @@ def test_metrics_can_be_switched_off(tmp_path):
         (read_models, 'model_config_list { config { name: "a/b" base_path: "/a" } }', "neither / nor :"),
         (read_models, "", "There is no model_config_list"),
         (read_models, 'model_config_list { config { name: "a" } }', "A model needs name and base_path"),
+        (read_models, 'model_config_list { config { base_path: "/a" } }', "A model needs name and base_path"),
+        (
+            read_models,
+            'model_config_list { config { name: "a" base_path: "/a" model_platform: "other" } }',
+            "model_platform must be tensorflow. Received: 'other'",
+        ),
+        (
+            read_models,
+            'model_config_list { config { name: "a" base_path: "/a" model_version_policy { specific {} } } }',
+            "The policy `specific` of a names no version",
+        ),
         (
             read_models,
             'model_config_list { config { name: "a" base_path: "/a" } config { name: "a" base_path: "/b" } }',
@@ -87,6 +114,12 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path, read, text, message)
     with pytest.raises(ConfigError, match=message) as refused:
         read(file)
     assert str(file) in str(refused.value)
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    (tmp_path / "models.config").write_bytes("model_config_list {}".encode("utf-16"))
+    with pytest.raises(ConfigError, match="models.config cannot be read as a ModelServerConfig: .*utf-8"):
+        read_models(tmp_path / "models.config")
 
 
 def test_a_missing_file_is_named(tmp_path):

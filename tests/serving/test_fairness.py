@@ -71,6 +71,20 @@ def test_a_request_counts_by_its_cost():
     assert order(queue) == ["slow", "fast", "fast", "slow", "fast", "fast", "slow", "fast"]
 
 
+def test_where_no_cost_is_known_rows_count():
+    two = [request("two", rows=2, seconds=0.0) for _ in range(2)]
+    queue = filled(*two, *[request("one", seconds=0.0) for _ in range(4)])
+    assert order(queue) == ["two", "one", "one", "two", "one", "one"]
+
+
+def test_those_who_stay_keep_their_turns_when_others_leave():
+    gone = request("a")
+    queue = filled(gone, request("a"), request("b"), request("a"))
+    gone.answer.cancel()
+    queue.drop_cancelled()
+    assert order(queue) == ["b", "a", "a"]
+
+
 def test_who_has_been_served_before_has_no_claim_and_no_debt():
     queue = filled(*[request("a") for _ in range(3)])
     assert order(queue) == ["a", "a", "a"]
@@ -230,6 +244,55 @@ def test_while_large_requests_are_at_work_small_ones_expect_one_thread():
     target.end(large, 1.0)
     with pytest.raises(ServingError, match="5 texts wait already, and take about 10.0 seconds"):
         put(target, request("a"), seconds=7.5)
+
+
+def test_while_large_requests_wait_small_ones_expect_one_thread():
+    target = lanes()
+    put(target, request("large", rows=32))
+    for _ in range(5):
+        put(target, request("a", seconds=4.0), seconds=20.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 20.0 seconds"):
+        put(target, request("a"), seconds=7.5)
+
+
+def test_long_requests_leave_a_thread_to_others_and_know_it():
+    target = lanes(num_batch_threads=3)
+    for _ in range(5):
+        put(target, request("long", size=9000, seconds=4.0), seconds=20.0)
+    with pytest.raises(ServingError, match="5 texts wait already, and take about 10.0 seconds"):
+        put(target, request("long", size=9000), seconds=1.0)
+    first, second = take(target)[0], take(target)[0]
+    assert target.next(at_once=True) is None  # the third thread waits until one of them ends
+    target.end(first, 4.0)
+    third = take(target)[0]
+    assert target.next(at_once=True) is None
+    for batch in (second, third):
+        target.end(batch, 4.0)
+    assert [take(target)[1], take(target)[1]] == [["long"], ["long"]]
+
+
+def test_a_request_is_small_up_to_a_kilobyte_of_text():
+    target = lanes()
+    put(target, request("small", size=1024))
+    put(target, request("large", size=1025))
+    assert sorted(take(target)[1] + take(target)[1]) == ["large", "small"]  # in batches of their own
+    put(target, request("small", size=1024))
+    put(target, request("small", size=1))
+    assert take(target)[1] == ["small", "small"]
+
+
+def test_large_requests_that_wait_keep_their_claim_when_more_of_them_come():
+    target = lanes(num_batch_threads=1)
+    for _ in range(3):
+        target.put(request("small"), "one by one", 1, 100)
+    put(target, request("large", rows=32))
+    had = []
+    for _ in range(4):
+        batch, clients = take(target)
+        had += clients
+        put(target, request("large", rows=32))
+        target.end(batch, 1.0)
+    assert had == ["small", "large", "small", "large"]
 
 
 def test_without_small_requests_large_ones_have_all_threads():

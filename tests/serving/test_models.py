@@ -20,7 +20,7 @@ from kformer.serving.errors import ServingError
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.models import ModelManager
 from kformer.serving.served_model import ServedModel
-from kformer.serving.version import State
+from kformer.serving.version import State, Version
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -175,6 +175,28 @@ def test_where_the_newest_version_is_removed_the_one_before_it_returns(world):
     assert world.states() == {2: "END", 1: "AVAILABLE"}
 
 
+def test_a_version_that_was_let_go_is_loaded_again_where_it_is_the_newest_again(world):
+    for number in (1, 2):
+        world.add(number)
+        world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "END"}
+    world.remove(2)
+    world.manager.update()
+    assert world.manager.servable("m").version == 1
+    assert [model.version for model in world.loaded] == [1, 2, 1]
+
+
+def test_all_versions_that_were_asked_for_stay_while_their_folder_is_empty(tmp_path):
+    world = World(tmp_path, specific=(1, 2))
+    for number in (1, 2):
+        world.add(number)
+    world.manager.update()
+    for number in (1, 2):
+        world.remove(number)
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "AVAILABLE"}
+
+
 @pytest.mark.parametrize("policy", [{}, {"latest": None}, {"specific": (1,)}])
 def test_a_folder_that_is_empty_for_a_while_takes_nothing_away(tmp_path, policy):
     world = World(tmp_path, **policy)
@@ -216,6 +238,18 @@ def test_before_the_first_version_is_loaded_a_client_is_told_to_come_back(world)
     with pytest.raises(ServingError, match="The model m is being loaded") as early:
         world.manager.servable("m")
     assert early.value.code == Code.UNAVAILABLE
+
+
+def test_who_asks_for_another_version_than_the_one_that_is_being_loaded_need_not_come_back(world):
+    world.add(1, "slow")
+    world.manager.start(poll_seconds=0.01)
+    wait(lambda: (1, "LOADING") in world.seen())
+    for version, code in ((None, Code.UNAVAILABLE), (1, Code.UNAVAILABLE), (7, Code.NOT_FOUND)):
+        with pytest.raises(ServingError) as refused:
+            world.manager.servable("m", version)
+        assert refused.value.code == code
+    world.go_on.set()
+    world.manager.close()
 
 
 def test_other_models_can_be_asked_for_while_it_runs(world, tmp_path):
@@ -260,6 +294,21 @@ def test_a_folder_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(
     assert [record.fields["error"] for record in caplog.records] == [f"{tmp_path / 'nothing'} is no folder."]
 
 
+def test_a_folder_that_cannot_be_read_once_more_is_told_once_more(tmp_path, caplog):
+    manager = ModelManager([ModelSettings("m", tmp_path / "m")], None, lambda *change: None)
+    for _ in range(2):
+        manager.update()
+        (tmp_path / "m").mkdir()
+        manager.update()
+        (tmp_path / "m").rmdir()
+    assert [record.fields["error"] for record in caplog.records] == [f"{tmp_path / 'm'} is no folder."] * 2
+
+
+def test_the_names_of_the_models_are_in_order(tmp_path):
+    models = [ModelSettings(name, tmp_path) for name in ("b", "c", "a")]
+    assert ModelManager(models, None, lambda *change: None).names() == ["a", "b", "c"]
+
+
 def test_a_folder_that_does_not_answer_does_not_stop_the_others_and_is_told_once(tmp_path, caplog, monkeypatch):
     """As the folder of a network file system whose server is away."""
 
@@ -302,6 +351,16 @@ def test_closing_lets_all_versions_go(world):
     wait(world.manager.is_ready)
     world.manager.close()
     assert [model.closed for model in world.loaded] == [True]
+
+
+def test_closing_does_not_wait_for_the_next_look(world):
+    world.add(1)
+    world.manager.start(poll_seconds=60)
+    wait(world.manager.is_ready)
+    closing = threading.Thread(target=world.manager.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    assert not closing.is_alive()
 
 
 def test_closing_waits_for_a_change_of_the_models_and_lets_its_versions_go(world, tmp_path_factory, monkeypatch):
@@ -492,6 +551,28 @@ def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(w
     assert world.states() == {1: "AVAILABLE"}
 
 
+def test_a_version_is_let_go_also_where_the_system_has_no_thread_for_it(world, monkeypatch):
+    def start_no_end(thread):
+        if thread.name == "m 1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    world.add(1)
+    world.manager.update()
+    world.add(2)
+    monkeypatch.setattr(threading.Thread, "start", start_no_end)
+    world.manager.update()
+    assert world.states() == {2: "AVAILABLE", 1: "END"}
+    assert [model.closed for model in world.loaded] == [True, False]
+
+
+def test_a_version_that_waits_for_its_load_and_is_wanted_no_longer_ends(tmp_path):
+    version = Version(1, tmp_path)
+    loading.Loader(None, lambda *change: None, 60.0).let_go("m", version)
+    assert version.state == State.END
+
+
 def test_memory_is_given_back_when_a_version_is_loaded_or_let_go(world, monkeypatch):
     given = []
     monkeypatch.setattr(loading, "give_back", lambda: given.append([model.closed for model in world.loaded]))
@@ -667,6 +748,7 @@ def test_a_refused_reload_takes_no_version_away(tmp_path):
         world.manager.reload([ModelSettings("m", world.folder), ModelSettings("bad", tmp_path / "bad")])
     world.manager.update()
     assert world.states() == {2: "AVAILABLE", 1: "AVAILABLE"}
+    assert "UNLOADING" not in [state for _, state in world.seen()]
 
 
 def test_an_error_without_words_is_told_by_its_name_and_is_not_met_again_and_again(world):
@@ -749,6 +831,16 @@ def test_the_same_number_in_another_folder_is_another_version(world, tmp_path):
     assert [model.closed for model in world.loaded] == [True, False]
     world.manager.update()
     assert world.seen()[-1] == (1, "AVAILABLE")  # what the metrics show
+
+
+def test_the_same_folder_by_another_name_is_not_loaded_again(world, tmp_path_factory):
+    world.add(1)
+    world.manager.update()
+    link = tmp_path_factory.mktemp("links") / "m"
+    link.symlink_to(world.folder)
+    world.manager.reload([ModelSettings("m", link)])
+    assert len(world.loaded) == 1
+    assert world.manager.servable("m") is world.loaded[0]
 
 
 def test_a_policy_can_change_without_loading_anything_again(world):

@@ -1,5 +1,6 @@
 """Models that are changed while a server runs: by clients that may, or by the file."""
 
+import os
 import pathlib
 
 import pytest
@@ -117,6 +118,20 @@ def test_the_file_is_followed_when_it_changes(manager, tmp_path, caplog):
     file.write_text('model_config_list { config { name: "c" base_path: "/c" } }')
     watch.look()
     assert manager.asked[1:] == [[("c", "/c")]]
+
+
+def test_a_file_that_is_touched_is_read_again_and_so_is_one_that_keeps_its_time(manager, tmp_path):
+    file = tmp_path / "models.config"
+    file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    os.utime(file, (1000, 1000))
+    watch = started(manager, file)
+    os.utime(file, (2000, 2000))
+    watch.look()
+    assert manager.asked == [[("a", "/a")]]
+    file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
+    os.utime(file, (2000, 2000))
+    watch.look()
+    assert manager.asked[1:] == [[("b", "/b")]]
 
 
 def test_no_error_ends_the_watching_of_the_file(manager, tmp_path, caplog):

@@ -21,6 +21,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.serving.settings import ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -329,6 +330,30 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     anybody = ["--allowed-hosts", "*", "--enable-cors", "*"]
     assert CliRunner().invoke(app, [*arguments, *anybody]).exit_code == 0
     assert (made[3].allowed_hosts, made[3].origins) == (("*",), ("*",))
+
+
+def test_without_options_the_server_has_the_limits_of_the_guide(numbers_export, monkeypatch):
+    made = []
+
+    class Stub:
+        def __init__(self, settings):
+            made.append(settings)
+
+        def run(self, on_start):
+            pass
+
+    monkeypatch.setattr("kformer.serving.server.Server", Stub)
+    monkeypatch.delenv("KFORMER_TOKEN", raising=False)
+    assert CliRunner().invoke(app, ["serve", str(numbers_export)]).exit_code == 0
+    (settings,) = made
+    limits = settings.limits
+    assert (limits.request_bytes, limits.text_bytes, limits.texts, limits.seconds) == (65536, 16384, 32, 30)
+    assert (settings.host, settings.rest_port, settings.grpc_port) == ("127.0.0.1", 8501, 8500)
+    assert (settings.connections, settings.poll_seconds, settings.load_seconds) == (1000, 1, 600)
+    assert settings.batching.max_queue_seconds == 10
+    assert (settings.token, settings.reload, settings.trust, settings.certificate) == (None, None, False, None)
+    # Whoever makes the settings in Python gets the same.
+    assert settings == ServerSettings(settings.models, batching=settings.batching)
 
 
 def test_what_the_imports_made_is_not_looked_through_again_while_it_answers(numbers_export, monkeypatch):

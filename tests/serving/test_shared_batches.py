@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kformer.runtime.status import Code
+from kformer.serving import batching as batching_module
 from kformer.serving.batching import Batcher, ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import BATCH_BYTES
@@ -195,6 +196,134 @@ def test_batches_are_filled_up_to_a_size_that_is_allowed():
     target = batcher(run, allowed_batch_sizes=(3, 5), batch_timeout_micros=0)
     assert submit(target, 7, 8).result(5)["twice"].tolist() == [14, 16]
     assert run.batches == [[7, 8, 7]]
+
+
+def test_a_request_without_a_text_is_answered():
+    assert submit(batcher(Doubling())).result(5)["twice"].tolist() == []
+
+
+def test_requests_that_share_no_batch_count_as_one_batch_each_in_the_queue():
+    run = Doubling()
+    target = batcher(run, max_enqueued_batches=2)
+    run.gate.clear()
+    submit(target, 0, shared=False)
+    run.begun.wait(5)
+    answers = [submit(target, number, number, number, shared=False) for number in (1, 2)]
+    with pytest.raises(ServingError, match="6 texts wait already"):
+        submit(target, 3, shared=False)
+    run.gate.set()
+    assert [answer.result(5)["twice"].tolist() for answer in answers] == [[2, 2, 2], [4, 4, 4]]
+
+
+class Timed:
+    """Holds up its first batch. By its clock, each text of a batch takes a second."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.batches = 0.0, []
+        self.begun, self.gate = threading.Event(), threading.Event()
+        monkeypatch.setattr(batching_module.time, "perf_counter", lambda: self.now)
+
+    def __call__(self, signature, inputs):
+        self.batches.append([len(text) for text in inputs["text"]])
+        self.now += len(inputs["text"])
+        self.begun.set()
+        self.gate.wait(10)
+        return {"length": np.array(self.batches[-1])}
+
+
+def asking(target):
+    """A function that asks for texts of these lengths."""
+    return lambda *sizes, shared=True, **options: target.submit(
+        "s", {"text": np.array([b"x" * size for size in sizes], object)}, shared, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "shared", "asked", "told"),
+    [
+        ([(10,)], True, (10,) * 4, "4 texts wait already, and take about 4.0 seconds"),
+        ([(10,), (40,)], True, (40,), "1 texts wait already, and take about 1.0 seconds"),  # they share a batch
+        ([(10,) * 3], False, (10,) * 3, "3 texts wait already, and take about 3.0 seconds"),
+    ],
+    ids=["texts of one length", "the longest text of a batch counts", "without company"],
+)
+def test_what_waits_is_expected_to_take_what_such_texts_have_taken(before, shared, asked, told, monkeypatch):
+    run = Timed(monkeypatch)
+    run.gate.set()
+    target = batcher(run, max_batch_size=len(before) if shared else 5)
+    ask = asking(target)
+    for answer in [ask(*sizes, shared=shared) for sizes in before]:
+        answer.result(5)
+    run.gate.clear()
+    run.begun.clear()
+    ask(10, shared=False)
+    run.begun.wait(5)
+    waiting = ask(*asked, shared=shared)
+    with pytest.raises(ServingError, match=told):
+        ask(*asked, shared=shared, seconds=0.5)
+    run.gate.set()
+    waiting.result(5)
+
+
+def test_large_requests_have_had_the_time_that_they_took_and_not_what_was_expected(monkeypatch):
+    """When they come, nothing is known of their costs."""
+    run = Timed(monkeypatch)
+    target = batcher(run, max_batch_size=32, batch_timeout_micros=0)
+    ask = asking(target)
+    ask(1)
+    run.begun.wait(5)
+    answers = [ask(*[2] * 32), ask(*[3] * 32), ask(4)]
+    run.gate.set()
+    for answer in answers:
+        answer.result(5)
+    assert [batch[0] for batch in run.batches] == [1, 2, 4, 3]
+
+
+def test_all_texts_of_a_request_make_it_large():
+    lengths = []
+
+    def run(signature, inputs):
+        lengths.append([len(text) for text in inputs["text"]])
+        return {"length": np.array(lengths[-1])}
+
+    ask = asking(batcher(run))
+    for answer in [ask(600, 600), ask(5)]:  # more than a kilobyte together
+        answer.result(5)
+    assert sorted(lengths) == [[5], [600, 600]]
+
+
+def test_closing_ends_a_thread_that_long_requests_have_left_to_others():
+    gate, begun = threading.Event(), threading.Event()
+
+    def run(signature, inputs):
+        begun.set()
+        gate.wait(10)
+        return {"length": np.array([len(text) for text in inputs["text"]])}
+
+    target = batcher(run, num_batch_threads=2, batch_timeout_micros=0)
+    answers = [asking(target)(9000) for _ in range(2)]
+    begun.wait(5)
+    closing = threading.Thread(target=target.close, daemon=True)
+    closing.start()
+    gate.set()
+    closing.join(5)
+    assert not closing.is_alive()
+    assert [answer.result(0)["length"].tolist() for answer in answers] == [[9000], [9000]]
+
+
+def test_a_request_that_shares_no_batch_does_not_wait_behind_a_long_one_that_may_not_begin():
+    gate = threading.Event()
+
+    def run(signature, inputs):
+        if len(inputs["text"][0]) == 9000:
+            gate.wait(10)
+        return {"length": np.array([len(text) for text in inputs["text"]])}
+
+    ask = asking(batcher(run, num_batch_threads=3, batch_timeout_micros=0))
+    long = [ask(9000) for _ in range(3)]  # two threads take two of them
+    assert ask(2000, shared=False).result(5)["length"].tolist() == [2000]
+    gate.set()
+    assert [answer.result(5)["length"].tolist() for answer in long] == [[9000]] * 3
 
 
 def test_closing_answers_what_waits_and_takes_no_more():
