@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import time
+import warnings
 
 import pytest
 
@@ -42,6 +44,16 @@ def test_texts_and_seconds_of_batches():
     found = samples(metrics)
     assert found['kformer_batch_texts_sum{model="m",signature="serving_default"}'] == 8
     assert found['kformer_batch_seconds_sum{model="m",signature="serving_default"}'] == 0.25
+
+
+def test_batches_of_up_to_128_texts_and_the_memory_of_the_process_are_shown():
+    metrics = Metrics()
+    for texts in (64, 65, 128, 129):
+        metrics.batch("m", "s", texts, 0.25)
+    found = samples(metrics)
+    bucket = 'kformer_batch_texts_bucket{{le="{}",model="m",signature="s"}}'.format
+    assert [found[bucket(most)] for most in ("32.0", "64.0", "128.0", "+Inf")] == [0, 1, 3, 4]
+    assert found["process_resident_memory_bytes"] > 0
 
 
 def test_of_a_model_that_is_served_no_more_nothing_is_shown():
@@ -143,16 +155,70 @@ def test_times_in_the_log_are_utc_wherever_the_server_stands():
 @pytest.mark.parametrize(("level", "expected"), [("debug", logging.DEBUG), ("error", logging.ERROR)])
 def test_the_level_of_the_log_is_the_one_that_is_asked_for(level, expected, monkeypatch):
     logger, libraries = logging.getLogger("kformer.serving"), logging.getLogger()
-    before = (logger.level, libraries.level, libraries.handlers)
+    before, warned = (logger.level, libraries.level, libraries.handlers), []
     monkeypatch.setattr(logging, "raiseExceptions", True)
     try:
         start_logging(level)
         assert logger.getEffectiveLevel() == expected
+        assert libraries.level == max(expected, logging.WARNING)
+        assert not logging.raiseExceptions  # a log that cannot be written is no reason to write more
+        (handler,) = libraries.handlers
+        messages = [logging.LogRecord("uvicorn", logging.ERROR, "", 0, "Invalid", (), None) for _ in range(2)]
+        assert [bool(handler.filter(message)) for message in messages] == [True, False]
+        monkeypatch.setattr(handler, "emit", lambda record: warned.append(record.getMessage()))
+        with warnings.catch_warnings(action="default"):
+            warnings.warn("slow here", stacklevel=1)
+        assert len(warned) == (level != "error")
     finally:
         logging.captureWarnings(False)
         logger.setLevel(before[0])
         libraries.setLevel(before[1])
         libraries.handlers = before[2]
+
+
+def test_a_failure_is_written_with_its_traceback():
+    try:
+        raise ValueError("a fault of ours")
+    except ValueError:
+        record = logging.LogRecord("kformer.serving", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    line = json.loads(JsonLines().format(record))
+    assert line["event"] == "failed"
+    assert line["exception"].endswith("ValueError: a fault of ours")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the log, which a test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_what_happens_often_is_written_once_a_minute_with_how_often_it_was_left_out(caplog, clock):
+    rarely = logs.Rarely(logging.getLogger("kformer.serving.test"))
+    for seconds in (0, 1, 59.9, 60, 61, 120):
+        clock[0] = 1000.0 + seconds
+        rarely.warning("crowded", connections=seconds)
+    rarely.warning("no descriptor")  # another event
+    assert [(record.getMessage(), record.fields) for record in caplog.records] == [
+        ("crowded", {"connections": 0}),
+        ("crowded", {"connections": 60, "left_out": 2}),
+        ("crowded", {"connections": 120, "left_out": 1}),
+        ("no descriptor", {}),
+    ]
+
+
+def test_a_library_writes_the_same_message_once_a_minute_and_the_server_each(clock):
+    def written(name, message, *arguments):
+        record = logging.LogRecord(name, logging.WARNING, "", 0, message, arguments, None)
+        return getattr(record, "fields", {}) if filtered.filter(record) else None
+
+    filtered = logs.RarelyFromLibraries()
+    assert [written("uvicorn", "Invalid: %s", number) for number in range(3)] == [{}, None, None]
+    assert written("asyncio", "Invalid: %s", 4) == written("uvicorn", "Other: %s", 5) == {}
+    assert [written("kformer.serving", "refused") for _ in range(2)] == [{}, {}]
+    clock[0] += 60
+    assert written("uvicorn", "Invalid: %s", 6) == {"left_out": 2}
 
 
 def logger_of(handler):

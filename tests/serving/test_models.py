@@ -677,12 +677,14 @@ def test_versions_that_come_faster_than_they_are_loaded_do_not_pile_up(tmp_path,
     assert len(model.available()) == latest
 
 
-@pytest.mark.parametrize("way", ["files", "link"])
+@pytest.mark.parametrize("way", ["files", "link", "weights", "weights of the same size"])
 def test_files_that_are_replaced_under_a_version_that_answers_are_told_once(way, tmp_path):
     for color in ("blue", "green"):
         (tmp_path / color / "1").mkdir(parents=True)
         (tmp_path / color / "1" / "model").touch()
         (tmp_path / color / "1" / "saved_model.pb").write_text(color)
+        (tmp_path / color / "1" / "variables").mkdir()
+        (tmp_path / color / "1" / "variables" / "variables.index").write_text("weights")
     (tmp_path / "base").symlink_to("blue")
     world = World(tmp_path / "base")
     with contextlib.closing(world.manager):
@@ -694,6 +696,10 @@ def test_files_that_are_replaced_under_a_version_that_answers_are_told_once(way,
         if way == "link":
             (tmp_path / "base").unlink()
             (tmp_path / "base").symlink_to("green")
+        elif way == "weights":
+            (tmp_path / "blue" / "1" / "variables" / "variables.index").write_text("others")
+        elif way == "weights of the same size":
+            os.utime(tmp_path / "blue" / "1" / "variables" / "variables.index", (1000, 1000))
         else:
             shutil.rmtree(tmp_path / "blue" / "1")
             shutil.copytree(tmp_path / "green" / "1", tmp_path / "blue" / "1")
@@ -703,6 +709,15 @@ def test_files_that_are_replaced_under_a_version_that_answers_are_told_once(way,
         assert (name, number, state) == ("m", 1, State.AVAILABLE)
         assert "base/1 have changed since this version was loaded, and it answers as before; give a new model" in error
         assert world.manager.status("m")[0].error == ""
+
+
+def test_a_version_that_answers_while_its_files_are_removed_is_not_told_to_have_others(world):
+    world.add(1)
+    (world.folder / "1" / "saved_model.pb").write_text("graph")
+    world.manager.update()
+    (world.folder / "1" / "saved_model.pb").unlink()
+    world.manager.update()
+    assert world.seen() == [(1, "LOADING"), (1, "AVAILABLE")]
 
 
 def test_versions_that_are_long_gone_leave_the_status(world, clock):
@@ -833,12 +848,15 @@ def test_the_same_number_in_another_folder_is_another_version(world, tmp_path):
     assert world.seen()[-1] == (1, "AVAILABLE")  # what the metrics show
 
 
-def test_the_same_folder_by_another_name_is_not_loaded_again(world, tmp_path_factory):
+@pytest.mark.parametrize("names", [("m", "link"), ("link", "m")])
+def test_the_same_folder_by_another_name_is_not_loaded_again(tmp_path, names):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "link").symlink_to("m")
+    first, second = (tmp_path / name for name in names)
+    world = World(first)
     world.add(1)
     world.manager.update()
-    link = tmp_path_factory.mktemp("links") / "m"
-    link.symlink_to(world.folder)
-    world.manager.reload([ModelSettings("m", link)])
+    world.manager.reload([ModelSettings("m", second)])
     assert len(world.loaded) == 1
     assert world.manager.servable("m") is world.loaded[0]
 

@@ -214,8 +214,13 @@ def test_the_token_of_translating_does_not_change_models():
         await interceptor.intercept_service(continuation, details)
         return bool(reached)
 
-    interceptor = TokenForGrpc("translate", "reload")
     reload, predict = "/tensorflow.serving.ModelService/HandleReloadConfigRequest", "/x/Predict"
+    interceptor = TokenForGrpc("translate")  # nobody may change them
+    assert not asyncio.run(taken(reload, "another"))
+    interceptor = TokenForGrpc(None, "reload")  # everybody may ask for translations
+    assert asyncio.run(taken(predict, "another"))
+    assert not asyncio.run(taken(reload, "another"))
+    interceptor = TokenForGrpc("translate", "reload")
     assert not asyncio.run(taken(reload, "translate"))
     assert asyncio.run(taken(reload, "reload"))
     assert not asyncio.run(taken(predict, "reload"))
