@@ -20,6 +20,7 @@ from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.training.callbacks import (
     Budget,
+    CheckFolder,
     Checkpoint,
     CSVLog,
     GracefulInterrupt,
@@ -415,6 +416,44 @@ def test_checkpoints_are_as_far_apart_as_asked(monkeypatch, tmp_path):
     assert written == [2, 5, 8, 0]  # and at the end of the epoch, which nothing here counts
 
 
+def test_the_time_to_the_next_checkpoint_begins_anew_after_an_epoch(monkeypatch, tmp_path):
+    clock, state, written = FakeClock(), TrainingState(), []
+
+    def fifty_seconds_pass():
+        clock.now += 50
+
+    def noted(path, model, state):
+        written.append((state.epoch, state.epoch_batch))
+
+    monkeypatch.setattr("kformer.training.callbacks.checkpoint.save_checkpoint", noted)
+    tick, track = AtBatch(fifty_seconds_pass), TrackState(state, clock=clock)
+    fit(tiny_model(), [tick, track, Checkpoint(tmp_path, state, minutes=2, clock=clock)], epochs=2, steps=4)
+    # Within the first epoch at its third batch, 150 s after the start. Batch 3 of the next is 150 s after its start.
+    assert written == [(0, 2), (1, 0), (1, 2), (2, 0)]
+
+
+def test_the_folder_is_looked_at_before_each_batch_each_validation_and_the_end_of_an_epoch():
+    looked = []
+    where = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: looked.append(f"batch {batch}"),
+        on_epoch_end=lambda epoch, logs: looked.append("end"),
+    )
+    where.on_test_begin = lambda logs: looked.append("validation")
+    check = CheckFolder(lambda: looked.append("look"))
+    fit(tiny_model(), [check, where], steps=2, validation_data=(IDS, IDS))
+    assert looked == ["look", "batch 0", "look", "batch 1", "look", "validation", "look", "end"]
+
+
+def test_a_validation_that_a_resumed_run_has_finished_is_over():
+    state = TrainingState(batch=5, epoch_batch=5, validating=True)
+    track = TrackState(state)
+    track.set_model(tiny_model())
+    track.on_train_begin()
+    track.on_epoch_begin(0)
+    track.on_epoch_end(0)
+    assert (state.epoch, state.epoch_batch, state.validating) == (1, 0, False)
+
+
 def test_tokens_per_second_count_the_time_before_a_resume():
     clock, state = FakeClock(), TrainingState(batch=5, epoch_batch=5, epoch_seconds=10.0)
 
@@ -675,6 +714,15 @@ def test_csv_log_of_a_resumed_run_has_one_header_and_every_row_once(tmp_path):
         assert [row["step"] for row in csv.DictReader(file)] == ["5", "10"]
 
 
+def test_an_empty_log_gets_a_header(tmp_path):
+    """A run was killed when it had opened its log."""
+    path, state = tmp_path / "log.csv", TrainingState()
+    path.touch()
+    fit(tiny_model(), [TrackState(state), CSVLog(path, state)], steps=1)
+    with path.open(newline="") as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["1"]
+
+
 def test_a_loss_that_is_no_number_ends_the_run_and_names_the_step():
     model, state = tiny_model(), TrainingState(step=10, batch=10)
     model.compile(keras.optimizers.SGD(float("inf")), LabelSmoothedCrossEntropy())  # the first update ruins the weights
@@ -745,6 +793,18 @@ def test_tokens_per_second_of_the_line_and_time_left_of_the_nearer_limit():
 
 
 @pytest.mark.parametrize(
+    ("seconds", "shown"), [(59.6, "0:01:00"), (3600, "1:00:00"), (93784, "26:03:04"), (-5, "0:00:00")]
+)
+def test_the_time_left_is_shown_in_hours_minutes_and_seconds(seconds, shown):
+    state, console, clock = TrainingState(seconds=60 - seconds), recorded_console(), FakeClock()
+    bar = ProgressBar(state, max_minutes=1, console=console, line_seconds=0, clock=clock)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    bar.on_train_batch_end(0, {})
+    assert console.file.getvalue() == f"step 0  {shown} left\n"
+
+
+@pytest.mark.parametrize(
     ("scores", "shown"),
     [
         ({"val_bleu": 31.416, "val_chrf": 53.8}, "BLEU 31.4  chrF 53.8"),
@@ -810,7 +870,8 @@ def test_tensorboard_gets_texts_and_images(tmp_path):
     log.write_image("attention", np.array([[0, 255, 128]], "uint8"))
     log.on_train_end()
     (file,) = (tmp_path / "validation").iterdir()
-    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file))][2:]
+    _, start, *events = (tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file)))
+    assert start.step == 8  # what a killed run wrote from there on no longer counts
     text, image = (event.summary.value[0] for event in events)
     assert [event.step for event in events] == [7, 7]
     assert (text.tag, text.metadata.plugin_data.plugin_name) == ("samples", "text")

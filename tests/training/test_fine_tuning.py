@@ -1,6 +1,7 @@
 """Runs that begin with the weights of another run."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
@@ -157,17 +158,44 @@ def test_the_training_configuration_says_of_the_tokenizers_what_is_so(numbers_ru
     assert resume_run(run, dialect(), None, other).training == LOOK  # and is not taken for another one
 
 
-@pytest.mark.parametrize("field", ["max_source_length", "max_sentence_length"])
-def test_the_search_of_the_earlier_run_is_kept_with_its_length_if_it_is_longer(field, numbers_run, tmp_path):
+@pytest.mark.parametrize("changes", [{"user_symbols": "<2es>"}, {"source_tokenizer": "numbers.model"}])
+def test_of_the_texts_it_is_said_what_the_kept_vocabulary_was_made_for(changes, numbers_run, tmp_path):
     origin = RunFolder(shutil.copytree(numbers_run, tmp_path / "origin"))
-    earlier = DecodingConfig(beam_size=3, length_penalty=1.1, **{field: 211})
+    origin.write_config(origin.training_file, origin.training_config().replace(**changes))
+    run = RunFolder(tmp_path / "run")
+    start_run(run, dataclasses.replace(dialect(), symbols=True), None, LOOK, origin.path)
+    assert run.training_config() == LOOK.replace(**changes)  # subwords as before, no symbols
+    assert run.corpus()["symbols"] is False
+
+
+@pytest.mark.parametrize(
+    ("field", "length", "longest"),
+    [("max_source_length", 211, 211), ("max_sentence_length", 211, 211), ("max_source_length", 3, 5)],
+)
+def test_the_search_of_the_earlier_run_is_kept_with_its_length_if_it_is_longer(
+    field, length, longest, numbers_run, tmp_path
+):
+    """The new texts have up to four words, and an end. Longer lines than theirs are divided."""
+    origin = RunFolder(shutil.copytree(numbers_run, tmp_path / "origin"))
+    earlier = DecodingConfig(beam_size=3, length_penalty=1.1, **{field: length})
     earlier.save(origin.decoding_file)
     origin.note_files()
     run = RunFolder(tmp_path / "run")
     start_run(run, dialect(), None, SHORT, origin.path)
     kept = run.decoding_config()
     assert (kept.beam_size, kept.length_penalty) == (3, 1.1)
-    assert kept.longest_source == 211
+    assert (kept.longest_source, kept.longest_line) == (longest, 5)
+
+
+@pytest.mark.parametrize("words", [3, 300])
+def test_a_classifier_reads_at_once_what_its_first_weights_or_the_new_texts_ask_for(words, tmp_path):
+    texts = [(f"in the beginning {'a ' * words}", "law"), ("the people", "history")]
+    run = RunFolder(tmp_path / "run")
+    setup = start_run(run, Corpus("books", texts, texts, []), None, LOOK.replace(max_length=999), "bible-books")
+    search, longest = run.decoding_config(), np.diff(setup.train.source_offsets).max()
+    assert (search.max_source_length, search.max_sentence_length) == (max(256, longest), None)
+    assert (longest > 256) == (words == 300)
+    resume_run(run, Corpus("books", texts, texts, []), initialize_from="bible-books")
 
 
 @pytest.mark.slow
@@ -200,7 +228,7 @@ def test_another_transformer_is_refused(numbers_run, tmp_path):
 
 
 def test_another_beginning_is_refused_when_a_run_goes_on(tuned, numbers_run):
-    train(dialect(), tuned.path, resume=True, initialize_from=numbers_run, console=quiet())
+    train(dialect(), tuned.path, resume=True, initialize_from=f"{numbers_run}/", console=quiet())
     with pytest.raises(ValueError, match="keeps its initial weights. .* initialize_from='elsewhere'. Leave it out"):
         train(dialect(), tuned.path, resume=True, initialize_from="elsewhere", console=quiet())
 

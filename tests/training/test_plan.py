@@ -13,6 +13,8 @@ from kformer.training.plan import (
     describe_budget,
     describe_minutes,
     describe_warmup,
+    fit_warmup,
+    plan_batches,
 )
 
 
@@ -47,6 +49,48 @@ def test_a_small_corpus_is_validated_each_50_updates_or_as_often_as_is_asked(ste
     plan = BatchPlan(encode_pairs([("a", "a")] * 7, tokenizer, tokenizer, max_length=4), tokens_per_batch=4)
     training = TrainingConfig(validation_steps=steps, gradient_accumulation_steps=accumulation)
     assert batches_between_validations(training, plan) == batches
+
+
+def pairs_of_one_word(number):
+    tokenizer = SymbolTokenizer(["a"])
+    return encode_pairs([("a", "a")] * number, tokenizer, tokenizer, max_length=4)
+
+
+@pytest.mark.parametrize(("accumulation", "batches"), [(1, 60), (2, 100)])
+def test_a_larger_corpus_is_validated_once_an_epoch(accumulation, batches):
+    """120 pairs in batches of 2 are 60 batches, which are only 30 updates if two make an update."""
+    training = TrainingConfig(gradient_accumulation_steps=accumulation)
+    assert batches_between_validations(training, BatchPlan(pairs_of_one_word(120), tokens_per_batch=4)) == batches
+
+
+def test_batches_have_a_multiple_of_rows_and_at_most_the_tokens_that_are_asked():
+    for multiple, rows in ((1, 5), (2, 4), (3, 3)):
+        plan = plan_batches(
+            pairs_of_one_word(60), TrainingConfig(tokens_per_batch=10, max_length=4, batch_size_multiple=multiple)
+        )
+        assert {len(labels) for _, labels in plan.once(shuffle_seed=None)} == {rows}
+
+
+@pytest.mark.parametrize(
+    ("budget", "fitted"),
+    [
+        ({"max_epochs": 4}, (3, 0.5)),  # 7 pairs in batches of 2, four times, are 14 updates
+        ({"max_steps": 8, "max_epochs": 4}, (2, 0.408)),  # 1 * (2 / 12)**0.5
+        ({"max_steps": 47}, (11, 0.957)),
+        ({"max_steps": 48}, (12, 1.0)),
+        ({"max_steps": 4000}, (12, 1.0)),
+        ({"max_minutes": 0.1}, (12, 1.0)),  # which nobody knows in updates
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_warmup_is_fitted_to_a_budget_of_updates_if_that_is_asked(budget, fitted, asked):
+    limits = {"max_steps": None, "max_epochs": None, **budget}
+    training = TrainingConfig(
+        warmup_steps=12, learning_rate_scale=1.0, tokens_per_batch=4, max_length=4, fit_warmup=asked, **limits
+    )
+    found = fit_warmup(training, pairs_of_one_word(7), None)
+    assert (found.warmup_steps, found.learning_rate_scale) == pytest.approx(fitted if asked else (12, 1.0), rel=1e-3)
+    assert found.fit_warmup == asked
 
 
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():

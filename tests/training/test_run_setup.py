@@ -2,11 +2,13 @@
 
 import dataclasses
 import shutil
+import sys
 
 import pytest
 import toy
 
-from kformer.config import TrainingConfig
+from kformer.config import TrainingConfig, TransformerConfig
+from kformer.data import Corpus
 from kformer.files.checksums import DamagedFileError
 from kformer.runs.folder import RunFolder
 from kformer.training.new_run import start_run
@@ -30,6 +32,8 @@ def test_what_the_machine_and_the_corpus_decide_is_written_and_no_change_when_re
     setup = start_run(run, toy.corpus(), None, given)
     assert setup.training.precision in ("float32", "mixed_bfloat16")
     assert setup.transformer.source_vocab_size == setup.tokenizers[0].vocab_size
+    small, sizes = TransformerConfig.of_size("small"), ("d_model", "d_ff", "num_heads", "num_encoder_layers")
+    assert [getattr(setup.transformer, name) for name in sizes] == [getattr(small, name) for name in sizes]
     again = resume_run(run, toy.corpus(), None, given.replace(max_steps=7))
     assert again.training == setup.training.replace(max_steps=7)
     assert again.training == run.training_config()
@@ -62,7 +66,7 @@ def begun(tmp_path_factory):
 @pytest.mark.parametrize(
     "name",
     [
-        *("transformer.json", "training.json", "corpus.json", "samples.json", "environment.json"),
+        *("transformer.json", "training.json", "corpus.json", "samples.json", "environment.json", "decoding.json"),
         "tokenizer/shared/model.spm",
     ],
 )
@@ -74,6 +78,77 @@ def test_whatever_a_new_run_has_written_is_checked_when_it_goes_on(name, begun, 
         resume_run(run, toy.corpus())
     with pytest.raises(DamagedFileError, match=f"{name} does not match its checksum"):
         run.check_files()
+
+
+@pytest.mark.parametrize(
+    ("begun_with", "given", "told"),
+    [
+        ({"embedding_tying": "none"}, {}, r"embedding_tying='all' \(the run has 'none'\)"),
+        ({"embedding_dim": 32}, {}, r"embedding_dim=None \(the run has 32\)"),
+        ({}, {"embedding_dim": 32}, r"embedding_dim=32 \(the run has None\)"),
+    ],
+)
+def test_what_no_data_has_decided_is_a_change_when_resumed(begun_with, given, told, tmp_path):
+    run, training = RunFolder(tmp_path / "run"), toy.TRAINING.replace(tokenizer="symbols")
+    start_run(run, toy.corpus(), toy.TRANSFORMER.replace(**begun_with), training)
+    with pytest.raises(ValueError, match=told):
+        resume_run(run, toy.corpus(), toy.TRANSFORMER.replace(**given), training)
+
+
+def test_the_parts_of_the_corpus_and_some_of_its_validation_sources_are_noted(begun):
+    noted = begun.corpus()
+    assert [noted[part] for part in ("train", "valid", "test")] == [1354, 100, 100]
+    assert (noted["name"], noted["symbols"], noted["tabs_in_sources"]) == ("numbers", False, False)
+    # Of 100 sources, each sixth.
+    assert begun.samples() == [source for source, _ in toy.corpus().valid[::6]][:16]
+
+
+@pytest.mark.parametrize("with_tabs", ["train", "valid"])
+def test_symbols_and_tabs_of_the_training_sources_are_noted(with_tabs, tmp_path):
+    parts = {"train": [("a b", "A\tB")] * 3, "valid": [("b a", "B\tA")]}
+    parts[with_tabs] = [("b\ta", "B A"), *parts[with_tabs]]
+    run = RunFolder(tmp_path / "run")
+    start_run(run, Corpus("letters", **parts, test=[], symbols=True), toy.TRANSFORMER, toy.TRAINING)
+    assert (run.corpus()["symbols"], run.corpus()["tabs_in_sources"]) == (True, with_tabs == "train")
+    assert run.training_config().tokenizer == "symbols"
+
+
+def test_lengths_and_the_warmup_are_those_of_the_training_pairs(tmp_path):
+    """The validation pairs are longer and fewer."""
+    train, valid = ([(" ".join(["one"] * words), "uno")] * number for words, number in ((3, 48), (7, 8)))
+    training = toy.TRAINING.replace(
+        **{"tokenizer": "symbols", "tokens_per_batch": 64, "max_steps": None, "max_epochs": 8},
+        **{"warmup_steps": 400, "learning_rate_scale": 1.0, "fit_warmup": True},
+    )
+    run = RunFolder(tmp_path / "run")
+    setup = start_run(run, Corpus("ones", train, valid, test=[]), toy.TRANSFORMER, training)
+    search = run.decoding_config()
+    assert (search.max_source_length, search.max_sentence_length) == (4, 4)  # with the end
+    # 16 texts of 4 tokens in a batch: 3 updates an epoch. A quarter of 24 is 6, and (6 / 400)**0.5 = 0.122.
+    assert (setup.training.warmup_steps, setup.training.learning_rate_scale) == (6, pytest.approx(0.1225, abs=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("transformer", "training", "told"),
+    [
+        ({"num_decoder_layers": 0}, {}, "needs num_encoder_layers and num_decoder_layers of at least 1"),
+        ({"task": "classify"}, {"monitor": "bleu", "scored_sources": 5}, "gives no translations to score. Received"),
+        ({}, {"bleu_tokenizer": "ja-mecab"}, "tokenizer ja-mecab cannot be used here"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    transformer, training, told, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "MeCab", None)  # a machine without it
+    corpus = Corpus("labels", [("one", "a"), ("two", "b")], [("one", "a")], [])
+    with pytest.raises(ValueError, match=told):
+        start_run(
+            RunFolder(tmp_path / "run"),
+            corpus,
+            toy.TRANSFORMER.replace(**transformer),
+            toy.TRAINING.replace(**training),
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_budget_may_change_and_change_back(begun, tmp_path):
