@@ -22,6 +22,34 @@ class TestTransformerConfig:
         config = TransformerConfig()
         assert (config.d_model, config.d_ff, config.num_heads, config.dropout_rate) == (512, 2048, 8, 0.1)
         assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
+        paper = {
+            "source_vocab_size": 37000,
+            "target_vocab_size": 37000,
+            "attention_dropout_rate": 0.0,
+            "norm_first": False,
+            "activation": "relu",
+            "normalization": "layer_norm",
+            "use_bias": True,
+            "positional_encoding": "sinusoidal",
+            "max_wavelength": 10000.0,
+            "first_position": 0,
+            "depth": "stacked",
+            "embedding_tying": "all",
+            "scale_embeddings": True,
+            "normalize_embeddings": False,
+            "softmax_bias": False,
+            "task": "translate",
+        }
+        assert {name: getattr(config, name) for name in paper} == paper
+
+    def test_fields_of_variants_have_values_that_suit_them(self):
+        config = TransformerConfig()
+        assert (config.max_length, config.max_relative_distance, config.layer_norm_epsilon) == (1024, 16, 1e-6)
+        assert (config.halting_epsilon, config.ponder_cost) == (0.01, 0.01)
+        assert (config.pad_id, config.start_id, config.end_id) == (0, 1, 2)
+        absent = ("head_dim", "num_key_value_heads", "attention_window", "embedding_dim")
+        assert [getattr(config, name) for name in absent] == [None] * 4
+        assert not config.keep_pooler
 
     def test_sizes(self):
         assert list(SIZES) == ["tiny", "small", "base", "big", "small-shallow-decoder", "base-shallow-decoder"]
@@ -30,6 +58,20 @@ class TestTransformerConfig:
         for name, values in SIZES.items():
             config = TransformerConfig.of_size(name)
             assert {key: getattr(config, key) for key in values} == values
+
+    @pytest.mark.parametrize(
+        ("name", "depths", "d_model", "d_ff", "num_heads"),
+        [
+            ("tiny", (3, 3), 128, 512, 4),
+            ("small", (3, 3), 256, 1024, 4),
+            ("small-shallow-decoder", (6, 1), 256, 1024, 4),
+            ("base-shallow-decoder", (12, 1), 512, 2048, 8),
+        ],
+    )
+    def test_a_size_is_that_of_the_documentation(self, name, depths, d_model, d_ff, num_heads):
+        config = TransformerConfig.of_size(name)
+        assert (config.num_encoder_layers, config.num_decoder_layers) == depths
+        assert (config.d_model, config.d_ff, config.num_heads, config.dropout_rate) == (d_model, d_ff, num_heads, 0.1)
 
     def test_a_size_takes_changes(self):
         config = TransformerConfig.of_size("tiny", d_ff=300, norm_first=True)
@@ -50,7 +92,9 @@ class TestTransformerConfig:
             "num_key_value_heads",
             "head_dim",
             "attention_window",
+            "embedding_dim",
             "max_length",
+            "max_relative_distance",
             "layer_norm_epsilon",
             "max_wavelength",
         ],
@@ -207,6 +251,29 @@ class TestTrainingConfig:
         assert (config.beta_1, config.beta_2, config.adam_epsilon) == (0.9, 0.98, 1e-9)
         assert (config.label_smoothing, config.warmup_steps) == (0.1, 4000)
         assert (config.max_epochs, config.max_steps, config.max_minutes) == (None, None, None)
+        assert (config.label_smoothing_form, config.learning_rate_scale) == ("all", 1.0)
+
+    def test_without_options_a_run_learns_subwords_of_both_languages_and_keeps_the_best_weights_by_loss(self):
+        config = TrainingConfig()
+        assert (config.tokenizer, config.vocab_size, config.shared_vocabulary) == ("bpe", 8000, True)
+        assert (config.max_length, config.tokens_per_batch, config.batch_size_multiple) == (128, 4096, 1)
+        assert (config.gradient_accumulation_steps, config.precision, config.seed) == (1, "auto", 1)
+        assert (config.monitor, config.patience, config.validation_steps) == ("loss", 10, None)
+        assert (config.scored_sources, config.bleu_tokenizer) == (None, None)
+        assert (config.ema_decay, config.keep_weights, config.checkpoint_minutes) == (0.0, 5, 2.0)
+        assert (config.train_embeddings, config.mask_whole_words) == (True, False)
+
+    @pytest.mark.parametrize("name", ["tiny", "small", "small-shallow-decoder"])
+    def test_a_small_size_suits_some_ten_thousand_pairs(self, name):
+        config = TrainingConfig.of_size(name)
+        assert (config.vocab_size, config.tokens_per_batch, config.max_length) == (4000, 4096, 128)
+        assert (config.warmup_steps, config.learning_rate_scale, config.ema_decay) == (800, 1.2, 0.999)
+
+    @pytest.mark.parametrize("name", ["base", "big", "base-shallow-decoder"])
+    def test_a_large_size_has_the_papers_vocabulary_and_batches(self, name):
+        config = TrainingConfig.of_size(name)
+        assert (config.vocab_size, config.tokens_per_batch, config.max_length) == (37000, 25000, 256)
+        assert (config.warmup_steps, config.learning_rate_scale, config.ema_decay) == (4000, 1.0, 0.0)
 
     @pytest.mark.parametrize(
         "name",
@@ -223,13 +290,15 @@ class TestTrainingConfig:
             "max_steps",
             "max_minutes",
             "validation_steps",
+            "batch_size_multiple",
+            "checkpoint_minutes",
         ],
     )
     def test_amounts_are_positive(self, name):
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             TrainingConfig(**{name: 0})
 
-    @pytest.mark.parametrize("name", ["label_smoothing", "beta_1", "beta_2"])
+    @pytest.mark.parametrize("name", ["label_smoothing", "beta_1", "beta_2", "ema_decay"])
     @pytest.mark.parametrize("value", [-0.1, 1.0])
     def test_rates_are_shares(self, name, value):
         with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1. Received: {name}={value}"):
@@ -289,6 +358,17 @@ class TestTrainingConfig:
         assert TrainingConfig.of_size("tiny", task=task).label_smoothing == smoothing
         assert TrainingConfig.of_size("tiny", task=task, label_smoothing=0.3).label_smoothing == 0.3
 
+    def test_no_weights_need_be_kept_but_fewer_than_none_cannot(self):
+        assert TrainingConfig(keep_weights=0).keep_weights == 0
+        with pytest.raises(ValueError, match="keep_weights must be at least 0. Received: keep_weights=-1"):
+            TrainingConfig(keep_weights=-1)
+
+    @pytest.mark.parametrize(("monitor", "fewest"), [("loss", 0), ("bleu", 1), ("word_error_rate", 1)])
+    def test_a_monitor_of_translations_needs_some(self, monitor, fewest):
+        assert TrainingConfig(monitor=monitor, scored_sources=fewest).scored_sources == fewest
+        with pytest.raises(ValueError, match=f"Received: scored_sources={fewest - 1}, monitor='{monitor}'"):
+            TrainingConfig(monitor=monitor, scored_sources=fewest - 1)
+
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_amounts_are_finite(self, value):
         with pytest.raises(ValueError, match="max_minutes must be greater than 0 and finite"):
@@ -299,8 +379,13 @@ class TestDecodingConfig:
     def test_the_defaults_are_the_papers(self):
         config = DecodingConfig()
         assert (config.beam_size, config.length_penalty, config.max_extra_length) == (4, 0.6, 50)
+        assert (config.beam_rules, config.first_id, config.max_length) == ("paper", None, None)
+        assert (config.early_stopping, config.forced_end, config.renormalize) == (False, False, False)
+        assert (config.min_length, config.no_repeat_ngram_size) == (0, 0)
 
-    @pytest.mark.parametrize("name", ["beam_size", "max_extra_length", "max_source_length", "max_sentence_length"])
+    @pytest.mark.parametrize(
+        "name", ["beam_size", "max_extra_length", "max_length", "max_source_length", "max_sentence_length"]
+    )
     def test_sizes_are_positive(self, name):
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             DecodingConfig(**{name: 0})

@@ -115,3 +115,37 @@ class TestMasked:
         together = chosen[:, 0, 0] & chosen[:, 1, 0]
         assert together.mean() < 0.1  # 0.15 squared, where one draw for both would give more than 0.15
         assert 0.2 < chosen[:, 0].mean() < 0.5  # 15 %, or the lowest of three draws
+
+
+SOURCE, TARGET = [[7, 2], [0, 0], [0, 0]], [[8, 9, 2], [8, 2, 6], [6, 6, 6]]
+
+
+class TestPaddingOfItsOwn:
+    """Sources are filled up with 0 and targets with 6."""
+
+    @staticmethod
+    def arranged(arrangement, source, target):
+        given = Rows(np.array(source, "int32"), np.array(target, "int32"), 0, 6, START)
+        inputs, labels = arrangement.arrange(given, np.random.default_rng(0))
+        return {name: ids.tolist() for name, ids in inputs.items()}, labels.tolist()
+
+    def test_a_translator_reads_no_start_where_there_is_no_target(self):
+        inputs, labels = self.arranged(ShiftedTarget(), SOURCE, TARGET)
+        assert inputs == {"source": SOURCE, "target_in": [[1, 8, 9], [1, 8, 6], [6, 6, 6]]}
+        assert labels == TARGET
+
+    def test_a_language_model_without_a_start_predicts_nothing_of_the_padding(self):
+        inputs, labels = self.arranged(NextToken(has_start=False), SOURCE, TARGET)
+        assert inputs == {"target_in": [[8, 9, 6], [8, 6, 6], [6, 6, 6]]}
+        assert labels == [[9, 2, 6], [2, 6, 6], [6, 6, 6]]
+
+    @pytest.mark.parametrize(("length", "labels"), [(2, [5]), (2, [5, 6, 6, 6]), (4, [5, 6])])
+    def test_a_tagger_fills_up_sources_and_labels_each_with_their_own(self, length, labels):
+        inputs, found = self.arranged(SourceToLabels(for_each_token=True), [[7] * length], [labels])
+        most = max(length, len(labels))
+        assert inputs == {"source": [[7] * length + [0] * (most - length)]}
+        assert found == [[5] + [6] * (most - 1)]
+
+    def test_a_masked_language_model_predicts_nothing_where_it_hides_nothing(self):
+        _, labels = self.arranged(MaskedTokens(ORDINARY, MASK), [[START, 9, END, 0]], [[6]])
+        assert labels == [[6, 9, 6, 6]]

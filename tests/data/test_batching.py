@@ -1,6 +1,7 @@
 """Buckets, shapes and padding."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -45,6 +46,22 @@ def test_rows_can_be_a_multiple_of_one_and_more_only(make_encoded) -> None:
         BatchPlan(make_encoded([(2, 2)]), tokens_per_batch=4, row_multiple=0)
 
 
+@pytest.mark.parametrize(
+    ("pairs", "batches", "steps"),
+    [
+        (2, Fraction(2, 5), 1),  # an epoch of less than a batch has a step all the same
+        (5, Fraction(1), 1),
+        (7, Fraction(7, 5), 1),
+        (8, Fraction(8, 5), 2),
+        (10, Fraction(2), 2),
+    ],
+)
+def test_an_epoch_has_the_nearest_number_of_whole_batches(pairs, batches, steps, make_encoded) -> None:
+    plan = BatchPlan(make_encoded([(4, 4)] * pairs), tokens_per_batch=20, buckets=[(4, 4)], row_multiple=5)
+    assert (plan.batches_per_epoch, plan.steps_per_epoch) == (batches, steps)
+    assert plan.steps_once == -(-pairs // 5)
+
+
 class Drawn:
     """An arrangement that gives one random number in place of a batch."""
 
@@ -53,12 +70,18 @@ class Drawn:
 
 
 def test_every_batch_has_random_numbers_of_its_own_and_the_seed_decides(make_encoded) -> None:
-    def drawn(seed):
-        plan = BatchPlan(make_encoded([(2, 2)] * 6 + [(5, 5)] * 6), 10, [(3, 3), (6, 6)], arrangement=Drawn())
-        return list(itertools.islice(plan.endless(shuffle_seed=seed), 24))
+    plan = BatchPlan(make_encoded([(2, 2)] * 6 + [(5, 5)] * 6), 10, [(3, 3), (6, 6)], arrangement=Drawn())
+    steps = plan.steps_once
+    assert steps == 8  # two of three short rows, six of a long one
 
-    assert len({*drawn(1), *drawn(2)}) == 48
+    def drawn(seed):
+        return list(itertools.islice(plan.endless(shuffle_seed=seed), 3 * steps))
+
+    assert len({*drawn(1), *drawn(2)}) == 6 * steps
     assert drawn(1) == drawn(1)
+    once = [list(plan.once(shuffle_seed=seed)) for seed in (1, 1, 2)]
+    assert once[0] == once[1]
+    assert len({*once[0], *once[2]}) == 2 * steps
 
 
 def test_no_bucket_at_all_is_refused(make_encoded) -> None:
@@ -84,6 +107,19 @@ def test_a_bucket_has_pairs_for_a_batch() -> None:
     assert choose_buckets(lengths, lengths, 60) == [(5, 5), (17, 17)]
     lengths = np.array([5] * 11 + [17] * 30)
     assert choose_buckets(lengths, lengths, 60) == [(5, 6), (17, 17)]
+
+
+def test_a_long_target_leaves_few_rows_so_that_few_short_sources_fill_a_batch() -> None:
+    # 60 tokens: two rows beside a target of 30, though there would be 20 rows of a source of 3.
+    source = np.array([3] * 10 + [30] * 10)
+    assert choose_buckets(source, np.full(20, 30), 60) == [(3, 30), (30, 30)]
+
+
+def test_no_more_buckets_than_are_allowed() -> None:
+    lengths = np.repeat([5, 17, 30, 60], 40)
+    assert choose_buckets(lengths, lengths, 60) == [(5, 5), (17, 17), (30, 30), (60, 60)]
+    assert len(choose_buckets(lengths, lengths, 60, max_buckets=2)) == 2
+    assert choose_buckets(lengths, lengths, 60, max_buckets=1) == [(60, 60)]
 
 
 def test_fewer_pairs_than_a_batch_are_one_bucket(make_encoded) -> None:
@@ -152,7 +188,7 @@ def test_lengths_with_their_numbers_give_the_same_buckets() -> None:
 )
 def test_unusable_buckets(buckets: list, message: str, make_encoded) -> None:
     with pytest.raises(ValueError, match=message):
-        BatchPlan(make_encoded([(9, 3)]), tokens_per_batch=64, buckets=buckets)
+        BatchPlan(make_encoded([(2, 2), (9, 3)]), tokens_per_batch=64, buckets=buckets)
 
 
 def test_tokens_per_batch_below_one(make_encoded) -> None:

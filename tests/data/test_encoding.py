@@ -49,6 +49,23 @@ def test_white_space_is_blank_even_if_it_has_tokens(letters: SymbolTokenizer) ->
     assert (encoded.kept, encoded.skipped_blank) == (1, 1)
 
 
+def test_a_text_of_which_no_token_is_left_is_blank(letters: SymbolTokenizer) -> None:
+    mark = "\ufeff"  # a byte order mark is no white space, and has no token
+    encoded = encode_pairs([("a", "b"), (mark, "b"), ("a", mark), (mark, "a b c d")], letters, letters, 4)
+    assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (1, 3, 0)
+
+
+def test_a_source_is_closed_as_its_tokenizer_says_and_a_target_by_its_end(letters: SymbolTokenizer) -> None:
+    class WithLanguage(SymbolTokenizer):
+        closing_ids = (2, 9)
+
+    source = WithLanguage(letters.symbols)
+    encoded = encode_pairs([("a b", "c"), ("d", "e")], source, source, max_length=8)
+    assert encoded.source_ids.tolist() == [4, 5, 2, 9, 7, 2, 9]
+    assert encoded.source_offsets.tolist() == [0, 4, 7]
+    assert encoded.target_ids.tolist() == [6, 2, 8, 2]
+
+
 def test_more_pairs_than_one_call_takes(letters: SymbolTokenizer) -> None:
     pairs = [("a " * (n % 3 + 1), "b") for n in range(4001)]  # two full calls and one of a single text
     encoded = encode_pairs(pairs, letters, letters, max_length=8)
@@ -56,9 +73,10 @@ def test_more_pairs_than_one_call_takes(letters: SymbolTokenizer) -> None:
     assert len(encoded.target_ids) == 2 * 4001
 
 
-def test_lone_surrogates_are_unknown(letters: SymbolTokenizer) -> None:
-    encoded = encode_pairs([("a \ud800", "b")], letters, letters, max_length=8)
-    assert encoded.source_ids[:2].tolist() == [4, 3]
+def test_lone_surrogates_are_unknown() -> None:
+    signs = SymbolTokenizer(["a", "?"])
+    encoded = encode_pairs([("a \ud800 ?", "a")], signs, signs, max_length=8)
+    assert encoded.source_ids.tolist() == [4, 3, 5, 2]
 
 
 class RefusesLongTexts(SymbolTokenizer):

@@ -118,6 +118,15 @@ def test_every_pass_has_an_order_of_pairs_of_its_own(make_encoded) -> None:
     assert passes[1] != passes[2]
 
 
+def test_every_bucket_has_an_order_of_pairs_of_its_own(make_encoded) -> None:
+    # Two buckets of ten pairs. The first ids tell the pair: 10, 12, 14, ... and 30, 36, 42, ...
+    plan = BatchPlan(make_encoded([(2, 2)] * 10 + [(6, 6)] * 10), 60, [(2, 2), (6, 6)])
+    found = {inputs["source"].shape[1]: inputs["source"][:, 0] for inputs, _ in plan.once(shuffle_seed=5)}
+    short, long = (found[2] - 10) // 2, (found[6] - 30) // 6
+    assert sorted(short) == sorted(long) == list(range(10))
+    assert short.tolist() != long.tolist()
+
+
 def test_every_epoch_has_an_order_of_batches_of_its_own(make_encoded) -> None:
     lengths = [(length, length) for length in range(3, 13)]
     plan = BatchPlan(make_encoded(lengths), 12, lengths)  # a pair each, so a batch is known by its length
@@ -142,9 +151,10 @@ def test_start_step_reaches_the_same_batches(make_encoded) -> None:
     def stream(start_step: int, count: int) -> list:
         return as_numpy(make_dataset(plan, shuffle_seed=7, repeat=True, start_step=start_step), count)
 
-    whole = stream(0, 2 * steps + 5)
+    whole = stream(0, 4 * steps)
     for start_step in (1, steps - 1, steps, steps + 3, 2 * steps):
-        assert same(stream(start_step, 5), whole[start_step : start_step + 5])
+        # The rest of an epoch, and a whole one after it.
+        assert same(stream(start_step, 2 * steps), whole[start_step : start_step + 2 * steps])
 
 
 @pytest.mark.parametrize(
@@ -176,8 +186,8 @@ def test_the_seed_decides_the_order(make_encoded) -> None:
 def test_shuffling_mixes_buckets_and_pairs(make_encoded) -> None:
     plan = BatchPlan(make_encoded(LENGTHS), 40)
     batches = as_numpy(make_dataset(plan, shuffle_seed=3, repeat=False))
-    lengths = [batch[0].shape[1] for batch in batches]
-    assert lengths != sorted(lengths)
+    buckets = [plan.buckets.index((source.shape[1], target.shape[1])) for source, _, target in batches]
+    assert buckets != sorted(buckets)
     first = [batch[0][0, 0] for batch in batches if batch[0].shape[1] == 8]
     assert first != sorted(first)
 
@@ -235,6 +245,16 @@ def test_micro_batches_weigh_as_many_tokens_as_they_hold(make_encoded) -> None:
     assert same(later, batches[4:])
 
 
+def test_micro_batches_weigh_tokens_and_not_padding_whatever_id_it_has(letters) -> None:
+    target = SymbolTokenizer(["x", "y"])
+    target.pad_id = 7
+    pairs = [("a", "x"), ("b", "x y"), ("c", "x y x"), ("d", "y")]
+    plan = BatchPlan(encode_pairs(pairs, letters, target, max_length=4), 8, [(4, 4)])  # two batches of two rows
+    batches = make_dataset(plan, shuffle_seed=None, repeat=False, batches_per_update=2)
+    weights = [weight.numpy().tolist() for _, _, weight in batches]
+    assert weights == [[pytest.approx(2 * 5 / 11)] * 2, [pytest.approx(2 * 6 / 11)] * 2]
+
+
 @pytest.mark.parametrize("repeat", [True, False])
 def test_the_parts_of_all_processes_are_the_whole_batches(repeat: bool, make_encoded) -> None:
     plan = BatchPlan(make_encoded(LENGTHS), 40, row_multiple=3)
@@ -255,6 +275,20 @@ def test_the_parts_of_all_processes_are_the_whole_batches(repeat: bool, make_enc
 def test_a_dataset_can_be_read_again(make_encoded) -> None:
     dataset = make_dataset(BatchPlan(make_encoded(LENGTHS), 40), shuffle_seed=1, repeat=False)
     assert same(as_numpy(dataset), as_numpy(dataset))
+
+
+def test_every_batch_must_have_rows_for_all_processes(make_encoded) -> None:
+    plan = BatchPlan(make_encoded([(4, 4)] * 4 + [(8, 8)] * 3), 24, [(4, 4), (8, 8)])
+    assert [rows for rows, _, _ in plan.shapes] == [4, 3]
+    with pytest.raises(ValueError, match=r"Received: part=\(0, 2\), and batches of 3, 4 rows. Make the BatchPlan with"):
+        make_dataset(plan, shuffle_seed=None, repeat=True, part=(0, 2))
+
+
+def test_a_seed_may_be_0(make_encoded) -> None:
+    plan = BatchPlan(make_encoded(LENGTHS), 40)
+    ordered, mixed = (as_numpy(make_dataset(plan, shuffle_seed=seed, repeat=False)) for seed in (None, 0))
+    assert not same(ordered, mixed)
+    assert rows(ordered) == rows(mixed)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import toy
 
-from kformer.config import DecodingConfig
+from kformer.config import DecodingConfig, TransformerConfig
 from kformer.export.saved_model import export_saved_model
 from kformer.layers import Cache
 from kformer.models import build_model
@@ -126,6 +126,16 @@ def test_the_other_tasks_follow_adapters_and_so_do_their_pickles(kind):
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_array_equal(after, tf.function(predictor.answer)(tf.constant(TEXTS))[name])
     assert pickle.loads(pickle.dumps(predictor))(TEXTS) == predictor(TEXTS)
+
+
+@pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
+def test_another_model_has_the_parts_of_the_task_though_the_configuration_names_no_task(kind):
+    given = untrained(kind)
+    tokenizers = [given.source_tokenizer] if kind is LanguageModel else [given.source_tokenizer, given.target_tokenizer]
+    unnamed = kind(given.model, given.config.replace(task=TransformerConfig().task), *tokenizers)
+    model = unnamed.build("bfloat16")
+    assert [weights.shape for weights in model.weights] == [weights.shape for weights in given.model.weights]
+    assert {weights.dtype for weights in model.weights} == {"bfloat16"}
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 import threading
 
+import numpy as np
 import pytest
 
-from kformer.text.batches import BATCH_SIZE, PADDED_BYTES, Hypothesis, answer_all
+from kformer.text.batches import BATCH_SIZE, PADDED_BYTES, BatchSeeds, Hypothesis, answer_all, hypotheses
 
 
 class Echo:
@@ -62,3 +63,78 @@ def test_a_single_batch_stays_in_the_callers_thread():
 
     answer_all(translate, [b"a", b"b"])
     assert threads == [threading.current_thread()]
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_so_many_batches_are_answered_at_the_same_time(at_once):
+    together, running, most = threading.Barrier(at_once, timeout=30), [], []
+
+    def translate(texts):
+        running.append(texts)
+        together.wait()  # for ever, if fewer batches run
+        most.append(len(running))
+        together.wait()
+        running.remove(texts)
+        return Echo()(texts)
+
+    texts = [f"{number:02}".encode() for number in range(12)]
+    found = answer_all(translate, texts, batch_size=2, at_once=at_once)
+    assert [hypotheses[0].text.encode() for hypotheses in found] == texts
+    assert max(most) == at_once
+
+
+def test_after_an_error_no_other_batch_begins():
+    begun, never = [], threading.Event()
+
+    def slow(texts):
+        begun.append(texts)
+        never.wait(0.02)
+        return Echo()(texts)
+
+    def stop(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_all(slow, [b"a"] * 100, batch_size=1, on_batch=stop, at_once=1)
+    assert len(begun) < 50  # one, and those that began before the error was known
+
+
+def test_a_batch_is_over_when_its_caller_learns_of_an_error():
+    """Nothing of a batch runs on while the caller closes what the batches use."""
+    both, ended = threading.Barrier(2, timeout=30), []
+
+    def translate(texts):
+        both.wait()
+        if texts == [b"bad"]:
+            raise RuntimeError("broken")
+        threading.Event().wait(0.1)
+        ended.append(texts)
+        return Echo()(texts)
+
+    with pytest.raises(RuntimeError, match="broken"):
+        answer_all(translate, [b"good", b"bad"], batch_size=1, at_once=2)
+    assert ended == [[b"good"]]
+
+
+def test_another_number_of_answers_than_texts_is_an_error():
+    with pytest.raises(ValueError, match="shorter"):
+        answer_all(lambda texts: Echo()(texts[1:]), [b"a", b"b"])
+
+
+def test_texts_without_a_byte_are_texts():
+    assert [found[0].text for found in answer_all(Echo(), [b"", b""])] == ["", ""]
+
+
+def test_a_model_gives_one_hypothesis_or_several_of_each_text():
+    texts, scores = np.array([[b"a", b"b"], [b"\xc3\xa9", b""]], object), np.array([[-1, -2], [-3, -4]], "float32")
+    assert hypotheses(texts, scores) == [[("a", -1.0), ("b", -2.0)], [("\u00e9", -3.0), ("", -4.0)]]
+    assert hypotheses(texts[:, 0], scores[:, 0]) == [[("a", -1.0)], [("\u00e9", -3.0)]]
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**63 - 1, -(2**63)])
+def test_seeds_of_batches_differ_and_stay_in_the_range_of_seeds(seed):
+    seeds = BatchSeeds(seed)
+    found = [seeds.next(64) for _ in range(100)]
+    assert found[0] == seed
+    assert len({*found}) == 100
+    assert all(-(2**63) <= number < 2**63 for number in found)

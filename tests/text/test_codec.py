@@ -79,3 +79,38 @@ def test_every_hypothesis_becomes_a_text():
     assert found["translation"].numpy().tolist() == [[b"a b", b"c"], [b"d d d d", b""]]
     np.testing.assert_array_equal(found["score"], result.scores)
     assert codec().decode_best(result, tf.constant([9, 9]))["translation"].numpy().tolist() == [b"a b", b"d d d d"]
+
+
+@pytest.mark.parametrize(
+    ("closing", "expected"),
+    [
+        ((END,), [[A, B, END], [C, END, 8], [END, 8, 8]]),
+        ((END, D), [[A, B, END, D], [C, END, D, 8], [END, D, 8, 8]]),
+        ((), [[A, B, 8], [C, 8, 8], [8, 8, 8]]),  # blank texts alone would have no position
+    ],
+)
+def test_a_source_is_closed_as_its_tokenizer_says_and_filled_up_with_the_models_padding(closing, expected):
+    class Letters(SymbolTokenizer):
+        closing_ids = closing
+
+    letters = Letters(["a", "b", "c", "d"])
+    config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, pad_id=8)
+    source, limits = TextCodec(letters, letters, config, DecodingConfig()).encode(tf.constant(["a b", "c", ""]))
+    assert source.numpy().tolist() == expected
+    assert limits.numpy().tolist() == [2 + 50, 1 + 50, 0]
+
+
+@pytest.mark.parametrize(
+    ("decoding", "asked", "norms"),
+    [
+        ({}, None, [1.0, 2**0.6]),  # ((5 + length) / 6) ** 0.6
+        ({"length_penalty": 2.0}, None, [1.0, 4.0]),
+        ({"length_penalty": 2.0}, 1.0, [1.0, 2.0]),
+        ({"length_penalty": 2.0}, 0.0, [1.0, 1.0]),
+        ({"length_penalty": 2.0, "beam_rules": "transformers"}, None, [1.0, 49.0]),  # length ** 2
+        ({"length_penalty": 2.0, "beam_size": 1}, None, [1.0, 1.0]),  # greedy search divides by none
+        ({"beam_size": 1}, 2.0, [1.0, 1.0]),
+    ],
+)
+def test_scores_are_divided_by_the_length_penalty_that_was_asked_for_or_else_the_models(decoding, asked, norms):
+    np.testing.assert_allclose(codec(**decoding).score_norm(tf.constant([1, 7]), asked), norms, rtol=1e-6)
