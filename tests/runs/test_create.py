@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.data import Corpus
+from kformer.files.checksums import DamagedFileError
 from kformer.inference import Model
 from kformer.models import build_model
 from kformer.presets import pack_run
-from kformer.runs.create import create_run
+from kformer.runs.create import create_run, derived_run
 from kformer.runs.folder import RunFolder
 from kformer.tasks import Classifier, LanguageModel, Tagger
 from kformer.tasks.translator import Translator
@@ -66,8 +67,25 @@ def test_the_folder_says_nothing_of_a_training(translates):
 
 def test_the_folder_says_where_the_model_comes_from(tmp_path):
     origin = {"name": "elsewhere/numbers", "licence": "MIT", "format": "numbers", "files": {}}
-    facts = made(tmp_path / "run", origin=origin).facts()
-    assert (facts["licence"], facts["provenance"]) == ("MIT", "elsewhere/numbers, imported from the format numbers")
+    run = made(tmp_path / "run", origin=origin)
+    with derived_run(run, tmp_path / "derived"):
+        pass  # a mean of its weights, for example
+    for facts in (run.facts(), RunFolder(tmp_path / "derived").facts()):
+        assert (facts["licence"], facts["provenance"]) == ("MIT", "elsewhere/numbers, imported from the format numbers")
+        assert facts["corpus"]["name"] == "numbers"
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer.json", "decoding.json", "corpus.json", "samples.json", "origin.json", "tokenizer/target"]
+)
+def test_damage_of_any_file_is_noticed(name, tmp_path):
+    origin = {"name": "elsewhere/numbers", "licence": "MIT", "format": "numbers", "files": {}}
+    run = made(tmp_path / "run", origin=origin).check()
+    path = run.path / name
+    with (next(path.iterdir()) if path.is_dir() else path).open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(DamagedFileError, match="does not match its checksum"):
+        run.check()
 
 
 def test_an_origin_of_other_names_is_refused_and_nothing_is_written(tmp_path):

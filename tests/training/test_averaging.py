@@ -53,6 +53,8 @@ def test_every_weight_is_the_mean(run, tmp_path):
     assert made.training_config() == run.training_config()
     assert made.decoding_config() == run.decoding_config()
     assert made.samples() == run.samples() != []
+    assert made.environment() == run.environment() != {}
+    assert made.corpus() == {**run.corpus(), "mean_of": 2}
 
 
 def test_all_that_were_kept_by_default(run, tmp_path):

@@ -66,6 +66,8 @@ def test_one_device_is_a_group_of_its_own():
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
+@pytest.mark.usefixtures("untraced")
 def test_a_run_keeps_the_multiple_of_rows_of_the_devices_that_it_began_on(tmp_path, monkeypatch):
     def on_devices(number):
         monkeypatch.setattr(

@@ -76,6 +76,27 @@ def test_one_matrix_for_both_sides_begins_with_the_vectors_of_both(vectors, tmp_
     assert re.fullmatch(r"(57|58|59)\.\d\d% of the tokens have none", share)
 
 
+def test_two_vocabularies_begin_with_the_vectors_of_their_own_files(vectors, tmp_path):
+    """Vectors as long as the model's are no reason for a projection."""
+    size = TRANSFORMER.d_model
+    for side, word in (("source", "one"), ("target", "dos")):
+        (tmp_path / side).write_text(f"{word} {' '.join(['1'] * size)}\n")
+    files = {f"{side}_embeddings": str(tmp_path / side) for side in ("source", "target")}
+    run, training = RunFolder(tmp_path / "run"), SHORT.replace(shared_vocabulary=False, **files)
+    setup = start_run(run, three_words(), TRANSFORMER.replace(embedding_tying="none"), training)
+    assert setup.transformer.embedding_dim is None
+    model = build_transformer(setup.transformer)
+    assign_embeddings(run, model, training)
+    for side, word, tokenizer in zip(("source", "target"), ("one", "dos"), setup.tokenizers, strict=True):
+        matrix = arrays_of(model)[f"{side}_embedding/embeddings"]
+        (begun,) = np.flatnonzero(np.ptp(matrix, axis=1) == 0)
+        assert begun == 4 + tokenizer.symbols.index(word)
+        # A sixth of the words has a vector, and so have about as many tokens.
+        assert re.fullmatch(
+            r"1 of 6 words have a vector, 5 are missing; 8[2-4]\.\d\d% .*", run.corpus()[f"{side}_embeddings"]
+        )
+
+
 def test_a_resumed_run_may_leave_the_size_of_its_vectors_open_but_not_change_it(vectors, tmp_path):
     run, training = RunFolder(tmp_path / "run"), SHORT.replace(source_embeddings=vectors, target_embeddings=vectors)
     start_run(run, three_words(), TRANSFORMER, training)
@@ -132,6 +153,7 @@ def test_a_run_with_initial_weights_can_freeze_their_embeddings(tying, frozen, t
         ({"source_embeddings": "bad"}, {}, "Line 2 of bad has 1 number, but 2 are expected"),
         ({"source_embeddings": "v2", "target_embeddings": "v1"}, {}, "must have one size. Received: 2 numbers in v2"),
         ({"source_embeddings": "v2"}, {"embedding_dim": 3}, "have 2 numbers. Received: embedding_dim=3. Leave"),
+        ({"source_embeddings": "v2"}, {"task": "language-model"}, "are for models with an encoder. Received: v2"),
         ({"train_embeddings": False}, {}, "Random embeddings must be trained"),
     ],
 )

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import rich.console
+import tensorflow as tf
 
 from kformer.config import MONITORS, DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
@@ -212,9 +213,13 @@ def test_chosen_samples_are_shown_or_else_three_of_the_scored_sources(scored, sa
     translations.tensorboard.on_train_begin()
     translations.show_samples()
     translations.tensorboard.close()
-    assert [*(run.folder.tensorboard_folder / "validation").iterdir()]
+    (file,) = (run.folder.tensorboard_folder / "validation").iterdir()
+    records = tf.data.TFRecordDataset(str(file))
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in records]
+    assert [value.tag for event in events for value in event.summary.value] == ["samples", "attention"]
     shown = [line.strip() for line in run.console.file.getvalue().splitlines() if line.startswith("  text")]
     assert shown == (samples or ["text 1", "text 2", "text 3"])
+    assert f"  {shown[-1]}\n  -> a sentence of number {shown[-1][-1]}\n" in run.console.file.getvalue()
 
 
 @pytest.mark.parametrize(

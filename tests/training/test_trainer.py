@@ -184,8 +184,9 @@ def test_a_warmup_is_fitted_to_a_budget_of_steps(fitted):
 def test_a_resumed_run_keeps_its_fitted_warmup(fitted, given, tmp_path):
     folder, training, _ = fitted
     run = RunFolder(shutil.copytree(folder, tmp_path / "run"))
-    longer = (training if given else run.training_config()).replace(max_steps=12)
-    train(three_words(), run.path, training=longer, resume=True, console=quiet())
+    longer, console = (training if given else run.training_config()).replace(max_steps=12), quiet()
+    train(three_words(), run.path, training=longer, resume=True, console=console)
+    assert "is fitted to the budget" not in console.file.getvalue()  # it was, when the run began
     kept = run.training_config()
     assert (kept.warmup_steps, kept.learning_rate_scale, kept.max_steps) == (2, 0.1, 12)
     assert float(rows_of(run)[-1]["learning_rate"]) == pytest.approx(0.1 * (64 * 13) ** -0.5, rel=1e-5)
@@ -215,6 +216,7 @@ def test_a_chosen_warmup_stays_and_is_told_to_be_too_long(tmp_path):
     report = train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
     assert report.run.training_config().warmup_steps == 20
     said = console.file.getvalue()
+    assert "is fitted to the budget" not in said
     assert "; the warm-up takes 20, so the learning rate only reaches 40% of its peak." in said
     # 0.4 * (2 / 20)**0.5 = 0.126
     assert "warmup_steps 2 and learning_rate_scale 0.126 keep the peak" in said
@@ -289,6 +291,8 @@ def test_the_tokens_of_an_update_are_told(whole):
     seen = sum(float(row["tokens"]) for row in rows_of(report.run)) / report.steps
     assert float(told[2].replace(",", "")) == pytest.approx(seen, rel=0.15)
     assert "% of all positions are padding" in output
+    parameters = build_transformer(report.run.transformer_config()).count_params()
+    assert f"{parameters:,} parameters, float32, tensorflow" in output
 
 
 def test_the_best_weights_are_those_that_had_the_best_metric(whole):
@@ -347,15 +351,19 @@ def test_a_spent_budget_is_said_and_nothing_is_trained(whole, tmp_path):
     minutes = WHOLE.replace(max_steps=None, max_minutes=0.0001)  # those before the resume count
     again = train(toy.corpus(), run.path, training=minutes, resume=True, console=quiet())
     assert again.reason == "the budget of 0.0001 minutes was spent already; raise it to go on"
+    again = train(toy.corpus(), run.path, resume=True, console=quiet())  # with the budget that was given last
+    assert again.reason == "the budget of 0.0001 minutes was spent already; raise it to go on"
     assert run.checkpoint_file.read_bytes() == before
 
 
 @pytest.mark.usefixtures("untraced")
 def test_a_damaged_checkpoint_is_told_when_a_run_goes_on(whole, tmp_path):
-    run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run")), quiet()
+    """By its name, which may hold brackets."""
+    run, console = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run[b]")), quiet()
     run.checkpoint_file.write_bytes(run.checkpoint_file.read_bytes()[:-100])
     report = train(toy.corpus(), run.path, resume=True, console=console)
     assert "The last checkpoint cannot be read" in console.file.getvalue()
+    assert "run[b]/checkpoint.npz is not a kformer checkpoint" in console.file.getvalue()
     assert "Going on from update 4." in console.file.getvalue()  # before the last validation
     assert (report.steps, report.best, report.reason) == (4, whole[0].best, "the budget of 4 steps is spent")
     assert course_of(run) == course_of(whole[0].run)
@@ -429,6 +437,10 @@ def test_lost_checkpoints_are_told_and_the_weights_stay(spoil, whole, tmp_path):
     with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
         train(toy.corpus(), run.path, resume="auto", console=quiet())
     assert run.best_weights_file.read_bytes() == before
+    kept = run.weights_folder.rename(tmp_path / "kept")
+    with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
+        train(toy.corpus(), run.path, resume="auto", console=quiet())
+    kept.rename(run.weights_folder)
     run.best_weights_file.unlink()  # those of the last validations are still there
     with pytest.raises(FileNotFoundError, match="has weights, but no readable checkpoint: it was removed or damaged"):
         train(toy.corpus(), run.path, resume="auto", console=quiet())
@@ -483,8 +495,8 @@ def test_the_validation_pairs_are_called_by_the_name_of_their_file(tmp_path):
     corpus, console = dataclasses.replace(three_words(), name="pairs.tsv", valid_name="dev.tsv"), quiet()
     train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=1), console=console)
     said = console.file.getvalue()
-    assert "pairs.tsv train: " in said
-    assert "dev.tsv valid: " in said
+    assert f"pairs.tsv train: {len(corpus.train)} pairs kept" in said
+    assert f"dev.tsv valid: {len(corpus.valid)} pairs kept" in said
 
 
 @pytest.mark.usefixtures("untraced")
@@ -574,12 +586,15 @@ MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores",
 @pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
 def test_a_run_that_was_stopped_again_and_again_takes_the_course_of_one_that_was_not(tmp_path):
-    undisturbed = train_words(tmp_path / "undisturbed", STOPPED)
+    logged = []
+    look = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logged.append([*logs]))
+    undisturbed = train_words(tmp_path / "undisturbed", STOPPED, callbacks=[look])
     for moment in MOMENTS:
-        stopped = train_words(tmp_path / "run", STOPPED, resume="auto", callbacks=[Signals(*moment)])
+        stopped = train_words(tmp_path / "run", STOPPED, resume="auto", callbacks=[look, Signals(*moment)])
         assert stopped.reason == ("interrupted" if stopped.steps < 6 else undisturbed.reason)
-    report = train_words(tmp_path / "run", STOPPED, resume=True)
+    report = train_words(tmp_path / "run", STOPPED, resume=True, callbacks=[look])
     assert (report.steps, report.best, report.reason) == (6, undisturbed.best, undisturbed.reason)
+    assert logged == [logged[0]] * len(logged)  # a callback gets the metrics in one order
     ours, theirs = arrays_of(report.run), arrays_of(undisturbed.run)
     assert ours.keys() == theirs.keys()
     for name in ours:
@@ -968,10 +983,12 @@ def test_callbacks_that_only_look_or_end_a_run_are_taken():
     )
 
 
-def test_a_corpus_without_validation_is_refused(tmp_path):
-    corpus = corpus_from_pairs("mine", toy.corpus().train, [])
-    with pytest.raises(ValueError, match="The corpus 'mine' has no valid pairs"):
+@pytest.mark.parametrize("part", ["train", "valid"])
+def test_a_corpus_without_pairs_to_train_or_to_validate_on_is_refused(part, tmp_path):
+    corpus = dataclasses.replace(toy.corpus(), name="mine", **{part: []})
+    with pytest.raises(ValueError, match=f"The corpus 'mine' has no {part} pairs"):
         train(corpus, tmp_path / "run", TransformerConfig.of_size("tiny"), TrainingConfig.of_size("tiny"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
