@@ -22,6 +22,7 @@ from kformer.serving import grpc_server
 from kformer.serving.grpc_calls import CallLimits
 from kformer.serving.grpc_server import GrpcServer
 from kformer.serving.grpc_service import client_address
+from kformer.serving.rest_server import bound
 from kformer.serving.settings import Limits, ServerSettings
 
 pytestmark = pytest.mark.tensorflow_only
@@ -218,6 +219,18 @@ def test_a_new_call_is_taken_where_the_time_of_the_oldest_has_just_ended():
 )
 def test_a_client_has_the_same_address_as_over_rest(peer, address):
     assert client_address(peer) == address
+
+
+def test_both_protocols_can_listen_on_ipv6():
+    with socket.socket(socket.AF_INET6) as chosen:
+        try:
+            chosen.bind(("::1", 0))
+        except OSError:
+            pytest.skip("This machine has no IPv6.")
+    with bound("::1", 0) as rest:
+        assert rest.getsockname()[0] == "::1"
+    with without_models(host="::1") as port, grpc.insecure_channel(f"[::1]:{port}") as channel:
+        assert code(status(channel)) == "OK"
 
 
 def test_a_call_too_many_is_refused_while_others_are_answered():

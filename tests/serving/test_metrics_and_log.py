@@ -133,6 +133,11 @@ def test_a_request_to_a_version_that_is_let_go_goes_to_the_next_one():
         asyncio.run(Answerer(manager, Limits(), Metrics()).predict("m", lambda _: {}))
 
 
+def test_a_message_is_cut_off_where_a_client_would_refuse_it():
+    assert str(ServingError(Code.NOT_FOUND, "x" * 500)) == "x" * 500
+    assert str(ServingError(Code.NOT_FOUND, "x" * 501)) == "x" * 500 + " ..."
+
+
 @pytest.fixture
 def _in_tokyo(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")

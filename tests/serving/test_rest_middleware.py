@@ -107,6 +107,11 @@ def test_the_token_is_sent_as_a_bearer(sent, status):
     assert answer.headers.get("www-authenticate") == (None if status == 200 else "Bearer")
 
 
+@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css", "/icon.svg", "/healthz", "/readyz"])
+def test_the_page_and_the_health_need_no_token(path):
+    assert client(token="sesame").get(path).status_code == 200
+
+
 # Pages of other servers
 
 
