@@ -66,8 +66,13 @@ class World:
         return self.loaded[-1]
 
     def add(self, version, content="fine"):
-        (self.folder / str(version)).mkdir(exist_ok=True)
-        (self.folder / str(version) / "model").write_text(content)
+        folder = self.folder / str(version)
+        if folder.exists():
+            (folder / "model").write_text(content)
+        else:  # with its file at once: the manager may be looking
+            (self.folder / "new").mkdir()
+            (self.folder / "new" / "model").write_text(content)
+            (self.folder / "new").rename(folder)
 
     def remove(self, version):
         shutil.rmtree(self.folder / str(version))
