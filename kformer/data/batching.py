@@ -51,8 +51,7 @@ class BatchPlan:
         padding_share: the share of the positions of an endless stream, source and target, that are padding, in [0, 1).
 
     Raises:
-        ValueError: A pair fits into no bucket, the buckets are not sorted, or `tokens_per_batch`, `row_multiple` or
-            `max_buckets` is below 1.
+        ValueError: A pair fits into no bucket, the buckets are not sorted, or a number is below 1.
 
     Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["one", "uno"])
@@ -73,6 +72,7 @@ class BatchPlan:
         shards_together: int = SHARDS_TOGETHER,
     ) -> None:
         least_one = {"tokens_per_batch": tokens_per_batch, "row_multiple": row_multiple, "max_buckets": max_buckets}
+        least_one |= {"shard_size": shard_size, "shards_together": shards_together}
         for name, value in least_one.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1. Received: {name}={value}.")

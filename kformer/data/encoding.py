@@ -110,7 +110,7 @@ def encode_with(
         max_length: The largest number of ids of a sequence.
 
     Raises:
-        ValueError: No pair is left.
+        ValueError: No pair is left, or an id is none of its vocabulary and cannot be kept.
     """
     source, target = (_GrowingSide(tokenizer.vocab_size) for tokenizer in (source_tokenizer, target_tokenizer))
     counts: Counter[str] = Counter()
@@ -191,11 +191,19 @@ class _GrowingSide:
     """
 
     def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
         self.ids = array.array("H" if vocab_size <= 1 << 16 else "i")
         self.offsets = array.array("q", [0])
 
     def add(self, sequences: Sequences, keep: np.ndarray) -> None:
         """Adds the sequences to keep, (B,) booleans."""
-        self.ids.frombytes(sequences.ids[np.repeat(keep, sequences.counts)].astype(self.ids.typecode).tobytes())
+        ids = sequences.ids[np.repeat(keep, sequences.counts)]
+        most = np.iinfo(self.ids.typecode)
+        if ids.size and not most.min <= ids.min() <= ids.max() <= most.max:
+            raise ValueError(
+                f"A tokenizer gave ids from {ids.min()} to {ids.max()}. Expected: ids from 0 up and below its "
+                f"vocab_size, {self.vocab_size:,}. Correct the tokenizer's vocab_size."
+            )
+        self.ids.frombytes(ids.astype(self.ids.typecode).tobytes())
         ends = self.offsets[-1] + np.cumsum(sequences.counts[keep])
         self.offsets.frombytes(ends.astype(np.int64).tobytes())

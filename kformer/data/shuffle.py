@@ -60,6 +60,7 @@ class ShardedOrder:
         self._together = together
         shards = range(0, len(buckets), shard_size)
         self._counts = np.stack([np.bincount(buckets[start:][:shard_size], minlength=number) for start in shards])
+        self._totals = self._counts.sum(axis=0)  # (K,)
         self.groups = -(-len(shards) // together)
         self._orders: dict[int, list[np.ndarray]] = {}
         self._members: dict[int, dict[tuple[int, int], np.ndarray]] = {}
@@ -72,7 +73,7 @@ class ShardedOrder:
         """(count,) int64: pairs of a bucket, from number `start` of the endless sequence of its pairs on."""
         found: list[np.ndarray] = []
         while count:
-            epoch, place = divmod(start, int(self._counts[:, bucket].sum()))
+            epoch, place = divmod(start, int(self._totals[bucket]))
             ends = self.ends(epoch)[:, bucket]
             group = int(np.searchsorted(ends, place, side="right"))
             begin = int(ends[group - 1]) if group else 0

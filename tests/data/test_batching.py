@@ -191,6 +191,12 @@ def test_unusable_buckets(buckets: list, message: str, make_encoded) -> None:
         BatchPlan(make_encoded([(2, 2), (9, 3)]), tokens_per_batch=64, buckets=buckets)
 
 
+@pytest.mark.parametrize("name", ["shard_size", "shards_together"])
+def test_shards_are_of_a_pair_and_one_at_a_time_at_least(name, make_encoded) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1. Received: {name}=0"):
+        BatchPlan(make_encoded([(9, 3)]), tokens_per_batch=9, **{name: 0})
+
+
 def test_tokens_per_batch_below_one(make_encoded) -> None:
     with pytest.raises(ValueError, match=r"tokens_per_batch must be at least 1. Received: tokens_per_batch=0"):
         BatchPlan(make_encoded([(9, 3)]), tokens_per_batch=0)

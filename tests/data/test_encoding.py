@@ -26,6 +26,14 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(letters: SymbolTokenizer
     assert (encoded.source_ids.tolist(), encoded.target_ids.tolist()) == ([65535, 2], [65536, 2])
 
 
+@pytest.mark.parametrize("wrong", [65536, -1])
+def test_an_id_that_two_bytes_cannot_hold_is_refused(letters: SymbolTokenizer, wrong: int) -> None:
+    target = SymbolTokenizer(["x"])
+    target.end_id = wrong
+    with pytest.raises(ValueError, match=f"ids from .*{wrong}.* below its vocab_size, 5. Correct the tokenizer"):
+        encode_pairs([("a", "x")], letters, target, max_length=8)
+
+
 def test_special_ids_come_from_the_tokenizers(letters: SymbolTokenizer) -> None:
     target = SymbolTokenizer(["x"])
     target.pad_id, target.start_id, target.end_id = 7, 8, 9

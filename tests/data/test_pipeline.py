@@ -200,9 +200,9 @@ def test_skipping_computes_nothing(batches_per_update: int, make_encoded, monkey
     counting = Counting()
     plan = BatchPlan(make_encoded(LENGTHS), 40, arrangement=counting)
     next(plan.endless(shuffle_seed=1, start_step=10**6))
-    # The shards and the batches of one epoch, and the pairs of one bucket: of two passes if the batch ends one and
-    # begins the next.
-    assert len(shuffled) in (3, 5)
+    # The batches of one epoch, and the pairs of one bucket: of two passes if the batch ends one and begins the next.
+    # (One shard, which is all there is here, has no order.)
+    assert len([count for count, *_ in shuffled if count > 1]) in (2, 3)
     assert counting.batches == 1
     options = {"shuffle_seed": 1, "repeat": True, "batches_per_update": batches_per_update}
     next(iter(make_dataset(plan, **options, start_step=10**6)))

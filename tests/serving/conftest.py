@@ -48,3 +48,11 @@ def served(cold_export_folder):
 def pairs():
     """Sources and what the model makes of them."""
     return [(source, toy.translation(source)) for source, _ in toy.corpus().test[:40]]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of versions and of the log, which a test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now

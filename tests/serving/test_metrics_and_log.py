@@ -191,14 +191,6 @@ def test_a_failure_is_written_with_its_traceback():
     assert line["exception"].endswith("ValueError: a fault of ours")
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The time of the log, which a test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
-    return now
-
-
 def test_what_happens_often_is_written_once_a_minute_with_how_often_it_was_left_out(caplog, clock):
     rarely = logs.Rarely(logging.getLogger("kformer.serving.test"))
     for seconds in (0, 1, 59.9, 60, 61, 120):

@@ -415,14 +415,6 @@ def test_as_many_of_the_newest_versions_are_served_as_are_asked_for(tmp_path):
 # Errors that pass, and loads that take too long
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The time of the versions, which a test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr(version_module.time, "monotonic", lambda: now[0])
-    return now
-
-
 def test_a_load_that_failed_for_a_passing_reason_is_tried_again_each_minute_five_times(world, clock):
     world.add(1)
     world.error = PermissionError(13, "Permission denied", "model")
@@ -538,16 +530,22 @@ def test_two_versions_of_a_model_are_loaded_at_once_at_most(tmp_path, monkeypatc
     assert 3 not in world.states()
 
 
-def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(world, clock, monkeypatch):
-    def start_no_load(thread):
-        if thread.name == "m 1":
+def start_no_thread(monkeypatch, name):
+    """The system has no thread for what has this name."""
+
+    def start_others(thread):
+        if thread.name == name:
             raise RuntimeError("can't start new thread")
         start(thread)
 
     start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+
+
+def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(world, clock, monkeypatch):
     world.add(1)
     with monkeypatch.context() as scarce:
-        scarce.setattr(threading.Thread, "start", start_no_load)
+        start_no_thread(scarce, "m 1")
         world.manager.update()
     (version,) = world.manager.status("m")
     assert (version.state.name, version.error) == ("END", "can't start new thread")
@@ -557,16 +555,10 @@ def test_a_version_for_which_the_system_has_no_thread_is_loaded_a_minute_later(w
 
 
 def test_a_version_is_let_go_also_where_the_system_has_no_thread_for_it(world, monkeypatch):
-    def start_no_end(thread):
-        if thread.name == "m 1":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    start = threading.Thread.start
     world.add(1)
     world.manager.update()
     world.add(2)
-    monkeypatch.setattr(threading.Thread, "start", start_no_end)
+    start_no_thread(monkeypatch, "m 1")
     world.manager.update()
     assert world.states() == {2: "AVAILABLE", 1: "END"}
     assert [model.closed for model in world.loaded] == [True, False]

@@ -269,18 +269,24 @@ def test_a_configuration_that_is_no_file_is_not_passed_over(numbers_export, tmp_
     assert "batching.config is no file. Remove it, or name another one by its option." in refused(base)
 
 
-def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
-    """Every option, through to the settings."""
-    made = []
+@pytest.fixture
+def made(monkeypatch):
+    """The settings of the servers that the command would have started."""
+    settings = []
 
     class Stub:
-        def __init__(self, settings):
-            made.append(settings)
+        def __init__(self, given):
+            settings.append(given)
 
         def run(self, on_start):
             pass
 
     monkeypatch.setattr("kformer.serving.server.Server", Stub)
+    return settings
+
+
+def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch, made):
+    """Every option, through to the settings."""
     (tmp_path / "monitoring").write_text('prometheus_config { enable: true path: "/m" }')
     (tmp_path / "batching").write_text("max_batch_size { value: 7 }")
     options = {
@@ -332,17 +338,7 @@ def test_options_arrive_at_the_server(numbers_export, tmp_path, monkeypatch):
     assert (made[3].allowed_hosts, made[3].origins) == (("*",), ("*",))
 
 
-def test_without_options_the_server_has_the_limits_of_the_guide(numbers_export, monkeypatch):
-    made = []
-
-    class Stub:
-        def __init__(self, settings):
-            made.append(settings)
-
-        def run(self, on_start):
-            pass
-
-    monkeypatch.setattr("kformer.serving.server.Server", Stub)
+def test_without_options_the_server_has_the_limits_of_the_guide(numbers_export, monkeypatch, made):
     monkeypatch.delenv("KFORMER_TOKEN", raising=False)
     assert CliRunner().invoke(app, ["serve", str(numbers_export)]).exit_code == 0
     (settings,) = made
