@@ -73,6 +73,7 @@ def test_the_folder_says_where_the_model_comes_from(tmp_path):
     for facts in (run.facts(), RunFolder(tmp_path / "derived").facts()):
         assert (facts["licence"], facts["provenance"]) == ("MIT", "elsewhere/numbers, imported from the format numbers")
         assert facts["corpus"]["name"] == "numbers"
+    assert RunFolder(tmp_path / "derived").decoding_config() == run.decoding_config()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Training on several devices and in several processes is training on one; real processes, real signals."""
 
 import contextlib
+import io
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 
 import numpy as np
 import processes
@@ -17,8 +19,10 @@ import toy
 
 from kformer.export.saved_model import export_saved_model
 from kformer.inference import Model
+from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
 from kformer.training.distributed import ProcessGroup, initialize, lost_processes_explained, process_group
+from kformer.training.distributed.broadcast import pack
 from kformer.training.train import train
 
 pytestmark = pytest.mark.tensorflow_only  # the processes choose their backends themselves
@@ -55,9 +59,33 @@ def test_several_processes_need_jax():
         initialize("127.0.0.1:1", 2, 0)
 
 
-def test_more_devices_than_there_are_is_refused():
-    with pytest.raises(ValueError, match=r"devices must be from 1 to \d+, .* Received: devices=99"):
-        process_group(99)
+@pytest.mark.parametrize("number", [0, 99])
+def test_more_devices_than_there_are_or_none_is_refused(number):
+    with pytest.raises(ValueError, match=rf"devices must be from 1 to \d+, .* Received: devices={number}\."):
+        process_group(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "devices", "told"), [(1, 1, ""), (1, 4, ", 4 devices"), (2, 4, ", 4 devices in 2 processes")]
+)
+def test_devices_and_processes_are_told_where_there_are_several(number, devices, told):
+    assert ProcessGroup(0, number, devices, contextlib.nullcontext).describe() == told
+
+
+def test_the_others_get_what_a_resumed_run_reads_and_no_more(tmp_path):
+    read = [
+        *("SHA256SUMS", "checkpoint.npz", "corpus.json", "initial-embeddings.npz", "initial/best.weights.h5"),
+        *("initial/tokenizer/shared/model.spm", "previous-checkpoint.npz", "tokenizer/source/tokenizer.json"),
+        "training.json",
+    ]
+    for name in (*read, "lock", "log.csv", "best.weights.h5", "weights/step-000000002.weights.h5", "tensorboard/train"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    archive = io.BytesIO()
+    pack(RunFolder(tmp_path), archive)
+    with zipfile.ZipFile(archive) as packed:
+        assert sorted(packed.namelist()) == read
+        assert [packed.read(name).decode() for name in read] == read
 
 
 def test_one_device_is_a_group_of_its_own():

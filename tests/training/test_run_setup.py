@@ -187,5 +187,7 @@ def test_a_run_killed_while_it_begins_can_be_begun_again(killed_at, tmp_path, mo
         with pytest.raises(KeyboardInterrupt):
             start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
     assert not run.exists()
+    run.best_weights_file.touch()  # of a model that was written here in part, too
     start_run(run, toy.corpus(), toy.TRANSFORMER, toy.TRAINING)
+    assert not run.best_weights_file.exists()
     resume_run(run, toy.corpus())

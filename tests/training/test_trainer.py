@@ -210,6 +210,12 @@ def test_the_speed_of_a_machine_is_measured_without_a_trace(tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+def test_a_measurement_that_a_signal_has_ended_has_no_result(monkeypatch):
+    monkeypatch.setattr("kformer.training.speed.train", lambda *arguments, **options: None)
+    with pytest.raises(KeyboardInterrupt):
+        measure_seconds_per_update(three_words(), toy.TRANSFORMER, WORDS)
+
+
 @pytest.mark.usefixtures("untraced")
 def test_a_chosen_warmup_stays_and_is_told_to_be_too_long(tmp_path):
     console, training = quiet(), WORDS.replace(warmup_steps=20, learning_rate_scale=0.4, max_steps=8, fit_warmup=False)
@@ -981,6 +987,13 @@ def test_callbacks_that_only_look_or_end_a_run_are_taken():
     check_callbacks(
         [keras.callbacks.EarlyStopping(), keras.callbacks.ModelCheckpoint("a.keras"), keras.callbacks.Callback()]
     )
+
+
+def test_a_file_is_refused_as_the_folder_of_exports_before_anything_is_written(tmp_path):
+    (tmp_path / "exported").touch()
+    with pytest.raises(OSError, match="exported"):
+        train_words(tmp_path / "run", export_to=tmp_path / "exported")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("part", ["train", "valid"])

@@ -8,6 +8,7 @@ from kformer.config import DecodingConfig
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file as load_weights
+from kformer.text.attention import read_attention
 from kformer.tokenizers import load_tokenizers
 from kformer.training import live_translation
 from kformer.training.live_translation import LiveTranslator, attention_picture
@@ -76,7 +77,7 @@ def test_many_parts_are_translated_in_several_batches(of_parts, monkeypatch):
 
 
 def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(learned):
-    _, translate = learned
+    model, translate = learned
     (scores,) = translate.attention("one two three")
     heads, target, source = scores.shape
     assert heads == 4
@@ -84,6 +85,8 @@ def test_attention_is_over_the_tokens_of_one_text_and_of_its_translation(learned
     assert source == len(codec.source_tokenizer.tokenize(["one two three"])[0]) + 1  # with the end token
     assert target == len(codec.target_tokenizer.tokenize(["tres dos uno"])[0]) + 1
     np.testing.assert_allclose(scores.sum(axis=-1), 1, atol=1e-5)
+    _, _, cross = read_attention(codec, model, "one two three", "tres dos uno")
+    np.testing.assert_allclose(scores, cross.weights[0], atol=1e-5)
 
 
 def test_the_picture_has_a_row_a_layer_and_a_column_a_head():
