@@ -113,6 +113,22 @@ def test_symbols_and_tabs_of_the_training_sources_are_noted(with_tabs, tmp_path)
     assert run.training_config().tokenizer == "symbols"
 
 
+@pytest.mark.parametrize(
+    ("training", "task", "symbols"),
+    [
+        ({"tokenizer": "symbols"}, "translate", True),
+        ({"tokenizer": "symbols", "shared_vocabulary": False}, "translate", True),
+        ({}, "translate", False),
+        ({}, "classify", False),  # its labels are symbols
+    ],
+)
+def test_a_run_reads_symbols_if_its_sources_are_symbols(training, task, symbols, tmp_path):
+    run, pairs = RunFolder(tmp_path / "run"), [(source, target.split()[0]) for source, target in toy.corpus().valid]
+    corpus, transformer = Corpus("numbers", pairs, pairs, []), toy.TRANSFORMER.replace(task=task)
+    start_run(run, corpus, transformer, toy.TRAINING.replace(vocab_size=280, **training))
+    assert run.reads_symbols() == symbols
+
+
 def test_lengths_and_the_warmup_are_those_of_the_training_pairs(tmp_path):
     """The validation pairs are longer and fewer."""
     train, valid = ([(" ".join(["one"] * words), "uno")] * number for words, number in ((3, 48), (7, 8)))
