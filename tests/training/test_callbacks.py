@@ -3,6 +3,7 @@ import csv
 import io
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -832,6 +833,31 @@ def test_live_line_on_a_terminal_gives_the_terminal_back():
     assert "step 5  loss " in written
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is shown again
     bar.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "filled"),
+    [
+        ({"total_steps": 8}, 10),  # a quarter of 40 cells
+        ({"max_minutes": 2}, 30),  # of two minutes, one was before the resume, and half of one after it
+        ({"total_steps": 8, "max_minutes": 2}, 30),
+        ({"total_steps": 2, "max_minutes": 2}, 40),
+        ({}, 0),
+    ],
+)
+def test_the_bar_on_a_terminal_is_as_long_as_the_share_of_the_nearer_limit(limits, filled):
+    clock, state = FakeClock(), TrainingState(seconds=60.0)
+    console = rich.console.Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+    bar = ProgressBar(state, console=console, clock=clock, **limits)
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    state.step, clock.now = 2, clock.now + 30
+    bar.on_train_batch_end(0, {"loss": 2.0})
+    bar.on_test_begin()
+    bar.close()
+    assert "step 2  validating" in console.file.getvalue()
+    drawn = re.findall(r"(━*) *step 2", console.file.getvalue())
+    assert len(drawn[-1]) == filled
 
 
 @pytest.mark.parametrize("with_validation", [True, False])
