@@ -11,6 +11,7 @@ from kformer.config import BLEU_TOKENIZERS
 from kformer.evaluation.evaluate import score, score_labels, score_texts, sentences
 from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
 from kformer.text.batches import Hypothesis
+from kformer.wording import count
 
 # PROJECT and READ have two pronunciations each, LEAD one.
 PRONUNCIATIONS = [["P R AA JH EH K T", "P R AH JH EH K T"], ["R EH D", "R IY D"], ["L EH D"]]
@@ -95,6 +96,9 @@ def test_a_perfect_translation_without_blanks_has_all_of_bleu(tokenizer):
         ("सभी मनुष्यों को गौरव", "13a"),
         ("He said 你好 and left for the market.", "13a"),
         ("1, 2, 3!", "13a"),
+        ("他 2024 2025 2026", "zh"),  # digits are no letters
+        ("abc 你好", "13a"),  # 2 of 5 letters
+        ("ab 你好", "13a"),  # just half of them
     ],
 )
 def test_the_script_of_the_references_decides_how_bleu_finds_words(text, tokenizer):
@@ -273,3 +277,41 @@ def test_scores_of_texts_by_hand():
 def test_there_must_be_texts_to_score():
     with pytest.raises(ValueError, match="the test set has no texts. Name another split or file"):
         score_texts(lambda texts: {}, ["", " "])
+
+
+def several(*texts):
+    """A model whose best answer is the first one."""
+    return lambda sources: [[Hypothesis(text, -1.0 * place) for place, text in enumerate(texts)] for _ in sources]
+
+
+def test_the_best_hypothesis_alone_is_scored():
+    assert score(several("x y", "z"), [("a", "x y")], symbols=True)["word_error_rate"] == 0.0
+    assert score_labels(several("X", "Y"), [("a", "X")])["accuracy"] == 1.0
+
+
+def test_the_tokenizer_of_bleu_that_was_asked_for_scores_the_translations():
+    scores = score(several("a b c d"), [("x", "a b c d")], bleu_tokenizer="char")
+    assert "tok:char" in scores["bleu_signature"].split("|")
+
+
+@pytest.mark.parametrize("labels", ["X", "X Y Z"])
+def test_another_number_of_labels_than_the_model_gives_is_refused(labels):
+    told = f"Received: {count(len(labels.split()), 'label')} where the model gives 2, for the text 'a b'. Correct the"
+    with pytest.raises(ValueError, match=told):
+        score_labels(several("X Y"), [("a b", labels)])
+
+
+@pytest.mark.parametrize("scored", [score, score_labels])
+def test_there_must_be_pairs_to_score(scored):
+    with pytest.raises(ValueError, match="the test set has no pairs with a target. Name another split or file"):
+        scored(several("x"), [("a", " "), ("b", "")])
+
+
+def test_many_small_probabilities_are_summed_up_exactly():
+    """In float32 numbers, the texts of a whole book would lose their last digits."""
+    texts, each = ["a"] * 100_000, np.float32(-20.1)
+
+    def read(texts):
+        return {"log_probability": np.full(len(texts), each), "tokens": np.full(len(texts), 2)}
+
+    assert score_texts(read, texts)["bits_per_character"] == pytest.approx(-float(each) / math.log(2), rel=1e-12)

@@ -58,6 +58,27 @@ def test_a_sentence_may_be_longer_than_a_line_that_is_not_divided():
     assert divided("a b c d so. He b", 4, 5) == [("", "a b c d so."), (" ", "He b")]
     assert divided("a b c d e", 4, 5) == [("", "a b c d e")]
     assert divided("a b c d e so. He b", 4, 5) == [("", "a b"), (" ", "c d"), (" ", "e so."), (" ", "He b")]
+    assert divided("a so. He b c", 4, 5) == [("", "a so."), (" ", "He b c")]  # a line, not a sentence
+    assert divided("a b c d e f g h", 2, 6) == [("", "a b c"), (" ", "d e f"), (" ", "g h")]
+
+
+@pytest.mark.parametrize(
+    "end", [".", "..", "!", "?", "…", "؟", "۔", "।", *(f".{closing}" for closing in "\"'”’»)]"), '!")']
+)
+def test_a_sentence_may_end_with_any_of_these_signs(end):
+    parts = divide(tf.constant([f"a so{end} He b"]), TOKENIZER, 3, 3)
+    assert parts.ids.row_lengths().numpy().tolist() == [2, 2]
+    assert parts.gap.numpy().tolist() == [b"", b" "]
+
+
+@pytest.mark.parametrize("end", ["。", "！", "？", "！？", *(f"。{closing}" for closing in "”’」』）")])
+def test_a_chinese_sentence_may_end_with_any_of_these_signs(end):
+    characters = _Characters(["说", "好", "H", *end])
+    sentence = len(end) + 1
+    for after, gap in (("好好", ""), ("He", " ")):
+        parts = divide(tf.constant([f"说{end}{gap}{after}"]), characters, sentence + 1, sentence + 1)
+        assert parts.ids.row_lengths().numpy().tolist() == [sentence, 2]
+        assert parts.gap.numpy().tolist() == [b"", gap.encode()]
 
 
 def test_a_sentence_does_not_end_with_an_abbreviation_or_an_initial_or_before_a_small_letter():
@@ -87,6 +108,8 @@ def test_a_word_that_is_too_long_is_divided_anywhere_into_equal_parts():
     shown = ["".join("abcdefg"[i - 4] for i in row) for row in parts.ids.to_list()]
     assert shown == ["a", "abcd", "efg", "b"]
     assert parts.gap.numpy().tolist() == [b"", b" ", b" ", b" "]
+    whole = divide(tf.constant(["abcde"]), _Characters([*"abcdefg"]), 4, 5)  # it is longer than a line alone
+    assert whole.ids.row_lengths().numpy().tolist() == [5]
 
 
 def test_only_the_lines_that_are_too_long_are_divided():
@@ -131,9 +154,14 @@ def test_scores_are_those_of_one_long_hypothesis():
     np.testing.assert_allclose(found["score"], [[-1.0 / norm(3)], [(-2.0 - 4.0) / norm(2 + 5)]], rtol=1e-6)
 
 
-def codec(max_source_length: int) -> TextCodec:
+def codec(max_source_length: int, **decoding) -> TextCodec:
     config = TransformerConfig(source_vocab_size=len(WORDS) + 4, target_vocab_size=len(WORDS) + 4)
-    return TextCodec(TOKENIZER, TOKENIZER, config, DecodingConfig(beam_size=1, max_source_length=max_source_length))
+    return TextCodec(
+        TOKENIZER,
+        TOKENIZER,
+        config,
+        DecodingConfig(**{"beam_size": 1, "max_source_length": max_source_length, **decoding}),
+    )
 
 
 class Echo:
@@ -170,6 +198,28 @@ def test_a_batch_of_long_texts_has_fewer_of_them():
     translate_texts(codec(2000), search, tf.constant([" ".join("a" * 1000)] * 9), n_best=2)
     assert [rows for rows, _ in search.shapes] == [4, 4, 1]
     assert all(rows * length <= BATCH_TOKENS for rows, length in search.shapes)
+
+
+def test_the_end_of_a_text_counts_among_the_tokens_of_a_batch():
+    search = Echo()
+    translate_texts(codec(2000), search, tf.constant([" ".join("a" * 512)] * 9), n_best=2)
+    assert search.shapes == [(7, 513), (2, 513)]  # eight of them would be 8 more than 4,096
+
+
+def test_a_line_is_divided_into_sentences_though_one_sentence_may_be_longer():
+    search = Echo()
+    texts = tf.constant(["a so. He b c", "a b c d e"])
+    found = translate_texts(codec(4, max_sentence_length=6), search, texts, n_best=2)
+    assert found["translation"].numpy()[:, 0].tolist() == texts.numpy().tolist()
+    assert search.shapes == [(3, 6)]  # two sentences, and one that is as long as both
+
+
+def test_the_score_of_a_text_of_two_parts_has_the_length_penalty_of_the_model():
+    two_parts = codec(9, beam_size=4, length_penalty=1.0)
+    found = translate_texts(two_parts, Echo(), tf.constant(["a b c\nd"]), n_best=2)
+    # Lengths of 4 and 2 have the penalties 9/6 and 7/6. Together they are 6, with the penalty 11/6.
+    log_probability = -4 * 9 / 6 - 2 * 7 / 6
+    np.testing.assert_allclose(found["score"][0, 0], log_probability / (11 / 6), rtol=1e-6)
 
 
 def test_an_empty_batch_needs_no_search():
