@@ -59,6 +59,27 @@ def test_a_validation_label_that_cannot_be_learned_is_noted():
     assert unknown_labels("translate", corpus) is None
 
 
+def test_a_corpus_that_has_grown_is_looked_through_again():
+    train, valid = [*LONG], [*LONG]
+    corpus = Corpus("numbers", train, valid, [])
+    assert unknown_labels("classify", corpus) is None
+    valid.append(("two", "Even"))
+    assert unknown_labels("classify", corpus).endswith("'Even'")
+    train.append(("two", "Even"))
+    assert unknown_labels("classify", corpus) is None
+    with pytest.raises(ValueError, match="Every word needs one tag"):
+        unknown_labels("tag", corpus)  # what suits a classifier need not suit a tagger
+
+
+def test_a_validation_part_without_labels_is_no_mistake():
+    check_corpus("classify", Corpus("numbers", LONG, [("one", " ")], []))
+
+
+def test_a_target_without_a_text_is_no_label():
+    corpus = Corpus("numbers", LONG, [*LONG, (" ", "Even")], [])
+    assert unknown_labels("classify", corpus) is None
+
+
 def test_labels_that_differ_in_their_unicode_form_alone_are_one_label():
     composed, decomposed = [("one", "caf\u00e9"), ("two", "x")], [("one", "cafe\u0301")]
     assert unknown_labels("classify", Corpus("numbers", composed, decomposed, [])) is None

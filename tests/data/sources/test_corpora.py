@@ -1,6 +1,7 @@
 """The corpora by name."""
 
 import hashlib
+import itertools
 import pathlib
 import sys
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.data import Corpus, hold_out, load_corpus, load_tfds, references
+from kformer.data import Corpus, corpus_from_pairs, hold_out, load_corpus, load_tfds, references
 from kformer.data.corpus import sample_sources
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -30,6 +31,40 @@ def test_tags_of_words_say_their_case_and_the_mark_behind_them() -> None:
     tagged = {entry for pair in pairs for entry in zip(*map(str.split, pair), strict=True)}
     assert ("king", "AA") in tagged
     assert {tag[:2] for word, tag in tagged if word == "i"} == {"A", "A.", "A,", "A?", "A;", "A!"}  # not AA
+
+
+def test_a_verse_has_the_group_of_its_book() -> None:
+    """The first and the last verse of each group."""
+    corpus = load_corpus("bible-books")
+    assert (corpus.name, corpus.task, corpus.symbols) == ("bible-books", "classify", False)
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [28_909, 1_000, 1_000]
+    groups = {
+        "law": ("In the beginning, God created the", "and in all the mighty hand, and in all the awesome deeds"),
+        "history": ("Now after the death of Moses the servant", "For Mordecai the Jew was next to King Ahasuerus"),
+        "poetry": ("There was a man in the land of Uz, whose", "Beloved Come away, my beloved! Be like a gazelle"),
+        "prophets": ("The vision of Isaiah the son of Amoz", "He will turn the hearts of the fathers to the"),
+        "gospels": ("The book of the genealogy of Jesus Christ", "preaching God’s Kingdom and teaching the things"),
+        "letters": ("Paul, a servant of Jesus Christ, called to", "The grace of the Lord Jesus Christ be with all the"),
+    }
+    for group, beginnings in groups.items():
+        for beginning in beginnings:
+            assert [label for text, label in corpus.train if text.startswith(beginning)][:1] == [group]
+    assert {label for _, label in corpus.valid} == {label for _, label in corpus.test} == {*groups}
+
+
+def test_half_of_the_second_verses_follow_the_first_in_its_chapter() -> None:
+    corpus = load_corpus("bible-next")
+    assert (corpus.name, corpus.task) == ("bible-next", "classify")
+    verses = [source for source, _ in load_corpus("bible-en-es").test]
+    following = dict(itertools.pairwise(verses))
+    assert len(corpus.test) < len(verses) - 1  # the last verse of a chapter has none that follows it
+    pairs = [(*text.split("\t"), label) for text, label in corpus.test]
+    assert {label for *_, label in pairs} == {"next", "other"}
+    assert all(second == following[first] for first, second, label in pairs if label == "next")
+    others = [second == following[first] for first, second, label in pairs if label == "other"]
+    assert sum(others) < 10  # by chance
+    assert 0.4 < len(others) / len(pairs) < 0.6
+    assert load_corpus("bible-next").test == corpus.test
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +134,20 @@ def test_tfds_translate_folder(tmp_path: pathlib.Path) -> None:
     assert load_corpus(f"tfds:{folder}").train == corpus.train
 
 
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_the_validation_split_of_tfds_has_many_names(name, tmp_path: pathlib.Path) -> None:
+    corpus = load_corpus(f"tfds:{write_splits(tmp_path, **{'train': 30, name: 2, 'test': 1})}")
+    assert (len(corpus.train), len(corpus.test)) == (30, 1)
+    assert corpus.valid == [(f"en {name} ñ{n}", f"es {name} ñ{n}") for n in range(2)]
+
+
+def test_a_corpus_of_a_builder_has_its_name_and_the_order_of_its_files(tmp_path: pathlib.Path) -> None:
+    builder = tfds.TranslateFolder(str(write_splits(tmp_path, train=1500, valid=1, test=1)))
+    corpus = load_tfds(builder)
+    assert corpus.name == f"tfds:{builder.info.full_name}"
+    assert corpus.train == [(f"en train ñ{n}", f"es train ñ{n}") for n in range(1500)]
+
+
 def test_tfds_direction(tmp_path: pathlib.Path) -> None:
     builder = tfds.TranslateFolder(str(write_splits(tmp_path, train=1, valid=1, test=1)))
     assert load_tfds(builder, languages=("es", "en")).test == [("es test ñ0", "en test ñ0")]
@@ -155,6 +204,13 @@ def test_tfds_missing_splits_are_carved_out_of_train(tmp_path: pathlib.Path) -> 
 def test_enough_sources_are_held_out_to_judge_by(sources: int, number: int) -> None:
     train, held_out = hold_out("mine", [(f"source {n}", "target") for n in range(sources)])
     assert (len(train), len(held_out)) == (sources - number, number)
+
+
+def test_parts_are_called_by_the_corpus_or_by_the_file_of_the_validation_pairs() -> None:
+    corpus = corpus_from_pairs("pairs.tsv", [("a", "b")], [("c", "d")], valid_name="dev.tsv")
+    assert [corpus.name_of(part) for part in ("train", "valid", "test")] == ["pairs.tsv", "dev.tsv", "pairs.tsv"]
+    unnamed = corpus_from_pairs("pairs.tsv", [("a", "b")], [("c", "d")])
+    assert [unnamed.name_of(part) for part in ("train", "valid", "test")] == ["pairs.tsv"] * 3
 
 
 def test_samples_are_different_sources_that_are_not_blank() -> None:
