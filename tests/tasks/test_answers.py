@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -156,6 +157,33 @@ def test_the_search_of_the_run_folder_says_how_much_of_a_text_is_read(kind, task
     assert kind.from_run(run, DecodingConfig(max_source_length=5)).longest == 5
 
 
+@pytest.mark.parametrize("task", ["classify", "tag", "masked-language-model", "language-model"])
+def test_what_an_export_is_measured_with_is_as_long_as_the_model_reads(task, run_of):
+    predictor = task_of(task).load_for_export(run_of(task), DecodingConfig(max_source_length=4))
+    (ids,) = predictor.calibration_inputs(tf.constant(["one two six one two six", "one"])).values()
+    assert ids.shape == (2, 4)
+    assert (ids.numpy()[1, -1], ids.numpy()[0, 0]) == (predictor.config.pad_id, predictor.config.start_id)
+
+
+def test_a_preset_may_be_loaded_with_a_search_of_ones_own():
+    assert Classifier.from_preset("bible-books", DecodingConfig(max_source_length=9)).longest == 9
+
+
+def test_a_run_is_read_in_float32_whatever_the_policy_is(run_of):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = Classifier.from_run(run_of("classify")).model
+    assert {layer.compute_dtype for layer in model.layers if layer.weights} == {"float32"}
+
+
+def test_what_is_known_of_a_model_does_not_change_with_what_was_given(classifier):
+    facts, samples = {"licence": "CC0"}, ["one"]
+    tokenizers = classifier.source_tokenizer, classifier.target_tokenizer
+    given = Classifier(classifier.model, classifier.config, *tokenizers, samples=samples, facts=facts)
+    facts["licence"] = "none"
+    samples.append("two")
+    assert (given.samples, given.facts) == (("one",), {"licence": "CC0"})
+
+
 @pytest.mark.parametrize(("kind", "task"), [(Classifier, "classify"), (Tagger, "tag")])
 def test_a_text_that_just_fits_is_not_cut(kind, task, run_of):
     text = tf.constant(["one two six"])
@@ -241,6 +269,26 @@ class TestLanguageModel:
         first, again, other = (language_model.sample(["one"] * 8, seed=seed, max_length=6) for seed in (1, 1, 2))
         assert first == again != other
         assert len(set(first)) > 1  # rows draw for themselves
+
+    def test_every_option_arrives_with_one_text(self, language_model):
+        def draw(**options):
+            text = language_model.sample("one", **{"seed": 1, "temperature": 9.0, "max_length": 8, **options})
+            assert text.startswith("one")
+            return text
+
+        def new_tokens(text):
+            return int(language_model.source_tokenizer.tokenize([text]).row_lengths()[0]) - 1
+
+        (best,) = language_model.sample(["one"], temperature=0.0, max_length=8)
+        assert draw() == draw() != best
+        assert draw() == language_model.sample(["one"], seed=1, temperature=9.0, max_length=8)[0]
+        assert draw(seed=2) != draw()
+        # Each of these leaves only the most probable token.
+        assert draw(temperature=0.0) == draw(top_k=1) == draw(top_p=1e-6) == best
+        assert new_tokens(draw(max_length=2)) <= 2
+        ends = [new_tokens(draw(seed=seed, temperature=1.0, min_length=7)) for seed in range(5)]
+        assert min(ends) >= 7
+        assert min(new_tokens(draw(seed=seed, temperature=1.0)) for seed in range(5)) < 7
 
     def test_batches_draw_for_themselves(self, language_model):
         texts = language_model.sample(["one"] * 128, seed=1, max_length=6)  # two batches

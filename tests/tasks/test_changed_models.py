@@ -98,20 +98,38 @@ def test_the_parts_of_a_translator_cannot_be_exchanged(translator):
             setattr(translator, name, copy.copy(getattr(translator, name)))
 
 
-def untrained(kind):
+def untrained(kind, pad_id=0):
     """A translator, classifier, tagger or language model of number words, with random weights."""
     words, labels = SymbolTokenizer(list(toy.WORDS)), SymbolTokenizer(["even", "odd"])
+    words.pad_id = pad_id
     if kind is LanguageModel:
         sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "num_encoder_layers": 0}
-        config = toy.TRANSFORMER.replace(task=kind.task, **sizes)
+        config = toy.TRANSFORMER.replace(task=kind.task, pad_id=pad_id, **sizes)
         return LanguageModel(build_model(config, "float32"), config, words)
     if kind is Translator:
         config = toy.TRANSFORMER.replace(source_vocab_size=10, target_vocab_size=10)
         return Translator(build_model(config, "float32"), config, words, words)
     config = toy.TRANSFORMER.replace(
         source_vocab_size=10, target_vocab_size=6, num_decoder_layers=0, embedding_tying="none", task=kind.task
-    )
+    ).replace(pad_id=pad_id)
     return kind(build_model(config, "float32"), config, words, labels)
+
+
+@pytest.mark.parametrize("kind", [Classifier, Tagger, LanguageModel])
+def test_padding_of_any_id_is_not_read(kind):
+    """That of words which no text here has: "six"."""
+    predictor = untrained(kind, pad_id=9)
+    assert predictor.source_tokenizer.tokenize(["six"]).to_list() == [[9]]
+    texts = ["one two", "one two three four five four three"]
+    alone, together = predictor.function(tf.constant(texts[:1])), predictor.function(tf.constant(texts))
+    name = "probability" if kind is Classifier else "score"
+    np.testing.assert_allclose(together[name][:1], alone[name], rtol=1e-4)
+    (ids,) = predictor.calibration_inputs(tf.constant(texts)).values()
+    assert ids.numpy()[0, -1] == 9
+    if kind is LanguageModel:
+        alone, together = predictor.score(texts[:1]), predictor.score(texts)
+        np.testing.assert_allclose(together["log_probability"][:1], alone["log_probability"], rtol=1e-4)
+        assert (together["tokens"].tolist(), alone["tokens"].tolist()) == ([3, 8], [3])
 
 
 @pytest.mark.slow
