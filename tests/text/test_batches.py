@@ -105,14 +105,14 @@ def test_a_batch_is_over_when_its_caller_learns_of_an_error():
 
     def translate(texts):
         both.wait()
-        if texts == [b"bad"]:
+        if texts == [b"wrong"]:
             raise RuntimeError("broken")
         threading.Event().wait(0.1)
         ended.append(texts)
         return Echo()(texts)
 
     with pytest.raises(RuntimeError, match="broken"):
-        answer_all(translate, [b"good", b"bad"], batch_size=1, at_once=2)
+        answer_all(translate, [b"good", b"wrong"], batch_size=1, at_once=2)  # the longest first
     assert ended == [[b"good"]]
 
 

@@ -56,15 +56,15 @@ def test_perplexity_of_uniform_logits_is_the_number_of_classes():
 @pytest.mark.parametrize(
     ("metric", "expected"),
     [
-        (TokenCount(pad_id=2), 3),
-        (TokenAccuracy(pad_id=2), 2 / 3),
-        (TokenLoss(epsilon=0.0, pad_id=2), math.log(4) / 3),
-        (Perplexity(pad_id=2), 4 ** (1 / 3)),
+        (TokenCount(pad_id=-100), 3),
+        (TokenAccuracy(pad_id=-100), 2 / 3),
+        (TokenLoss(epsilon=0.0, pad_id=-100), math.log(4) / 3),
+        (Perplexity(pad_id=-100), 4 ** (1 / 3)),
     ],
 )
 def test_padding_may_be_any_id_and_does_not_count(metric, expected):
     # The probability of the label is 1, 1/4 and 1; that of the padding would be 0.
-    labels = np.array([[0, 0, 3, 2]])
+    labels = np.array([[0, 0, 3, -100]])
     logits = np.array([[[99, 0, 0, 0], [0, math.log(3), -99, -99], [0, 0, 0, 99], [0, 99, 0, 0]]], "float32")
     metric.update_state(labels, logits)
     assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
