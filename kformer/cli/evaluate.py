@@ -20,6 +20,7 @@ from kformer.cli.options import (
     choose_decoding,
     choose_model,
     choose_part,
+    look_through,
     open_file,
     read_corpus,
 )
@@ -187,9 +188,9 @@ def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: 
     if task_kind(task_name(model)).learns_from_plain_text:
         if columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
-        return open_file(file, columns, plain_text=True), False
+        return look_through(open_file(file, columns, plain_text=True)), False
     symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
-    return open_file(file, columns), bool(symbols)
+    return look_through(open_file(file, columns)), bool(symbols)
 
 
 def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:

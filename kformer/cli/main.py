@@ -23,6 +23,7 @@ from kformer.cli.import_ import import_
 from kformer.cli.lint import lint
 from kformer.cli.pack import pack
 from kformer.cli.plot import plot
+from kformer.cli.prepare import prepare
 from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
@@ -50,7 +51,9 @@ def kformer(
     """The Transformer of "Attention Is All You Need": train a model, use it, export it."""
 
 
-app.add_commands(train, translate, classify, tag, generate, evaluate, import_, export, lint, serve, average, pack, demo)
+app.add_commands(
+    train, prepare, translate, classify, tag, generate, evaluate, import_, export, lint, serve, average, pack, demo
+)
 app.add_typer(plot, name="plot")
 
 

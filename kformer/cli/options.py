@@ -3,10 +3,12 @@
 Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, which start it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
 import warnings
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -198,7 +200,7 @@ def choose_part(split: str | None) -> str:
 
 
 def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pairs:
-    """The pairs of a file, which is looked through at once: warnings go to standard error, and damage is an error now.
+    """The pairs of a file. Those of a pipe are read at once; their warnings go to standard error.
 
     Args:
         file: Tab-separated, of plain text, or with a suffix that says more.
@@ -210,13 +212,25 @@ def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pair
         lines = functools.partial(TsvFile, columns=tuple(columns.split(",")))
         if source_of(file, lines) is not lines:
             raise ValueError(f"--columns names the columns of tab-separated files, and {file} is none. Leave it out.")
+    with warnings_told():
+        return open_pairs(file, lines)
+
+
+def look_through(pairs: Pairs) -> Pairs:
+    """The same pairs, read once: warnings go to standard error, and damage is an error now."""
+    with warnings_told():
+        len(pairs)
+    return pairs
+
+
+@contextlib.contextmanager
+def warnings_told() -> Iterator[None]:
+    """Writes the warnings of the block to standard error when it ends."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        pairs = open_pairs(file, lines)
-        len(pairs)
+        yield
     for warning in found:
         typer.echo(f"kformer: warning: {warning.message}", err=True)
-    return pairs
 
 
 def read_samples(file: Path | None) -> list[str]:

@@ -49,6 +49,23 @@ def status(description: str, console: rich.console.Console | None = None) -> Ite
 
 
 @contextlib.contextmanager
+def shown(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar, or the number of finished items and the elapsed time where the total is not known."""
+    if total is not None:
+        with progress_bar(description, total) as advance:
+            yield advance
+        return
+    columns = (
+        rich.progress.SpinnerColumn(),
+        rich.progress.TextColumn("{task.description}  {task.completed:,}", markup=False),
+        rich.progress.TimeElapsedColumn(),
+    )
+    with _shown(columns, None) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done: progress.advance(task, done)
+
+
+@contextlib.contextmanager
 def _shown(
     columns: tuple[rich.progress.ProgressColumn, ...], console: rich.console.Console | None
 ) -> Iterator[rich.progress.Progress]:

@@ -11,22 +11,15 @@ from kformer.cli.app import with_options
 from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, choose_configs, read_changes
-from kformer.cli.train_corpus import CorpusOptions
+from kformer.cli.train_corpus import CorpusOptions, warn_of_few_pairs
 from kformer.config import MONITORS, task_kind
-from kformer.data import Corpus
-from kformer.data.labels import check_corpus
 from kformer.files.writing import check_folder_path
-from kformer.recipes import load_recipe
 from kformer.runs.exit_status import RESUME
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
 from kformer.runs.summary import check_summary, failures_noted
 from kformer.runtime.paths import check_export_path
 from kformer.wording import count, did_you_mean
-
-FEW_PAIRS = 100  # with fewer, no translation is learned
-FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
-
 
 _run = functools.partial(typer.Option, rich_help_panel="Run")
 _machines = functools.partial(typer.Option, rich_help_panel="Machines")
@@ -125,9 +118,11 @@ def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines:
         transformer, training = choose_configs(start, changes, folder, goes_on)
         task = changes.transformer.get("task") if transformer is None else transformer.task
         began_with = folder.corpus().get("name") if goes_on and folder.corpus_file.is_file() else None
-        chosen = _read_corpus(corpus, start.recipe, task, run.export_to, began_with)
+        if run.export_to is not None and task is not None and task_kind(task).outputs is None:
+            raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
+        chosen = corpus.of_task(task, start.recipe, began_with)
         if machines.are_main:
-            _warn_of_few_pairs(chosen, translates=task is None or task_kind(task).targets == "text")
+            warn_of_few_pairs(chosen, task)
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main
@@ -165,20 +160,6 @@ def _tell(report: Any) -> None:
         print("To go on, give the same command with --resume.")
 
 
-def _read_corpus(
-    options: CorpusOptions, recipe: str | None, task: str | None, export_to: Path | None, began_with: str | None
-) -> Corpus:
-    """The corpus of the options, or else of the recipe, for the task; None: nobody knows the task."""
-    if task is not None:
-        _check_task_options(task, options.columns, export_to)
-    if recipe is not None and (options.corpus, options.train, options.train_source) == (None,) * 3:
-        options = dataclasses.replace(options, corpus=load_recipe(recipe).corpus)
-    corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, began_with)
-    if task is not None:
-        check_corpus(task, corpus)
-    return corpus
-
-
 def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> None:
     """Refuses folders that a run cannot begin in, go on in, or export to."""
     if goes_on:
@@ -190,22 +171,6 @@ def _check_folders(run: RunFolder, goes_on: bool, export_to: Path | None) -> Non
         check_export_path(export_to)
 
 
-def _check_task_options(task: str, columns: str | None, export_to: Path | None) -> None:
-    """Refuses options that say nothing to the task."""
-    if columns is not None and task_kind(task).learns_from_plain_text:
-        raise ValueError(
-            f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
-            "line. Leave out --columns."
-        )
-    if columns is not None and task_kind(task).targets != "label" and "second" in columns.split(","):
-        raise ValueError(
-            f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
-            "Give it another name, and it is left out."
-        )
-    if export_to is not None and task_kind(task).outputs is None:
-        raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
-
-
 def _signal(name: str) -> signal.Signals:
     names = [one.name for one in signal.Signals if one not in (signal.SIGKILL, signal.SIGSTOP)]
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
@@ -215,18 +180,3 @@ def _signal(name: str) -> signal.Signals:
             f"{did_you_mean([full], names)}"
         )
     return signal.Signals[full]
-
-
-def _warn_of_few_pairs(corpus: Corpus, translates: bool) -> None:
-    if translates and len(corpus.train) < FEW_PAIRS:
-        typer.echo(
-            f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Use at least ten "
-            "thousand or so; with fewer, begin with the weights of another model by --initialize-from.",
-            err=True,
-        )
-    if len(corpus.valid) < FEW_VALIDATION_PAIRS:
-        typer.echo(
-            f"kformer: warning: with {count(len(corpus.valid), 'validation pair')}, chance decides which weights are "
-            f"the best. Use at least {FEW_VALIDATION_PAIRS}, better some hundreds, from a file of their own (--valid).",
-            err=True,
-        )

@@ -159,17 +159,25 @@ def choose_configs(
         run: The run.
         goes_on: Whether it is resumed.
     """
+    if not goes_on:
+        return new_configs(options, changes)
     with changes.named_in_errors():
-        if not goes_on or (options.size, options.recipe) != (None, None):
+        if (options.size, options.recipe) != (None, None):
             # `kformer.train` refuses to resume with a size or recipe of other settings than the run's.
-            start = _of_new_run(options, changes.transformer.get("task"), run if goes_on else None)
+            start = _of_new_run(options, changes.transformer.get("task"), run)
         elif run.exists():
             start = run.transformer_config(), run.training_config()
         else:
             return None, None
+        return _changed(*start, changes)
+
+
+def new_configs(options: StartOptions, changes: Changes) -> tuple[TransformerConfig, TrainingConfig]:
+    """The configurations with which a new run begins; arguments as of `choose_configs`."""
+    with changes.named_in_errors():
+        start = _of_new_run(options, changes.transformer.get("task"), resumed=None)
         transformer, training = _changed(*start, changes)
-        if not goes_on:
-            _check_new_run(transformer, training, options.initialize_from)
+        _check_new_run(transformer, training, options.initialize_from)
         return transformer, training
 
 

@@ -6,8 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.options import Columns, CorpusName, Path, open_file, read_corpus
-from kformer.data import Corpus, Pairs, ParallelFiles, corpus_from_pairs, read_parallel
+from kformer.cli.options import Columns, CorpusName, Path, open_file, read_corpus, warnings_told
+from kformer.cli.progress import shown
+from kformer.config import task_kind
+from kformer.data import Corpus, Pairs, ParallelFiles, corpus_from_pairs, prepare_corpus, read_parallel
+from kformer.data.labels import check_corpus
+from kformer.data.sources.lines import FilePairs
+from kformer.recipes import load_recipe
+from kformer.wording import count
+
+FEW_PAIRS = 100  # with fewer, no translation is learned
+FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
 
 _data = functools.partial(typer.Option, rich_help_panel="Data")
 
@@ -40,6 +49,32 @@ class CorpusOptions:
         Path | None, _data(help="Source lines to validate on, parallel to those of --valid-target.")
     ] = None
     valid_target: Annotated[Path | None, _data(help="Target lines to validate on.")] = None
+    cache: Annotated[
+        Path | None,
+        _data(
+            metavar="FOLDER",
+            help="Where the tokens of the files are kept, so that they are read only once. Machines may share it. By "
+            "default in $KFORMER_CACHE or ~/.cache/kformer.",
+        ),
+    ] = None
+
+    def of_task(self, task: str | None, recipe: str | None, began_with: str | None = None) -> Corpus:
+        """The corpus of the options, or else of the recipe, whose targets suit the task.
+
+        Args:
+            task: One of `kformer.config.TASKS`; None: nobody knows it yet.
+            recipe: The name of a recipe, which has a corpus.
+            began_with: As of `read`.
+        """
+        if task is not None:
+            _check_columns(task, self.columns)
+        options = self
+        if recipe is not None and (self.corpus, self.train, self.train_source) == (None,) * 3:
+            options = dataclasses.replace(self, corpus=load_recipe(recipe).corpus)
+        corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, began_with)
+        if task is not None:
+            check_corpus(task, corpus)
+        return corpus
 
     def read(self, plain_text: bool = False, began_with: str | None = None) -> Corpus:
         """The corpus.
@@ -57,19 +92,28 @@ class CorpusOptions:
         train = _named(self.train) or _named(self.train_source, self.train_target)
         valid = _named(self.valid) or _named(self.valid_source, self.valid_target)
         pairs = self._open(train, plain_text)
-        if not valid:
-            return corpus_from_pairs(str(train[0]), pairs)
-        return corpus_from_pairs(str(train[0]), pairs, self._open(valid, plain_text), valid_name=str(valid[0]))
+        others, others_name = (self._open(valid, plain_text), str(valid[0])) if valid else (None, None)
+        if not isinstance(pairs, FilePairs) or not (others is None or isinstance(others, FilePairs)):
+            return corpus_from_pairs(str(train[0]), pairs, others, others_name)  # a pipe can be read only once
+        tell = functools.partial(typer.echo, err=True)
+        with warnings_told():
+            return prepare_corpus(
+                str(train[0]),
+                pairs,
+                others,
+                valid_name=others_name,
+                cache=self.cache,
+                progress=shown,
+                tell=tell,
+            )
 
     def _open(self, files: list[Path], plain_text: bool) -> Pairs:
-        """The pairs of a file, or of two parallel files, which are looked through at once; those of pipes are held."""
+        """The pairs of a file, or of two parallel files; those of pipes are held."""
         if len(files) == 1:
             return open_file(files[0], self.columns, plain_text)
         if not all(file.is_file() for file in files):
             return read_parallel(*files)
-        pairs = ParallelFiles(*files)
-        len(pairs)
-        return pairs
+        return ParallelFiles(*files)
 
     def _check(self, began_with: str | None) -> None:
         """Refuses anything but one corpus, and files that do not go together."""
@@ -99,3 +143,34 @@ class CorpusOptions:
 
 def _named(*given: Any) -> list[Any]:
     return [one for one in given if one is not None]
+
+
+def _check_columns(task: str, columns: str | None) -> None:
+    """Refuses names of columns that say nothing to the task."""
+    if columns is not None and task_kind(task).learns_from_plain_text:
+        raise ValueError(
+            f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
+            "line. Leave out --columns."
+        )
+    if columns is not None and task_kind(task).targets != "label" and "second" in columns.split(","):
+        raise ValueError(
+            f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
+            "Give it another name, and it is left out."
+        )
+
+
+def warn_of_few_pairs(corpus: Corpus, task: str | None) -> None:
+    """Warns of a corpus that is too small to learn the task from; None: it is not known, as that of a translator."""
+    translates = task is None or task_kind(task).targets == "text"
+    if translates and len(corpus.train) < FEW_PAIRS:
+        typer.echo(
+            f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Use at least ten "
+            "thousand or so; with fewer, begin with the weights of another model by --initialize-from.",
+            err=True,
+        )
+    if len(corpus.valid) < FEW_VALIDATION_PAIRS:
+        typer.echo(
+            f"kformer: warning: with {count(len(corpus.valid), 'validation pair')}, chance decides which weights are "
+            f"the best. Use at least {FEW_VALIDATION_PAIRS}, better some hundreds, from a file of their own (--valid).",
+            err=True,
+        )

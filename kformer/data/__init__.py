@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.pairs import Pair, Pairs
+from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
 from kformer.data.sources.parallel import ParallelFiles, read_parallel
 from kformer.data.sources.registry import load_corpus, open_pairs
 from kformer.data.sources.texts import TextFile, read_texts
@@ -41,6 +42,7 @@ __all__ = [
     "Pair",
     "Pairs",
     "ParallelFiles",
+    "PreparedCorpus",
     "TextFile",
     "TsvFile",
     "WordVectors",
@@ -52,6 +54,7 @@ __all__ = [
     "load_tfds",
     "make_dataset",
     "open_pairs",
+    "prepare_corpus",
     "read_parallel",
     "read_texts",
     "read_tsv",

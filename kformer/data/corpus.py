@@ -1,17 +1,26 @@
 """What a corpus is: pairs of texts in three parts."""
 
+import contextlib
 import dataclasses
 import hashlib
 import heapq
 import itertools
 import unicodedata
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TYPE_CHECKING
 
+from kformer.data.facts import CorpusFacts
 from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
+
+if TYPE_CHECKING:
+    from kformer.config import TrainingConfig
+    from kformer.data.id_stores import IdStore
+    from kformer.tokenizers import Tokenizer
 
 _HELD_OUT_SHARE = 50  # one source in 50 is held out for each missing part, but
 _FEWEST_HELD_OUT = 20  # at least 20, because a few pairs say by chance which weights are the best,
-_LARGEST_SHARE = 10  # as long as they are at most one source in 10
+_LARGEST_SHARE = 10  # as long as they are at most one source in 10;
+_MOST_HELD_OUT = 5000  # and at most so many, because each validation reads them all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +33,7 @@ class Corpus:
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
         valid_name: what messages call the validation pairs, if they are from a file of their own; None: as the corpus.
         task: the task that the pairs were made for, one of `kformer.config.TASKS`; None: any.
-        labels: what `kformer.data.labels` has found, by task and lengths of the parts: the labels of the training and
-            of the validation part.
+        labels: what `found_labels` has found, by task and lengths of the parts.
 
     Raises:
         ValueError: A part can be read only once.
@@ -56,6 +64,29 @@ class Corpus:
                     f"The part {name} of a corpus must have a length, and give its pairs again and again. Received: a "
                     f"{type(part).__name__}. Pass a list, or an object with the methods of kformer.data.Pairs."
                 )
+
+    def facts(self) -> CorpusFacts:
+        """Numbers of the training and the validation part, which are read for it."""
+        return CorpusFacts.of(self.train, self.valid)
+
+    def found_labels(self, task: str, find: Callable[[], tuple[set[str], set[str]]]) -> tuple[set[str], set[str]]:
+        """The labels of the training and of the validation part, as `find` gives them when they are first asked for."""
+        key = task, len(self.train), len(self.valid)  # lists may have grown
+        if key not in self.labels:
+            self.labels[key] = find()
+        return self.labels[key]
+
+    def learned_tokenizers(
+        self, task: str, training: "TrainingConfig", learn: Callable[[], "tuple[Tokenizer, Tokenizer]"]
+    ) -> "tuple[Tokenizer, Tokenizer]":
+        """The tokenizers of a run that learns a task: those that `learn` makes of the training part."""
+        return learn()
+
+    def kept_ids(
+        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]"
+    ) -> "contextlib.AbstractContextManager[IdStore | None]":
+        """Gives what keeps the ids of the training part; None: nothing does."""
+        return contextlib.nullcontext()
 
     def name_of(self, part: str) -> str:
         """What messages call the part "train", "valid" or "test".
@@ -110,10 +141,10 @@ def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
     """Splits pairs in two: those to train on, a list if `pairs` is one, and the held-out ones.
 
     Of the different sources, one in 50 is held out with all its pairs. Of fewer than 1,000 sources it is 20, or one in
-    10 where these are fewer, but at least one. The sources with the smallest SHA-256 hashes are taken. So the choice
-    depends on the texts alone, not on their order. Sources that differ only in white space or in their Unicode form are
-    one source, because tokenizers read them alike. A source is never held out if it is blank or has blank targets only,
-    unless all targets are blank, as in plain text.
+    10 where these are fewer, but at least one; of more than 250,000 sources it is 5,000. The sources with the smallest
+    SHA-256 hashes are taken. So the choice depends on the texts alone, not on their order. Sources that differ only in
+    white space or in their Unicode form are one source, because tokenizers read them alike. A source is never held out
+    if it is blank or has blank targets only, unless all targets are blank, as in plain text.
 
     Raises:
         ValueError: There are fewer than two different sources that could be held out.
@@ -123,23 +154,54 @@ def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
         >>> len(train), len(held_out)
         (280, 20)
     """
-    keys, has_target = [], []
-    for source, target in pairs:
-        keys.append(_key(source))
-        has_target.append(bool(target.strip()))
-    is_plain_text = not any(has_target)
-    sources = {key for key, has in zip(keys, has_target, strict=True) if key and (has or is_plain_text)}
-    if len(sources) < 2:
-        raise ValueError(
-            f"To hold out pairs of {name}, it must have at least two different sources, with targets that are not "
-            f"blank. Received: {len(sources)}. Add pairs, or give validation (and test) pairs of their own (--valid)."
-        )
-    number = max(len(sources) // _HELD_OUT_SHARE, min(_FEWEST_HELD_OUT, len(sources) // _LARGEST_SHARE), 1)
-    held_out = set(heapq.nsmallest(number, sources))
-    learned = bytes(key not in held_out for key in keys)
+    held_out = _sources_to_hold_out(name, pairs)
+    learned = bytes(_key(source) not in held_out for source, _ in pairs)
     others = [pair for pair, is_learned in zip(pairs, learned, strict=True) if not is_learned]
     train = list(itertools.compress(pairs, learned)) if isinstance(pairs, list) else SelectedPairs(pairs, learned)
     return train, others
+
+
+def _sources_to_hold_out(name: str, pairs: Iterable[Pair]) -> set[bytes]:
+    """The keys of the sources to hold out. Of very many sources, not all keys are held in memory to find them."""
+    with_target, plain = _LeastKeys(), _LeastKeys()
+    for source, target in pairs:
+        if key := _key(source):
+            (with_target if target.strip() else plain).add(key)
+    sources = with_target if with_target.number else plain
+    if sources.number < 2:
+        raise ValueError(
+            f"To hold out pairs of {name}, it must have at least two different sources, with targets that are not "
+            f"blank. Received: {sources.number}. Add pairs, or give validation (and test) pairs of their own (--valid)."
+        )
+    share = max(sources.number // _HELD_OUT_SHARE, min(_FEWEST_HELD_OUT, sources.number // _LARGEST_SHARE), 1)
+    return sources.least(min(share, _MOST_HELD_OUT))
+
+
+class _LeastKeys:
+    """The different keys of a corpus; of very many, those that are the least."""
+
+    most = _MOST_HELD_OUT * _HELD_OUT_SHARE
+
+    def __init__(self) -> None:
+        self._keys: set[bytes] = set()
+        self._limit: bytes | None = None  # keys above it are no longer held
+
+    @property
+    def number(self) -> int:
+        """How many there are; of very many, `most`."""
+        return len(self._keys) if self._limit is None else self.most
+
+    def add(self, key: bytes) -> None:
+        if self._limit is not None and key > self._limit:
+            return
+        self._keys.add(key)
+        if len(self._keys) > 2 * self.most:
+            self._keys = set(heapq.nsmallest(self.most, self._keys))
+            self._limit = max(self._keys)
+
+    def least(self, number: int) -> set[bytes]:
+        """So many of the least keys."""
+        return set(heapq.nsmallest(number, self._keys))
 
 
 def _key(source: str) -> bytes:

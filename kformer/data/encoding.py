@@ -3,21 +3,25 @@
 Shapes: N pairs, I ids in all.
 """
 
-import array
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from kformer.data.id_stores import EncodedChunk, IdStore, MemoryIds, Sequences, id_type
 from kformer.data.pairs import Pair, check_pairs
+from kformer.process.threads import in_threads
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.wording import count
 
 _PAIRS_PER_CALL = 2000
+_IDS_AT_ONCE = 1 << 24
+
+Encode = Callable[[Sequence[Pair]], tuple[Sequences, Sequences]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,11 +70,16 @@ class EncodedPairs:
 
 
 def encode_pairs(
-    pairs: Iterable[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int
+    pairs: Iterable[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    max_length: int,
+    store: IdStore | None = None,
 ) -> EncodedPairs:
     """The token ids of (source, target) pairs, with the end id on both sides.
 
-    No texts are held, so the pairs may be those of a part of a corpus that is larger than the memory.
+    No texts are held, so the pairs may be those of a part of a corpus that is larger than the memory. The ids are held,
+    unless a `store` keeps them (see `kformer.data.id_stores`).
 
     A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id. A
     text with more than 1,000 characters for each of these tokens, white space not counted, is too long in any case (see
@@ -90,63 +99,55 @@ def encode_pairs(
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         return ended(sources, source_tokenizer, source_tokenizer.closing_ids), ended(targets, target_tokenizer)
 
-    return encode_with(encode, pairs, source_tokenizer, target_tokenizer, max_length)
+    return encode_with(encode, pairs, source_tokenizer, target_tokenizer, max_length, store)
 
 
 def encode_with(
-    encode: Callable[[Sequence[Pair]], tuple["Sequences", "Sequences"]],
+    encode: Encode,
     pairs: Iterable[Pair],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     max_length: int,
+    store: IdStore | None = None,
 ) -> EncodedPairs:
     """The ids of pairs, as `encode` makes them of texts. Pairs are skipped as by `encode_pairs`.
 
     Args:
         encode: From up to 2,000 pairs, without blank or very long texts, to the sequences of both sides. A sequence
-            without a token before its end id, and one of more than `max_length` ids, is skipped.
+            without a token before its end id, and one of more than `max_length` ids, is skipped. Several threads call
+            it at the same time.
         pairs: The texts.
         source_tokenizer, target_tokenizer: Their pad ids fill up batches; the start id is that of the target.
         max_length: The largest number of ids of a sequence.
+        store: Where the ids are kept; None: in memory. Of pairs whose ids it has already, no new ones are made.
 
     Raises:
         ValueError: No pair is left, or an id is none of its vocabulary and cannot be kept.
     """
-    source, target = (_GrowingSide(tokenizer.vocab_size) for tokenizer in (source_tokenizer, target_tokenizer))
-    counts: Counter[str] = Counter()
-    readable = _readable(pairs, max_length, counts)
-    while batch := list(itertools.islice(readable, _PAIRS_PER_CALL)):
-        sources, targets = encode(batch)
-        full = (sources.counts > 1) & (targets.counts > 1)  # (B,), of the batch
-        fits = np.maximum(sources.counts, targets.counts) <= max_length
-        source.add(sources, full & fits)
-        target.add(targets, full & fits)
-        counts["blank"] += int(np.sum(~full))
-        counts["long"] += int(np.sum(full & ~fits))
+    store = MemoryIds() if store is None else store
+    sizes = source_tokenizer.vocab_size, target_tokenizer.vocab_size
+    known = store.open(*sizes)
+    if known is not None:
+        chunks = _chunks(itertools.islice(iter(pairs), known, None))
+        for chunk in in_threads(functools.partial(_encoded, encode, max_length, sizes), chunks):
+            store.add(chunk)
+    kept = store.close()
     encoded = EncodedPairs(
-        source_ids=np.asarray(source.ids),
-        source_offsets=np.asarray(source.offsets),
-        target_ids=np.asarray(target.ids),
-        target_offsets=np.asarray(target.offsets),
+        kept.source_ids,
+        kept.source_offsets,
+        kept.target_ids,
+        kept.target_offsets,
         source_pad_id=source_tokenizer.pad_id,
         target_pad_id=target_tokenizer.pad_id,
         start_id=target_tokenizer.start_id,
         max_length=max_length,
-        skipped_blank=counts["blank"],
-        skipped_long=counts["long"],
+        skipped_blank=kept.counts["blank"],
+        skipped_long=kept.counts["long"],
     )
     if not encoded.kept:
-        raise ValueError(
-            f"No pair of {counts['read']:,} is left: {encoded.report()}. Check the texts or raise max_length."
-        )
+        read = kept.counts["read"]
+        raise ValueError(f"No pair of {read:,} is left: {encoded.report()}. Check the texts or raise max_length.")
     return encoded
-
-
-class Sequences(NamedTuple):
-    """N sequences of ids, one after another."""
-
-    ids: np.ndarray  # (I,) int32
-    counts: np.ndarray  # (N,) int64
 
 
 def rows_of(ragged: tf.RaggedTensor) -> Sequences:
@@ -171,39 +172,65 @@ def ended(texts: Sequence[str], tokenizer: Tokenizer, ends: Sequence[int] | None
     return Sequences(with_ends, counts + len(ends))
 
 
+def count_tokens(ids: np.ndarray) -> Counter[int]:
+    """How often each id is in an array, which may lie on the disk."""
+    counts: Counter[int] = Counter()
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        found, numbers = np.unique(ids[start : start + _IDS_AT_ONCE], return_counts=True)
+        counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+    return counts
+
+
+def token_share(ids: np.ndarray, some: Iterable[int]) -> float:
+    """The share of some ids in an array.
+
+    Examples:
+        >>> token_share(np.array([1, 2, 2, 3]), [2, 7])
+        0.5
+    """
+    counts = count_tokens(ids)
+    return sum(counts[token] for token in {*map(int, some)}) / max(1, counts.total())
+
+
+def _chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CALL)):
+        yield chunk
+
+
+def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], pairs: list[Pair]) -> EncodedChunk:
+    """The ids of some pairs, without those that are blank or too long."""
+    counts = Counter(read=len(pairs))
+    readable = list(_readable(pairs, max_length, counts))
+    if not readable:
+        nothing = Sequences(np.empty(0, np.int32), np.empty(0, np.int64))
+        return EncodedChunk(nothing, nothing, counts)
+    sources, targets = encode(readable)
+    full = (sources.counts > 1) & (targets.counts > 1)  # (B,), of the readable pairs
+    fits = np.maximum(sources.counts, targets.counts) <= max_length
+    counts["blank"] += int(np.sum(~full))
+    counts["long"] += int(np.sum(full & ~fits))
+    kept = full & fits
+    return EncodedChunk(_kept(sources, kept, sizes[0]), _kept(targets, kept, sizes[1]), counts)
+
+
+def _kept(sequences: Sequences, keep: np.ndarray, vocab_size: int) -> Sequences:
+    """The sequences to keep, (B,) booleans, with ids of the type for this number of tokens."""
+    ids, dtype = sequences.ids[np.repeat(keep, sequences.counts)], id_type(vocab_size)
+    most = np.iinfo(dtype)
+    if ids.size and not most.min <= ids.min() <= ids.max() <= most.max:
+        raise ValueError(
+            f"A tokenizer gave ids from {ids.min()} to {ids.max()}. Expected: ids from 0 up and below its "
+            f"vocab_size, {vocab_size:,}. Correct the tokenizer's vocab_size."
+        )
+    return Sequences(ids.astype(dtype), sequences.counts[keep])
+
+
 def _readable(pairs: Iterable[Pair], max_length: int, counts: Counter[str]) -> Iterator[Pair]:
-    """The pairs without a blank or a very long text; `counts` gets the numbers of all pairs and of those left out."""
+    """The pairs without a blank or a very long text; `counts` gets the numbers of those left out."""
     for pair in pairs:
-        counts["read"] += 1
         if not all(text.strip() for text in pair):
             counts["blank"] += 1
         elif any(is_surely_longer(text, max_length) for text in pair):
             counts["long"] += 1
         else:
             yield pair
-
-
-class _GrowingSide:
-    """The ids and offsets of one side, in arrays that grow at their end without a second copy.
-
-    Args:
-        vocab_size: one more than the largest id.
-    """
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-        self.ids = array.array("H" if vocab_size <= 1 << 16 else "i")
-        self.offsets = array.array("q", [0])
-
-    def add(self, sequences: Sequences, keep: np.ndarray) -> None:
-        """Adds the sequences to keep, (B,) booleans."""
-        ids = sequences.ids[np.repeat(keep, sequences.counts)]
-        most = np.iinfo(self.ids.typecode)
-        if ids.size and not most.min <= ids.min() <= ids.max() <= most.max:
-            raise ValueError(
-                f"A tokenizer gave ids from {ids.min()} to {ids.max()}. Expected: ids from 0 up and below its "
-                f"vocab_size, {self.vocab_size:,}. Correct the tokenizer's vocab_size."
-            )
-        self.ids.frombytes(ids.astype(self.ids.typecode).tobytes())
-        ends = self.offsets[-1] + np.cumsum(sequences.counts[keep])
-        self.offsets.frombytes(ends.astype(np.int64).tobytes())

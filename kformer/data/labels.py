@@ -92,11 +92,12 @@ def unknown_labels(task: str, corpus: Corpus) -> str | None:
 
 def _labels(task: str, corpus: Corpus) -> tuple[set[str], set[str]]:
     """The labels of the training and of the validation part; all targets are checked when they are first asked for."""
-    key = task, len(corpus.train), len(corpus.valid)  # lists may have grown
-    if key not in corpus.labels:
-        check = _CHECKS[task_kind(task).targets]
-        corpus.labels[key] = _checked_labels(check, corpus.train), _checked_labels(check, corpus.valid)
-    return corpus.labels[key]
+    check = _CHECKS[task_kind(task).targets]
+
+    def find() -> tuple[set[str], set[str]]:
+        return _checked_labels(check, corpus.train), _checked_labels(check, corpus.valid)
+
+    return corpus.found_labels(task, find)
 
 
 def _checked_labels(check: Callable[[str, str], None], pairs: Iterable[Pair]) -> set[str]:

@@ -16,9 +16,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-import platformdirs
-
 from kformer.config import DecodingConfig
+from kformer.files.cache import cache_folder
 from kformer.files.checksums import DamagedFileError, check_folder, checksum
 from kformer.files.writing import staging_folder, temporary_folder
 from kformer.runs.folder import RunFolder
@@ -41,7 +40,7 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
     """
     name = _fingerprint(run, decoding, n_best)
     try:
-        folder = cache_folder()
+        folder = cache_folder("translators")
         found = folder / name
         if not _is_whole(found):
             _make(run, decoding, n_best, found)
@@ -60,24 +59,6 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
         os.utime(found)
         _delete_old(folder)
     yield found
-
-
-def cache_folder() -> pathlib.Path:
-    """The folder of the SavedModels, which may not exist yet.
-
-    Raises:
-        FileNotFoundError: The user has no home folder, and `$KFORMER_CACHE` names no other one.
-    """
-    chosen = os.environ.get("KFORMER_CACHE")
-    if chosen:
-        return pathlib.Path(chosen) / "translators"
-    try:
-        own = pathlib.Path(platformdirs.user_cache_dir("kformer"))
-    except RuntimeError:  # platformdirs before 4.4 gives a path that begins with ~
-        own = pathlib.Path("~")
-    if not own.is_absolute():
-        raise FileNotFoundError("there is no home folder: HOME is not set to an absolute path")
-    return own / "translators"
 
 
 def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:

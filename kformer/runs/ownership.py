@@ -7,7 +7,6 @@ empties it.
 
 import contextlib
 import datetime
-import errno
 import fcntl
 import functools
 import json
@@ -17,12 +16,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
+from kformer.files.cache import NO_LOCKS
 from kformer.files.writing import is_same_file
 
 LOCK_FILE = "lock"
 LOCK_SECONDS = 0.5  # how long a process tries to take the lock
-# The errors of file systems without locks, such as some that mount a storage bucket.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class RunInUseError(OSError):
@@ -94,7 +92,7 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
         try:
             _take(descriptor)
         except OSError as error:
-            if error.errno in _NO_LOCKS:
+            if error.errno in NO_LOCKS:
                 return descriptor, False
             owner = _read(descriptor)
             os.close(descriptor)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs, Pairs
 from kformer.data.arrangements import Arrangement
+from kformer.data.id_stores import IdStore
 from kformer.runs.folder import RunFolder
 from kformer.tasks.objective import Objective, cross_entropy
 from kformer.tasks.predictor import Predictor
@@ -53,8 +54,10 @@ class Task(abc.ABC):
         return tokenizers
 
     @abc.abstractmethod
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
-        """The ids of the pairs."""
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
+        """The ids of the pairs, which the store keeps, or else the memory."""
 
     @abc.abstractmethod
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:

@@ -13,6 +13,7 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.data.id_stores import IdStore
 from kformer.tasks.labels import LabelPredictor, LabelTask
 from kformer.tasks.texts import TAB, encode_texts, encoded_texts
 from kformer.text.text_model import text_tensor
@@ -101,13 +102,15 @@ class ClassifyTask(LabelTask):
 
     name = "classify"
 
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             return encoded_texts([text for text, _ in pairs], source), ended([label for _, label in pairs], labels)
 
-        return encode_with(encode, pairs, source, labels, max_length)
+        return encode_with(encode, pairs, source, labels, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return SourceToLabels(for_each_token=False)

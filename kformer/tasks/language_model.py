@@ -15,6 +15,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.decoding import SearchResult
 from kformer.models import StepwiseLanguageModel
@@ -255,14 +256,16 @@ class LanguageModelTask(Task):
     def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training.replace(shared_vocabulary=True))
 
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = divided(ended([text for text, _ in pairs], tokenizers[0]), max_length)
             return texts, texts
 
         longest = CHARACTERS_PER_TOKEN * max_length
         short = ((piece, piece) for text, _ in pairs for piece in pieces(text, longest))
-        return encode_with(encode, short, *tokenizers, max_length)
+        return encode_with(encode, short, *tokenizers, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken(tokenizers[0].has_start)

@@ -15,6 +15,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, MaskedTokens
 from kformer.data.encoding import Sequences, encode_with
+from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor
@@ -73,12 +74,14 @@ class MaskedLanguageModelTask(Task):
     ) -> tuple[Tokenizer, Tokenizer]:
         return tokenizers[0], tokenizers[0]
 
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
             texts = encoded_texts([text for text, _ in pairs], tokenizers[0])
             return texts, texts
 
-        return encode_with(encode, pairs, *tokenizers, max_length)
+        return encode_with(encode, pairs, *tokenizers, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         tokenizer = tokenizers[0]

@@ -17,6 +17,7 @@ from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, rows_of, string_tensor
+from kformer.data.id_stores import IdStore
 from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
 from kformer.tasks.texts import with_start
 from kformer.text.texts import BATCH_TOKENS, in_batches
@@ -101,7 +102,9 @@ class TagTask(LabelTask):
 
     name = "tag"
 
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
         source, labels = tokenizers
 
         def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
@@ -113,7 +116,7 @@ class TagTask(LabelTask):
             at_tokens[starts + first.ids] = tags.flat_values.numpy()
             return ids, Sequences(at_tokens, ids.counts)
 
-        return encode_with(encode, pairs, source, labels, max_length)
+        return encode_with(encode, pairs, source, labels, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return SourceToLabels(for_each_token=True)

@@ -5,6 +5,7 @@ import pathlib
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pairs, encode_pairs
 from kformer.data.arrangements import Arrangement, ShiftedTarget
+from kformer.data.id_stores import IdStore
 from kformer.tasks.base import Task
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import Tokenizer, train_tokenizers
@@ -21,8 +22,10 @@ class TranslateTask(Task):
     def train_tokenizers(self, pairs: Pairs, training: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
         return train_tokenizers(pairs, training)
 
-    def encode(self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int) -> EncodedPairs:
-        return encode_pairs(pairs, *tokenizers, max_length)
+    def encode(
+        self, pairs: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int, store: IdStore | None = None
+    ) -> EncodedPairs:
+        return encode_pairs(pairs, *tokenizers, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return ShiftedTarget()

@@ -1,9 +1,11 @@
 """Writes and reads tokenizers: each is a directory with tokenizer.json and the files of its vocabulary."""
 
+import hashlib
 import json
 import pathlib
 
-from kformer.files.writing import replacing_folder
+from kformer.files.checksums import checksum
+from kformer.files.writing import replacing_folder, temporary_folder
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.byte_bpe import MERGES_FILE, ByteBPETokenizer
 from kformer.tokenizers.keras_nlp import ASSETS_FOLDER, CONFIG_FILE, KerasNLPTokenizer
@@ -75,6 +77,20 @@ def load_tokenizer(directory: str | pathlib.Path) -> Tokenizer:
     if kind not in KINDS:
         raise ValueError(f"{path} names the kind {kind!r}; known kinds are {', '.join(KINDS)}. Update kformer.")
     return KINDS[kind].read_files(directory, description)
+
+
+def fingerprint_of(tokenizer: Tokenizer) -> str:
+    """A hash of what `save_tokenizer` writes: two tokenizers with the same one make the same ids of a text.
+
+    Examples:
+        >>> fingerprint_of(SymbolTokenizer(["a"])) == fingerprint_of(SymbolTokenizer(["a"]))
+        True
+    """
+    with temporary_folder() as folder:
+        _write(tokenizer, folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        sums = "".join(f"{checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    return hashlib.sha256(sums.encode()).hexdigest()
 
 
 def save_tokenizers(directory: str | pathlib.Path, source: Tokenizer, target: Tokenizer) -> None:

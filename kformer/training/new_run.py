@@ -1,7 +1,9 @@
 """The start of a run: a new run folder with tokenizers and configurations."""
 
+import functools
 import pathlib
 import shutil
+from typing import Any, NamedTuple
 
 from kformer.config import (
     MONITORS,
@@ -16,7 +18,7 @@ from kformer.config import (
     task_kind,
 )
 from kformer.config.decoding import FROM_DATA
-from kformer.data import Corpus
+from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
 from kformer.data.labels import check_corpus
 from kformer.evaluation.bleu_tokenizers import bleu_metric
@@ -29,6 +31,7 @@ from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
+    Sides,
     describe_embeddings,
     find_embeddings,
     fit_to_vectors,
@@ -50,20 +53,40 @@ from kformer.training.text_lengths import search_of_data
 KEPT_SAMPLES = 16  # validation sources that are kept, to try an export on them
 
 
-def start_run(
-    run: RunFolder,
+class NewRun(NamedTuple):
+    """What a run begins with.
+
+    Attributes:
+        transformer, training: Its configurations, fitted to the corpus.
+        tokenizers: Of the source and of the target.
+        pairs: The ids of the training and of the validation part.
+        origin: The run whose weights it begins with, if any.
+        search: How its model is searched.
+        vectors: Pretrained vectors of words.
+        description: Facts about the corpus.
+    """
+
+    transformer: TransformerConfig
+    training: TrainingConfig
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    pairs: tuple[EncodedPairs, EncodedPairs]
+    origin: RunFolder | None
+    search: DecodingConfig
+    vectors: Sides
+    description: dict[str, Any]
+
+
+def prepare_run(
     corpus: Corpus,
     transformer: TransformerConfig | None,
     training: TrainingConfig,
     initialize_from: str | pathlib.Path | None = None,
-) -> RunSetup:
-    """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
+) -> NewRun:
+    """Checks what a run is asked for, learns the tokenizers, and encodes the corpus. No run folder is needed for it.
 
     The tokenizers are trained on the corpus. With `initialize_from`, the tokenizers and the transformer of the earlier
-    run are taken instead. The corpus and the configurations are checked before anything is written. The warm-up is
-    fitted to the budget, if the configuration asks for it.
+    run are taken instead.
     """
-    run.check_new()
     _check_parts(corpus)
     origin = None if initialize_from is None else find_preset(initialize_from)
     if transformer is None:
@@ -73,13 +96,15 @@ def start_run(
     _check_monitor(training, corpus)
     _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
-    description = describe_corpus(corpus)
+    facts = corpus.facts()
+    description = describe_corpus(corpus, facts)
     task = task_of(transformer.task)
     pairs_to_learn = task.pairs(corpus.train)
     vectors = read_embeddings(transformer.task, training, has_initial_weights=origin is not None)
     if origin is None:
         check_layers(transformer)
-        tokenizers = task.train_tokenizers(pairs_to_learn, training)
+        learn = functools.partial(task.train_tokenizers, pairs_to_learn, training)
+        tokenizers = corpus.learned_tokenizers(task.name, training, learn)
         transformer = fit_to_vectors(_fit_to_tokenizers(task.adapt(transformer), *tokenizers), vectors)
     else:
         earlier = origin.transformer_config().task
@@ -93,29 +118,47 @@ def start_run(
     check_special_ids(transformer)
     check_positions(transformer, training)
     pairs = encode(corpus, task, training.max_length, tokenizers)
-    search = search_of_data(transformer.task, pairs_to_learn, pairs[0])
+    search = search_of_data(transformer.task, facts.short_ratio, pairs[0])
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
-    training = fit_warmup(training, pairs[0], task.arrangement(tokenizers, training))
-    found = find_embeddings(transformer, vectors, tokenizers)
+    return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)
+
+
+def start_run(
+    run: RunFolder,
+    corpus: Corpus,
+    transformer: TransformerConfig | None,
+    training: TrainingConfig,
+    initialize_from: str | pathlib.Path | None = None,
+) -> RunSetup:
+    """Writes what a new run needs into its folder: configurations, tokenizers, and an earlier run's weights, if any.
+
+    Nothing is written before everything has been checked. The warm-up is fitted to the budget, if the configuration
+    asks for it. Arguments as of `prepare_run`.
+    """
+    run.check_new()
+    new = prepare_run(corpus, transformer, training, initialize_from)
+    transformer, tokenizers, origin = new.transformer, new.tokenizers, new.origin
+    training = fit_warmup(new.training, new.pairs[0], task_of(transformer.task).arrangement(tokenizers, new.training))
+    found = find_embeddings(transformer, new.vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     _remove_first_weights(run)
     if origin is not None:
         _copy_initial(origin, run)
     if found:
         save_embeddings(run, found)
-        description |= describe_embeddings(transformer, found, pairs[0])
+        new.description.update(describe_embeddings(transformer, found, new.pairs[0]))
     create_run(
         run,
         transformer,
         tokenizers,
-        search,
-        description,
+        new.search,
+        new.description,
         training=training,
         samples=sample_sources(corpus.valid, KEPT_SAMPLES),
         environment=describe_environment(),
     )
-    return RunSetup(transformer, training, tokenizers, *pairs, resumed=False)
+    return RunSetup(transformer, training, tokenizers, *new.pairs, resumed=False)
 
 
 def _check_parts(corpus: Corpus) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kformer.config import TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs
+from kformer.data.encoding import count_tokens
 from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 from kformer.files.checksums import check_file, replacing_noted
 from kformer.layers.initializers import STANDARD_DEVIATION
@@ -110,13 +111,14 @@ def describe_embeddings(
     Returns:
         Texts by the names of the fields, such as "source_embeddings".
     """
-    tokens_of = {SOURCE_EMBEDDING: pairs.source_ids, TARGET_EMBEDDING: pairs.target_ids}
+    counts_of = {SOURCE_EMBEDDING: count_tokens(pairs.source_ids), TARGET_EMBEDDING: count_tokens(pairs.target_ids)}
     if transformer.embedding_tying == "all":
-        tokens_of[SOURCE_EMBEDDING] = np.concatenate(list(tokens_of.values()))
+        counts_of[SOURCE_EMBEDDING] += counts_of[TARGET_EMBEDDING]
     described = {}
     for name, vectors in found.items():
-        tokens = tokens_of[name][tokens_of[name] != transformer.end_id]
-        missing = 1 - float(np.isin(tokens, vectors.ids).mean())
+        counts = counts_of[name]
+        counts.pop(transformer.end_id, None)
+        missing = 1 - sum(counts[token] for token in vectors.ids.tolist()) / counts.total()
         described[EMBEDDING_FILES[name]] = f"{vectors.report()}; {missing:.2%} of the tokens have none"
     return described
 

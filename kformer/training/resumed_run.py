@@ -73,7 +73,7 @@ def resume_run(
 
 
 def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
-    stored, given = run.corpus(), describe_corpus(corpus)
+    stored, given = run.corpus(), describe_corpus(corpus, corpus.facts())
     if stored["sha256"] != given["sha256"]:
         raise ValueError(
             f"The run in {run.path} was trained on another corpus: {stored['name']} with {stored['train']:,} training "

@@ -1,13 +1,14 @@
 """What the start and the resumption of a run have in common: its configurations, tokenizers and data."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs
+from kformer.data.encoding import token_share
+from kformer.data.facts import CorpusFacts
+from kformer.data.id_stores import IdStore
+from kformer.files.checksums import DamagedFileError
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.tasks.base import Task
@@ -42,13 +43,17 @@ def encode(
         ValueError: No pair of a part is left, or a part cannot be read.
     """
 
-    def encoded(part: str) -> EncodedPairs:
+    def encoded(part: str, store: IdStore | None = None) -> EncodedPairs:
         try:
-            return task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length)
+            return task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length, store)
+        except DamagedFileError:
+            raise
         except ValueError as error:
             raise ValueError(f"{corpus.name_of(part)} {part}: {error}") from error
 
-    return encoded("train"), encoded("valid")
+    with corpus.kept_ids(task.name, max_length, tokenizers) as store:
+        train = encoded("train", store)
+    return train, encoded("valid")
 
 
 def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
@@ -91,23 +96,23 @@ def changed_fields(
     )
 
 
-def describe_corpus(corpus: Corpus) -> dict:
+def describe_corpus(corpus: Corpus, facts: CorpusFacts) -> dict:
     """Name, sizes, forms and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
-    digest, tabs = hashlib.sha256(), {"train": False, "valid": False}
-    for part in tabs:
-        for source, target in getattr(corpus, part):
-            digest.update(f"{source}\t{target}\n".encode())
-            tabs[part] = tabs[part] or "\t" in source
-        digest.update(b"\x00")
-    facts = {part: len(getattr(corpus, part)) for part in ("train", "valid", "test")}
-    facts |= {"symbols": corpus.symbols, "tabs_in_sources": tabs["train"]}
-    return {"name": corpus.name, **facts, "sha256": digest.hexdigest()}
+    return {
+        "name": corpus.name,
+        "train": facts.train,
+        "valid": facts.valid,
+        "test": len(corpus.test),
+        "symbols": corpus.symbols,
+        "tabs_in_sources": facts.tabs_in_sources,
+        "sha256": facts.sha256,
+    }
 
 
 def vocabulary_report(pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> str:
     """One line that says how well a vocabulary that was made for another corpus suits this one."""
     source, target = (
-        float(np.isin(ids, tokenizer.fallback_ids()).mean())
+        token_share(ids, tokenizer.fallback_ids())
         for ids, tokenizer in zip((pairs.source_ids, pairs.target_ids), tokenizers, strict=True)
     )
     return (

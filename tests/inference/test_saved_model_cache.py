@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 
 from kformer.config import DecodingConfig
+from kformer.files.cache import cache_folder
 from kformer.files.checksums import note_checksums
 from kformer.inference import Model, saved_model_cache
 from kformer.inference.model import threads_for
-from kformer.inference.saved_model_cache import cache_folder, saved_model_of
+from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.text.batches import BATCH_SIZE
 
@@ -181,7 +182,7 @@ def test_the_cache_lies_where_the_system_keeps_such_folders(monkeypatch, tmp_pat
     monkeypatch.delenv("KFORMER_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if sys.platform == "linux":
-        assert cache_folder() == tmp_path / "kformer" / "translators"
+        assert cache_folder("translators") == tmp_path / "kformer" / "translators"
 
 
 @pytest.mark.slow

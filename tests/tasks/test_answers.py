@@ -99,7 +99,8 @@ class TestClassifier:
         facts = {}
         if trained_on is not None:
             pairs = [(source, "even") for source in trained_on]
-            facts = {"corpus": describe_corpus(Corpus("pairs", pairs, [("one\ttwo", "odd")], []))}
+            corpus = Corpus("pairs", pairs, [("one\ttwo", "odd")], [])
+            facts = {"corpus": describe_corpus(corpus, corpus.facts())}
         tokenizers = classifier.source_tokenizer, classifier.target_tokenizer
         classifier = Classifier(classifier.model, classifier.config, *tokenizers, facts=facts)
         found = classifier.function(tf.constant(["one two", "one\ttwo"]))["probability"].numpy()

@@ -80,13 +80,13 @@ class Counter(LabelPredictor):
 class CountTask(LabelTask):
     name = "count"
 
-    def encode(self, pairs, tokenizers, max_length):
+    def encode(self, pairs, tokenizers, max_length, store=None):
         source, labels = tokenizers
 
         def encode(pairs):
             return encoded_texts([text for text, _ in pairs], source), ended([label for _, label in pairs], labels)
 
-        return encode_with(encode, pairs, source, labels, max_length)
+        return encode_with(encode, pairs, source, labels, max_length, store)
 
     def arrangement(self, tokenizers, training):
         return Counts(tokenizers[1])

@@ -4,6 +4,7 @@ import pytest
 
 from kformer.config import DecodingConfig
 from kformer.data import encode_pairs
+from kformer.data.facts import CorpusFacts
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.text_lengths import lengths_report, search_of_data
 
@@ -15,7 +16,8 @@ PAIRS = [("a " * number, "a" * number) for number in range(1, 101)] + [("a " * 1
 
 
 def search(task, pairs=PAIRS):
-    return search_of_data(task, pairs, encode_pairs(pairs, TOKENIZER, TOKENIZER, max_length=2000))
+    encoded = encode_pairs(pairs, TOKENIZER, TOKENIZER, max_length=2000)
+    return search_of_data(task, CorpusFacts.of(pairs, []).short_ratio, encoded)
 
 
 def test_a_translator_divides_lines_longer_than_95_in_100_sources_and_sentences_longer_than_all():

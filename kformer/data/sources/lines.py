@@ -31,6 +31,16 @@ class FilePairs(abc.ABC):
         """All pairs, after one reading: `list(pairs)` would ask for their number first."""
         return list(iter(self))
 
+    @property
+    @abc.abstractmethod
+    def files(self) -> tuple[pathlib.Path, ...]:
+        """The files."""
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """What beside the files decides which pairs are read: the name of the class, and settings."""
+        return (type(self).__name__,)
+
     @abc.abstractmethod
     def __iter__(self) -> Iterator[Pair]: ...
 

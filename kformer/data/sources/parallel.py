@@ -36,6 +36,10 @@ class ParallelFiles(FilePairs):
         self.target_path = target_path
         self._sources, self._targets = TextLines(source_path), TextLines(target_path)
 
+    @property
+    def files(self) -> tuple[pathlib.Path, ...]:
+        return pathlib.Path(self.source_path), pathlib.Path(self.target_path)
+
     def __iter__(self) -> Iterator[Pair]:
         last_source = last_target = 0  # the numbers of the last lines
         with self._sources.open() as sources, self._targets.open() as targets:

@@ -28,6 +28,10 @@ class TextFile(FilePairs):
         self.path = path
         self._lines = TextLines(path)
 
+    @property
+    def files(self) -> tuple[pathlib.Path, ...]:
+        return (pathlib.Path(self.path),)
+
     def __iter__(self) -> Iterator[Pair]:
         is_blank = True
         with self._lines.open() as lines:

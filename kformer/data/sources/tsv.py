@@ -46,6 +46,14 @@ class TsvFile(FilePairs):
         self.columns = tuple(columns)
         self._lines = TextLines(path)
 
+    @property
+    def files(self) -> tuple[pathlib.Path, ...]:
+        return (pathlib.Path(self.path),)
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        return (*super().reading, *self.columns)
+
     def __iter__(self) -> Iterator[Pair]:
         table = None if self._lines.were_read else ForeignTable(self.path, self.columns)
         is_blank = True

@@ -1,0 +1,66 @@
+"""What a run must know of its corpus, found in one reading."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from typing import Self
+
+from kformer.data.pairs import Pair
+
+# Fewer than 1 in 1,000 training pairs have a shorter target for their source.
+_SHORT = 0.001
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusFacts:
+    """Numbers of the training and the validation part.
+
+    Attributes:
+        train, valid: How many pairs they have.
+        tabs_in_sources: Whether a source of the training part has a tab, between two texts for a classifier.
+        short_ratio: A target is seldom shorter: the characters of a target, in those of its source, of which fewer
+            than 1 in 1,000 training pairs have less; to three decimals. None: each pair has a blank side.
+        sha256: A hash of all pairs in their order, in hexadecimal digits.
+    """
+
+    train: int
+    valid: int
+    tabs_in_sources: bool
+    short_ratio: float | None
+    sha256: str
+
+    @classmethod
+    def of(cls, train: Iterable[Pair], valid: Iterable[Pair]) -> Self:
+        """Reads the two parts.
+
+        Examples:
+            >>> facts = CorpusFacts.of([("one", "uno"), ("four", "cuatro")], [("two", "dos")])
+            >>> facts.train, facts.valid, facts.short_ratio
+            (2, 1, 1.0)
+        """
+        digest, numbers, tabs, ratios = hashlib.sha256(), [0, 0], False, Counter[float]()
+        for part, pairs in enumerate((train, valid)):
+            for source, target in pairs:
+                digest.update(f"{source}\t{target}\n".encode())
+                numbers[part] += 1
+                if part == 0:
+                    tabs = tabs or "\t" in source
+                    length = len(source.strip())
+                    if length and (written := len(target.strip())):
+                        ratios[round(written / length, 4)] += 1
+            digest.update(b"\x00")
+        return cls(numbers[0], numbers[1], tabs, _shortest_but_few(ratios), digest.hexdigest())
+
+
+def _shortest_but_few(ratios: Counter[float]) -> float | None:
+    """The ratio below which 1 in 1,000 lie, between two of them where it falls there, to three decimals."""
+    place, below = _SHORT * (ratios.total() - 1), 0
+    ordered = sorted(ratios)
+    for ratio, following in itertools.zip_longest(ordered, ordered[1:]):
+        below += ratios[ratio]
+        if place < below:
+            share = max(0.0, place - (below - 1))  # of the way from the last of these ratios to the next one
+            return round(ratio + share * (following - ratio) if share else ratio, 3)
+    return None
