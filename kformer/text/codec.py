@@ -59,13 +59,17 @@ class TextCodec:
 
     @property
     def longest_part(self) -> int:
-        """The largest number of tokens of a source, without its end id."""
-        return longest_source(self.config, self.decoding) - 1
+        """The largest number of tokens of a source, without the ids that close it."""
+        closing = len(self.source_tokenizer.closing_ids)
+        longest = longest_source(self.config, self.decoding) - closing
+        if closing or self.config.longest_sequence is None:
+            return longest
+        return min(longest, self.config.longest_sequence - 1)  # `pad` adds a position
 
     @property
     def longest_line(self) -> int:
-        """The largest number of tokens of a line that is not divided into its sentences, without its end id."""
-        return min(self.decoding.longest_line - 1, self.longest_part)
+        """The largest number of tokens of a line that is not divided into its sentences, without its closing ids."""
+        return min(self.decoding.longest_line - len(self.source_tokenizer.closing_ids), self.longest_part)
 
     def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""

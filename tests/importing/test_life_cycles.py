@@ -11,7 +11,18 @@ from kformer.cli.main import app
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
-TRANSLATORS = ["bart", "m2m100", "marian", "marian_separate", "mbart", "nllb"]
+TRANSLATORS = [
+    "bart",
+    "m2m100",
+    "marian",
+    "marian_separate",
+    "mbart",
+    "nllb",
+    "opennmt-tf/train.yml",
+    "opennmt-tf-relative/train.yml",
+    "t5",
+    "t5_gated",
+]
 LINES = ["In the beginning God made the heaven and the earth.", "And the earth was waste and without form.", "Light."]
 
 

@@ -101,6 +101,30 @@ def test_a_source_is_closed_as_its_tokenizer_says_and_filled_up_with_the_models_
 
 
 @pytest.mark.parametrize(
+    ("closing", "positions", "line", "part"),
+    [
+        ((END,), None, 6, 8),
+        ((END, D), None, 5, 7),
+        ((), None, 7, 9),
+        ((END,), 5, 4, 4),  # the end has the fifth position
+        ((END, D), 5, 3, 3),
+        ((), 5, 4, 4),  # the padding that each source gets has the fifth
+    ],
+)
+def test_the_ids_that_close_a_source_count_among_those_that_are_read_at_once(closing, positions, line, part):
+    class Letters(SymbolTokenizer):
+        closing_ids = closing
+
+    letters = Letters(["a", "b", "c", "d"])
+    limited = {} if positions is None else {"positional_encoding": "learned", "max_length": positions}
+    config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, **limited)
+    found = TextCodec(letters, letters, config, DecodingConfig(max_source_length=7, max_sentence_length=9))
+    assert (found.longest_line, found.longest_part) == (line, part)
+    longest, _ = found.encode(tf.constant(["a " * 20]))
+    assert longest.shape[1] == part + max(1, len(closing))
+
+
+@pytest.mark.parametrize(
     ("decoding", "asked", "norms"),
     [
         ({}, None, [1.0, 2**0.6]),  # ((5 + length) / 6) ** 0.6
