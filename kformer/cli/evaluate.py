@@ -7,8 +7,8 @@ import typer
 
 from kformer.cli.options import (
     BeamSize,
-    Columns,
     CorpusName,
+    FileReading,
     LengthPenalty,
     MaxSourceLength,
     ModelArgument,
@@ -38,6 +38,7 @@ from kformer.wording import count
 
 
 def evaluate(
+    reading: FileReading,
     model: ModelArgument = None,
     preset: PresetName = None,
     corpus: CorpusName = None,
@@ -51,7 +52,6 @@ def evaluate(
         Path | None,
         typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.", rich_help_panel="Data"),
     ] = None,
-    columns: Columns = None,
     recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
@@ -89,9 +89,9 @@ def evaluate(
     decoding = choose_decoding(found, SearchOptions(searching, beam_size, length_penalty, max_source_length))
     check_search(found, decoding)
     if corpus is not None and test is None:
-        pairs, symbols = _read_part(found, corpus, columns, split)
+        pairs, symbols = _read_part(found, corpus, reading, split)
     elif test is not None and corpus is None:
-        pairs, symbols = _read_file(found, test, columns, split)
+        pairs, symbols = _read_file(found, test, reading, split)
     else:
         raise ValueError(
             "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
@@ -171,26 +171,28 @@ def _evaluate_texts(
     return score_texts(predictor.score, [text for text, _ in pairs], limit)
 
 
-def _read_part(model: RunFolder | Path, corpus: str, columns: str | None, split: str | None) -> tuple[Pairs, bool]:
+def _read_part(model: RunFolder | Path, corpus: str, reading: FileReading, split: str | None) -> tuple[Pairs, bool]:
     """The pairs of a part of a corpus, and whether they are symbols."""
-    if columns is not None:
-        raise ValueError("--columns names the columns of a tab-separated file. Give it together with --test.")
+    if reading != FileReading():
+        raise ValueError(
+            "--columns, --fields and --inline-tags say how a file is read. Give them together with --test."
+        )
     part = choose_part(split)
     loaded = read_corpus(corpus)
     _warn_of_another_kind(model, loaded)
     return getattr(loaded, part), loaded.symbols
 
 
-def _read_file(model: RunFolder | Path, file: Path, columns: str | None, split: str | None) -> tuple[Pairs, bool]:
+def _read_file(model: RunFolder | Path, file: Path, reading: FileReading, split: str | None) -> tuple[Pairs, bool]:
     """The pairs of a file, and whether they are symbols, which only the model can tell."""
     if split is not None:
         raise ValueError("--split names a part of a corpus, and a file has no parts. Leave out --split or --test.")
     if task_kind(task_name(model)).learns_from_plain_text:
-        if columns is not None:
+        if reading.columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
-        return look_through(open_file(file, columns, plain_text=True)), False
+        return look_through(open_file(file, reading, plain_text=True)), False
     symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
-    return look_through(open_file(file, columns)), bool(symbols)
+    return look_through(open_file(file, reading)), bool(symbols)
 
 
 def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:

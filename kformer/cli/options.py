@@ -18,6 +18,7 @@ from kformer.config import TASKS, DecodingConfig, task_kind
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs, read_texts
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
+from kformer.data.sources.tmx import INLINE_TAGS
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
@@ -125,6 +126,37 @@ Columns = Annotated[
 ]
 
 
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Names of the fields to read, split by commas, such as en,es: columns of a table with a header (.csv, or "
+        "tabs), keys of .jsonl (translation.en), columns of .parquet and .arrow, or languages of .tmx. A classifier of "
+        "two texts has three. The default is source,target, and the two languages of a .tmx.",
+        rich_help_panel="Data",
+    ),
+]
+InlineTags = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT",
+        help="What becomes of tags within the texts of a .tmx: drop them, keep what stands in them as text, or skip "
+        "their units.",
+        autocompletion=lambda: list(INLINE_TAGS),
+        rich_help_panel="Data",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileReading:
+    """The options that say how a file of pairs is read."""
+
+    columns: Columns = None
+    fields: Fields = None
+    inline_tags: InlineTags = "drop"
+
+
 def choose_model(model: Path | None, preset: str | None) -> Path:
     """The model, named by its folder or as a preset."""
     if model is not None and preset is None:
@@ -199,21 +231,30 @@ def choose_part(split: str | None) -> str:
     return split or "test"
 
 
-def open_file(file: Path, columns: str | None, plain_text: bool = False) -> Pairs:
+def open_file(file: Path, reading: FileReading, plain_text: bool = False) -> Pairs:
     """The pairs of a file. Those of a pipe are read at once; their warnings go to standard error.
 
     Args:
-        file: Tab-separated, of plain text, or with a suffix that says more.
-        columns: The value of `--columns`, for a tab-separated file.
+        file: Tab-separated, of plain text, or with a suffix or content that says more.
+        reading: How it is read.
         plain_text: Whether a file of lines is plain text, for a task that learns from it.
     """
     lines: FileSource = TextFile if plain_text else TsvFile
-    if columns is not None:
-        lines = functools.partial(TsvFile, columns=tuple(columns.split(",")))
+    if reading.columns is not None:
+        if reading.fields is not None:
+            raise ValueError(
+                "--columns names the columns of a file without a header, and --fields those that a header names. "
+                "Received: both. Give one."
+            )
+        lines = functools.partial(TsvFile, columns=tuple(reading.columns.split(",")))
         if source_of(file, lines) is not lines:
-            raise ValueError(f"--columns names the columns of tab-separated files, and {file} is none. Leave it out.")
+            raise ValueError(
+                f"--columns names the columns of tab-separated files, and {file} is none. Leave it out, or name its "
+                "fields by --fields."
+            )
     with warnings_told():
-        return open_pairs(file, lines)
+        fields = None if reading.fields is None else tuple(reading.fields.split(","))
+        return open_pairs(file, lines, fields, reading.inline_tags)
 
 
 def look_through(pairs: Pairs) -> Pairs:

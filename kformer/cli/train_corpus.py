@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.options import Columns, CorpusName, Path, open_file, read_corpus, warnings_told
+from kformer.cli.options import (
+    Columns,
+    CorpusName,
+    Fields,
+    FileReading,
+    InlineTags,
+    Path,
+    open_file,
+    read_corpus,
+    warnings_told,
+)
 from kformer.cli.progress import shown
 from kformer.config import task_kind
 from kformer.data import Corpus, Pairs, ParallelFiles, corpus_from_pairs, prepare_corpus, read_parallel
@@ -29,8 +39,8 @@ class CorpusOptions:
     train: Annotated[
         Path | None,
         _data(
-            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; .gz, .xz "
-            "and .bz2 are read."
+            help="Pairs to train on: source, tab and target on each line, or plain text for a language model; or a "
+            ".csv, .jsonl, .tmx, .parquet or .arrow, see --fields. .gz, .xz, .bz2 and .zst are read."
         ),
     ] = None
     valid: Annotated[
@@ -41,6 +51,8 @@ class CorpusOptions:
         ),
     ] = None
     columns: Columns = None
+    fields: Fields = None
+    inline_tags: InlineTags = "drop"
     train_source: Annotated[
         Path | None, _data(help="Source lines to train on, parallel to those of --train-target.")
     ] = None
@@ -110,7 +122,7 @@ class CorpusOptions:
     def _open(self, files: list[Path], plain_text: bool) -> Pairs:
         """The pairs of a file, or of two parallel files; those of pipes are held."""
         if len(files) == 1:
-            return open_file(files[0], self.columns, plain_text)
+            return open_file(files[0], FileReading(self.columns, self.fields, self.inline_tags), plain_text)
         if not all(file.is_file() for file in files):
             return read_parallel(*files)
         return ParallelFiles(*files)
@@ -137,8 +149,8 @@ class CorpusOptions:
         for part in ("train", "valid"):
             if (getattr(self, f"{part}_source") is None) != (getattr(self, f"{part}_target") is None):
                 raise ValueError(f"--{part}-source and --{part}-target go together. Give both.")
-        if self.columns is not None and self.train is None:
-            raise ValueError("--columns names the columns of tab-separated files. Give it together with --train.")
+        if self.train is None and (self.columns, self.fields) != (None, None):
+            raise ValueError("--columns and --fields say what is read of a file. Give them together with --train.")
 
 
 def _named(*given: Any) -> list[Any]:

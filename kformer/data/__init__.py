@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
+from kformer.data.sources.columnar import ColumnarFile
+from kformer.data.sources.json_lines import JsonLinesFile
 from kformer.data.sources.parallel import ParallelFiles, read_parallel
 from kformer.data.sources.registry import load_corpus, open_pairs
+from kformer.data.sources.tables import TableFile
 from kformer.data.sources.texts import TextFile, read_texts
 from kformer.data.sources.tfds import load_tfds
+from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile, read_tsv
 
 if TYPE_CHECKING:
@@ -36,14 +40,18 @@ _PIPELINE = {
 
 __all__ = [
     "BatchPlan",
+    "ColumnarFile",
     "Corpus",
     "EncodedPairs",
     "FoundVectors",
+    "JsonLinesFile",
     "Pair",
     "Pairs",
     "ParallelFiles",
     "PreparedCorpus",
+    "TableFile",
     "TextFile",
+    "TmxFile",
     "TsvFile",
     "WordVectors",
     "corpus_from_pairs",

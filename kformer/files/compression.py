@@ -10,11 +10,39 @@ from typing import Any
 from kformer.files.blocks import Block, is_recognized, split_beginning
 
 _BEGINNINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
-SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
+
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise ImportError("Data compressed by zstd need the package zstandard. Run: pip install zstandard") from error
+    return _Zstd(zstandard)
+
+
+class _Zstd:
+    """A decompressor of zstd whose errors are those of the others."""
+
+    def __init__(self, zstandard: Any) -> None:
+        self._stream = zstandard.ZstdDecompressor().decompressobj()
+        self._error = zstandard.ZstdError
+
+    eof = property(lambda self: self._stream.eof)
+    unused_data = property(lambda self: self._stream.unused_data)
+
+    def decompress(self, piece: bytes) -> bytes:
+        try:
+            return self._stream.decompress(piece)
+        except self._error as error:
+            raise EOFError(str(error)) from error
+
+
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),
     "bzip2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    "zstd": _zstd,
 }
 _DAMAGE = (EOFError, OSError, lzma.LZMAError, zlib.error)
 _PIECE_BYTES = 1 << 12  # decompressed at once: the content of a piece may be a thousand times as long
@@ -31,7 +59,7 @@ def compression_of(beginning: bytes) -> str | None:
 
 
 def decompressed(blocks: Iterator[Block], name: str) -> Iterator[Block]:
-    """The content of data that may be compressed by gzip, bzip2 or xz, with a None wherever `blocks` has one.
+    """The content of data that may be compressed by gzip, bzip2, xz or zstd, with a None wherever `blocks` has one.
 
     A checksum follows its data, so damaged data may give wrong bytes before the error is raised.
 

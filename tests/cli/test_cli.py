@@ -250,7 +250,7 @@ MISTAKES = {
     ),
     "train, columns of a corpus": (
         "train --output new --corpus cmudict --columns id,source,target",
-        "--columns names the columns of tab-separated files. Give it together with --train.",
+        "--columns and --fields say what is read of a file. Give them together with --train.",
     ),
     "train, columns without a source": (
         "train --output new --train {corpus} --columns left,target",

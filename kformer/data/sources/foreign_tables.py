@@ -57,7 +57,8 @@ class ForeignTable:
             number, cells = self._header
             warnings.warn(
                 f"{self._path}, line {number}: {', '.join(map(repr, cells))} look like names of the columns, and are "
-                f"read as texts. If they are names, remove the line: sed {number}d FILE > NEW.",
+                "read as texts. If they are names, name those to read, as by --fields en,es, or remove the line: "
+                f"sed {number}d FILE > NEW.",
                 stacklevel=5,
             )
         if self._quoted and not self._contradicted and (self._has_doubled or self._all_quoted):
@@ -73,7 +74,10 @@ def hint(line: str) -> str:
     """What may be the matter with a line that has the wrong number of columns, with a blank in front; "" if unknown."""
     separator = None if TAB in line else _separator(line)
     if separator is not None:
-        return f" The line has no tab, but {separator!r}: is it a table with {separator!r}? {how_to_convert(separator)}"
+        return (
+            f" The line has no tab, but {separator!r}: is it a table with {separator!r}? If its first line names the "
+            f"columns, name those to read: --fields en,es. {how_to_convert(separator)}"
+        )
     if '"' in line:
         return f" Fields in quotation marks may hold tabs and ends of lines. {how_to_convert(TAB)}"
     return ""

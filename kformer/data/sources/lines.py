@@ -50,8 +50,8 @@ class FilePairs(abc.ABC):
         return self._number
 
 
-class TextLines:
-    """The lines of a text file.
+class StableFile:
+    """A file that is read anew each time, and must stay as it is.
 
     Args:
         path: the file.
@@ -67,16 +67,15 @@ class TextLines:
         return self._read is not None
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Iterator[tuple[int, str]]]:
-        """Gives the lines with their numbers from 1, without the characters that end them.
+    def bytes(self) -> Iterator[io.BufferedReader]:
+        """Gives the open file.
 
-        The block must read all lines, or end by an exception. If it raises a ValueError and the file has changed
-        meanwhile, the error is about that change instead, because the line with the mistake may never have been in the
-        file.
+        The block must read it to its end, or end by an exception. If it raises a ValueError and the file has changed
+        meanwhile, the error is about that change instead, because what is wrong may never have been in the file.
 
         Raises:
             FileNotFoundError: There is no such file.
-            ValueError: The file is damaged or not UTF-8, or has changed.
+            ValueError: The file is damaged, or has changed.
         """
         path = self.path
         if self._read is not None and not stat.S_ISREG(self._read.st_mode):
@@ -97,12 +96,27 @@ class TextLines:
             try:
                 if stat.S_ISREG(before.st_mode) and self._read is None:
                     _check_compressed(path, file)
-                yield _lines(path, file)
+                yield file
             except ValueError as error:
                 _check_unchanged(path, file, before, error)
                 raise
             _check_unchanged(path, file, before)
             self._read = before
+
+
+class TextLines(StableFile):
+    """The lines of a text file that stays as it is."""
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Iterator[tuple[int, str]]]:
+        """Gives the lines with their numbers from 1, without the characters that end them; as of `bytes`.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: The file is damaged or not UTF-8, or has changed.
+        """
+        with self.bytes() as file:
+            yield _lines(self.path, file)
 
 
 def _check_compressed(path: pathlib.Path, file: io.BufferedReader) -> None:

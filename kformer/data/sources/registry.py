@@ -5,12 +5,19 @@ A new source is one module in this folder, and one line in a table below.
 
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 from kformer.data.corpus import Corpus
 from kformer.data.pairs import Pairs
 from kformer.data.sources.cmudict import load_cmudict
+from kformer.data.sources.columnar import ColumnarFile
+from kformer.data.sources.fields import Fields
+from kformer.data.sources.json_lines import JsonLinesFile
+from kformer.data.sources.recognition import recognized
+from kformer.data.sources.tables import TableFile
 from kformer.data.sources.texts import TextFile
 from kformer.data.sources.tfds import load_named_tfds
+from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile
 from kformer.data.sources.verses import load_bible, load_books, load_next_verses, load_punctuation
 from kformer.files.compression import SUFFIXES
@@ -22,8 +29,16 @@ FileSource = Callable[[pathlib.Path], Pairs]
 FILES: dict[str, FileSource] = {
     ".tsv": TsvFile,
     ".txt": TextFile,
+    ".csv": TableFile,
+    ".jsonl": JsonLinesFile,
+    ".ndjson": JsonLinesFile,
+    ".tmx": TmxFile,
+    ".parquet": ColumnarFile,
+    ".arrow": ColumnarFile,
 }
 _OF_LINES: tuple[FileSource, ...] = (TsvFile, TextFile)
+# Sources that take the names of fields behind the path.
+_WITH_FIELDS: tuple[FileSource, ...] = (TableFile, JsonLinesFile, TmxFile, ColumnarFile)
 # By the name of a corpus.
 CORPORA: dict[str, Callable[[], Corpus]] = {
     "bible-en-es": load_bible,
@@ -79,19 +94,27 @@ def load_corpus(name: str) -> Corpus:
     return CORPORA[name]()
 
 
-def open_pairs(path: str | pathlib.Path, lines: FileSource | None = None) -> Pairs:
+def open_pairs(
+    path: str | pathlib.Path, lines: FileSource | None = None, fields: Fields | None = None, inline_tags: str = "drop"
+) -> Pairs:
     """The pairs of a file, which are read from it each time, so that it may be larger than the memory.
 
-    The suffix says how the file is read: `.tsv` as by `TsvFile`, `.txt` as by `TextFile`, and both also with `.gz`,
-    `.xz` or `.bz2` after it. The pairs of a pipe are held, because it can be read only once.
+    The suffix says how the file is read, also with `.gz`, `.xz`, `.bz2` or `.zst` after it: `.tsv` as by `TsvFile`,
+    `.txt` as by `TextFile`, `.csv` as by `TableFile`, `.jsonl` and `.ndjson` as by `JsonLinesFile`, `.tmx` as by
+    `TmxFile`, `.parquet` and `.arrow` as by `ColumnarFile`. A file that begins as TMX, Parquet or Arrow is read as
+    such, whatever its suffix. The pairs of a pipe are held, because it can be read only once.
 
     Args:
         path: the file.
         lines: what reads any file of lines. Then `.tsv` and `.txt`, other suffixes and no suffix say nothing: some
             programs call a table `.txt`.
+        fields: the names of the fields to read, such as ("en", "es"): of a file of lines, which is then a table with a
+            header, as by `TableFile`, or of one of the others. By default ("source", "target"), and of a TMX the two
+            languages that it has.
+        inline_tags: as of `TmxFile`.
 
     Raises:
-        ValueError: No source reads files of this suffix.
+        ValueError: No source reads files of this suffix, or the file has no fields.
         FileNotFoundError: The file is to be held, and does not exist.
 
     Examples:
@@ -99,19 +122,25 @@ def open_pairs(path: str | pathlib.Path, lines: FileSource | None = None) -> Pai
         [('one two', 'uno dos'), ('three', 'tres')]
     """
     path = pathlib.Path(path)
-    pairs = source_of(path, lines)(path)
+    source: Any = source_of(path, lines, fields)
+    if source is TmxFile:
+        pairs: Pairs = TmxFile(path, fields, inline_tags)
+    else:
+        pairs = source(path) if fields is None else source(path, fields)
     return pairs if path.is_file() else list(iter(pairs))  # without their number, which would be another reading
 
 
-def source_of(path: pathlib.Path, lines: FileSource | None = None) -> FileSource:
+def source_of(path: pathlib.Path, lines: FileSource | None = None, fields: Fields | None = None) -> FileSource:
     """What reads a file; arguments and errors as of `open_pairs`.
 
     Examples:
         >>> source_of(pathlib.Path("news.tsv.gz")), source_of(pathlib.Path("news"), lines=TextFile)
         (<class 'kformer.data.sources.tsv.TsvFile'>, <class 'kformer.data.sources.texts.TextFile'>)
     """
-    suffix = suffix_of(path)
+    suffix = recognized(path) or suffix_of(path)
     source = FILES.get(suffix)
+    if fields is not None and (source is None or source in _OF_LINES):
+        return TableFile
     if lines is not None and (source is None or source in _OF_LINES):
         return lines
     if source is None:
@@ -120,6 +149,8 @@ def source_of(path: pathlib.Path, lines: FileSource | None = None) -> FileSource
             f"compressed ({', '.join(SUFFIXES)}). Rename the file, or name what reads it, such as "
             "open_pairs(path, lines=kformer.data.TsvFile)."
         )
+    if fields is not None and source not in _WITH_FIELDS:
+        raise ValueError(f"{path}: files with the suffix {suffix} have no fields. Received: fields={fields!r}.")
     return source
 
 

@@ -33,7 +33,7 @@ def test_the_lines_of_a_file_are_what_the_caller_says(name, tmp_path):
 
 @pytest.mark.parametrize(("name", "suffix"), [("a.docx", ".docx"), ("a.docx.xz", ".docx"), ("a", "")])
 def test_a_suffix_that_no_source_has(name, suffix, tmp_path):
-    message = f"{name}: no source reads files with the suffix {suffix!r}. Known suffixes: .tsv, .txt, each also compre"
+    message = f"{name}: no source reads files with the suffix {suffix!r}. Known suffixes: .tsv, .txt, .csv, "
     with pytest.raises(ValueError, match=re.escape(message)):
         open_pairs(tmp_path / name)
 

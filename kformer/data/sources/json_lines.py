@@ -1,0 +1,87 @@
+"""Pairs from JSON lines: an object on each line, as `datasets` of Hugging Face and most tools for data write them."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from kformer.data.pairs import Pair
+from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, check_fields, missing_fields, pair_of
+from kformer.data.sources.lines import FilePairs, TextLines
+
+
+class JsonLinesFile(FilePairs):
+    """The pairs of a file with a JSON object on each line, read from the file each time.
+
+    White space of any kind becomes one blank; null is an empty text; numbers and true or false are written as in JSON.
+
+    Args:
+        path: a text file, which may be compressed.
+        fields: the keys of the source and of the target; "translation.en" is the key "en" of the object under
+            "translation". Otherwise as of `TableFile`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is damaged or not UTF-8, it changes while it is read or later, a line is no JSON object or
+            has not the keys, or there are no lines.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("pairs.jsonl").write_text('{"translation": {"en": "one", "es": "uno"}}\\n')
+        >>> list(JsonLinesFile("pairs.jsonl", ("translation.en", "translation.es")))
+        [('one', 'uno')]
+    """
+
+    def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
+        self.path = path
+        self.fields = check_fields(fields)
+        self._lines = TextLines(path)
+
+    @property
+    def files(self) -> tuple[pathlib.Path, ...]:
+        return (pathlib.Path(self.path),)
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        return (*super().reading, *self.fields)
+
+    def __iter__(self) -> Iterator[Pair]:
+        found = False
+        with self._lines.open() as lines:
+            for number, line in lines:
+                if line.strip():
+                    found = True
+                    yield self._pair(f"{self.path}, line {number}", line)
+        if not found:
+            raise ValueError(f"{self.path} is empty, or all its lines are blank. Pass a file with at least one pair.")
+
+    def _pair(self, place: str, line: str) -> Pair:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{place}: no JSON ({error}). Each line must be a JSON object.") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"{place}: a {type(value).__name__}. Each line must be a JSON object: {{...}}.")
+        return pair_of([_text(place, value, field) for field in self.fields])
+
+
+def _text(place: str, value: dict[str, Any], field: str) -> str:
+    """What an object has in a field, as a text."""
+    found: Any = value
+    for key in [field] if field in value else field.split("."):
+        if not isinstance(found, dict) or key not in found:
+            raise ValueError(missing_fields(place, [field], list(_names(value))))
+        found = found[key]
+    if isinstance(found, dict | list):
+        kind = "an object" if isinstance(found, dict) else "a list"
+        raise ValueError(f"{place}: {field!r} is {kind}, and no text. Name a field in it, such as {field}.en.")
+    return "" if found is None else found if isinstance(found, str) else json.dumps(found)
+
+
+def _names(value: dict[str, Any], within: str = "") -> Iterator[str]:
+    """The names of all fields, those of objects with a dot."""
+    for key, inner in value.items():
+        if isinstance(inner, dict) and not within:
+            yield from _names(inner, f"{key}.")
+        else:
+            yield f"{within}{key}"
