@@ -3,7 +3,15 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from kformer.cli.lines import LineModel, LineOptions, check_files, number_of_lines, with_scores, write_answers
+from kformer.cli.lines import (
+    InputFields,
+    LineModel,
+    LineOptions,
+    check_files,
+    number_of_lines,
+    with_scores,
+    write_answers,
+)
 from kformer.cli.on_server import check_server_options, connected
 from kformer.cli.options import SearchOptions, choose_decoding, choose_model
 from kformer.cli.progress import status
@@ -38,12 +46,14 @@ def answer_lines(
         scores: Whether each answer is followed by a tab and its score.
     """
     check_files(given.input, given.output)
+    if given.input is None and given.reading != InputFields():
+        raise ValueError("--fields and --inline-tags say what is read of a file. Give them together with --input.")
     check_server_options(given, search)
-    number = number_of_lines(given.input)
+    number = number_of_lines(given.input, given.reading)
     with _chosen_model(given, task, search, n_best, options or {}, number) as model:
         if scores:
             model = model._replace(answer=with_scores(model.answer))
-        write_answers(model, given.input, given.output, number, n_best, doing)
+        write_answers(model, given.input, given.output, number, n_best, doing, given.reading)
 
 
 @contextlib.contextmanager

@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from kformer.cli.answering import answer_lines
-from kformer.cli.lines import InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
 
 
 def classify(
+    reading: InputFields,
     model: ModelArgument = None,
     preset: ClassifierPreset = None,
     server: ServerUrl = None,
@@ -28,5 +29,5 @@ def classify(
     trust: Trust = False,
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
-    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     answer_lines(given, "classify", "reading", scores=scores)

@@ -9,7 +9,7 @@ import typer
 
 from kformer.cli.answering import answer_lines
 from kformer.cli.app import with_options
-from kformer.cli.lines import InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
     BeamSize,
@@ -42,6 +42,7 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
 
 @with_options(_parameter(option) for option in OPTIONS.values() if option.name != "length_penalty")
 def generate(
+    reading: InputFields,
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,
     server: ServerUrl = None,
@@ -64,7 +65,7 @@ def generate(
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     _check_options(options)
-    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
     answer_lines(given, "language-model", "generating", search, options=options if _are_given(options) else {})
 

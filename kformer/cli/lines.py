@@ -2,16 +2,19 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, BinaryIO, NamedTuple, TextIO
 
 import typer
 
-from kformer.cli.options import Path
+from kformer.cli.options import Fields, InlineTags, Path, warnings_told
 from kformer.cli.progress import progress_bar
+from kformer.data import Pairs, open_pairs
+from kformer.data.sources.registry import has_fields
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.lines import Faults, lines_of
 from kformer.files.writing import check_file_path, replacing
@@ -28,13 +31,37 @@ from kformer.text.batches import AnswerBatch, Hypothesis
 InputFile = Annotated[
     Path | None,
     typer.Option(
-        help="Lines of text; by default those of standard input. .gz, .xz and .bz2 are read.",
+        help="Lines of text; by default those of standard input. Of a .csv, .jsonl, .tmx, .parquet or .arrow, the "
+        "texts of the first of --fields. .gz, .xz, .bz2 and .zst are read.",
         rich_help_panel="Input and output",
     ),
 ]
 OutputFile = Annotated[
     Path | None, typer.Option(help="The file to write; by default standard output.", rich_help_panel="Input and output")
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFields:
+    """The options that say what is read of an input with named fields."""
+
+    fields: Fields = None
+    inline_tags: InlineTags = "drop"
+
+    def lines(self, file: Path) -> Generator[bytes | None, None, None]:
+        """The lines of a file, or the texts of its first field."""
+        if self.fields is None and not has_fields(file):
+            with file.open("rb") as opened:
+                yield from lines_of(file_blocks(opened), str(file))
+            return
+        for source, _ in _pairs(file, self.fields, self.inline_tags):
+            yield source.encode("utf-8")
+
+
+@functools.lru_cache(maxsize=1)
+def _pairs(file: Path, fields: str | None, inline_tags: str) -> Pairs:
+    """The pairs of a file: the same object each time, which warns once and knows the file that it has read."""
+    return open_pairs(file, fields=None if fields is None else tuple(fields.split(",")), inline_tags=inline_tags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +75,7 @@ class LineOptions:
     input: Path | None
     output: Path | None
     trust: bool
+    reading: InputFields
 
 
 class LineModel(NamedTuple):
@@ -63,6 +91,9 @@ class LineModel(NamedTuple):
     batch_size: int
     at_once: int | None
     watchers: Sequence[NotedLines | ShortTranslations] = ()
+
+
+_LINES = InputFields()
 
 
 def check_files(input: Path | None, output: Path | None) -> None:
@@ -89,7 +120,7 @@ def _regular_file(path: Path | None, stream: TextIO) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def number_of_lines(input: Path | None) -> int:
+def number_of_lines(input: Path | None, reading: InputFields = _LINES) -> int:
     """The number of lines of a file; of a pipe, the number that is read before the first translation begins.
 
     Lines of a file that are not text are reported on standard error.
@@ -97,14 +128,20 @@ def number_of_lines(input: Path | None) -> int:
     if input is None:
         return 1 if sys.stdin.isatty() else LINES_AT_ONCE
     faults = Faults(str(input))
-    with input.open("rb") as file:
-        number = sum(1 for _ in faults.counted(lines_of(file_blocks(file), str(input))))
+    with warnings_told():
+        number = sum(1 for _ in faults.counted(reading.lines(input)))
     _tell(faults.message())
     return number
 
 
 def write_answers(
-    model: LineModel, input: Path | None, output: Path | None, number: int, n_best: int, doing: str
+    model: LineModel,
+    input: Path | None,
+    output: Path | None,
+    number: int,
+    n_best: int,
+    doing: str,
+    reading: InputFields = _LINES,
 ) -> None:
     """Writes an answer for each line of `input` to `output`.
 
@@ -114,6 +151,7 @@ def write_answers(
         number: From `number_of_lines`.
         n_best: See `answer_lines`.
         doing: What the progress bar says.
+        reading: What is read of the input.
     """
     answer, batch_size, at_once, watchers = model
 
@@ -134,7 +172,7 @@ def write_answers(
             lines = faults.counted(lines_of(pipe_blocks(sys.stdin.buffer), "standard input"))
             answer_lines(answer, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_line)
             return
-        lines = lines_of(file_blocks(stack.enter_context(input.open("rb"))), str(input))
+        lines = stack.enter_context(contextlib.closing(reading.lines(input)))
         advance = stack.enter_context(progress_bar(doing, number))
         answer_lines(answer, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
 

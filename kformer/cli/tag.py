@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from kformer.cli.answering import answer_lines
-from kformer.cli.lines import InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ModelArgument, TaggerPreset, Trust
 
 
 def tag(
+    reading: InputFields,
     model: ModelArgument = None,
     preset: TaggerPreset = None,
     server: ServerUrl = None,
@@ -28,5 +29,5 @@ def tag(
     trust: Trust = False,
 ) -> None:
     """Find a tag for each word of each line. Blanks divide words, and tags, too."""
-    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     answer_lines(given, "tag", "reading", scores=scores)

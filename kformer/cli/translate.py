@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.answering import answer_lines
-from kformer.cli.lines import InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
     BeamSize,
@@ -20,6 +20,7 @@ from kformer.cli.options import (
 
 
 def translate(
+    reading: InputFields,
     model: ModelArgument = None,
     preset: TranslatorPreset = None,
     server: ServerUrl = None,
@@ -44,6 +45,6 @@ def translate(
 
     A recipe says here only how to search: nothing else of it is used.
     """
-    given = LineOptions(model, preset, server, token_file, input, output, trust)
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
     answer_lines(given, "translate", "translating", search, n_best)

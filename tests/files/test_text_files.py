@@ -13,8 +13,9 @@ import time
 import zlib
 
 import pytest
+import zstandard
 
-from kformer.cli.lines import LineModel, check_files, number_of_lines, write_answers
+from kformer.cli.lines import InputFields, LineModel, check_files, number_of_lines, write_answers
 from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import decompressed
@@ -33,6 +34,8 @@ READ_EVERYWHERE = {
     "gzip": gzip.compress(TEXT.encode()),
     "xz": lzma.compress(TEXT.encode()),
     "bzip2": bz2.compress(TEXT.encode()),
+    "zstd": zstandard.compress(TEXT.encode()),
+    "two streams of zstd": zstandard.compress(TEXT[:9].encode()) + zstandard.compress(TEXT[9:].encode()),
     "two joined gzip files": gzip.compress(LINES[0].encode() + b"\n") + gzip.compress(LINES[1].encode()),
     "gzip with zeros after it": gzip.compress(TEXT.encode()) + bytes(512),  # as a tape has them
     "gzip and a byte order mark": gzip.compress(TEXT.encode("utf-8-sig")),
@@ -43,7 +46,8 @@ READ_EVERYWHERE = {
 }
 REFUSED_EVERYWHERE = {
     "zip": (b"PK\x03\x04" + bytes(26), "is compressed by zip, which is not read. Decompress it first"),
-    "zstd": (b"(\xb5/\xfd" + bytes(9), "is compressed by zstd, which is not read. Decompress it first"),
+    "half a zstd file": (zstandard.compress(TEXT.encode())[:-9], "the zstd data are damaged or incomplete"),
+    "damaged zstd": (b"(\xb5/\xfd" + bytes(9), "the zstd data are damaged or incomplete"),
     "half a gzip file": (gzip.compress(TEXT.encode())[:-9], "the gzip data are damaged or incomplete"),
     "half a bzip2 file": (bz2.compress(TEXT.encode())[:-9], "the bzip2 data are damaged or incomplete"),
     "damaged bzip2": (bz2.compress(TEXT.encode())[:12] + bytes(40), "the bzip2 data are damaged or incomplete"),
@@ -354,3 +358,32 @@ def test_a_terminal_may_be_both_input_and_output(monkeypatch):
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("sys.stdout", stdout)
         check_files(None, None)
+
+
+FIELDS = {
+    "table.csv": b'id,en,es\n1,"one, two",uno\n2,"three\nfour",dos\n',
+    "pairs.jsonl": b'{"id": 1, "en": "one, two", "es": "uno"}\n{"id": 2, "en": "three\\n four", "es": ""}\n',
+    "memory.tmx": b"<tmx><body><tu><tuv lang='en-GB'><seg>one, two</seg></tuv><tuv lang='es'><seg>uno</seg></tuv></tu>"
+    b"<tu><tuv lang='fr'><seg>un</seg></tuv></tu>"
+    b"<tu><tuv lang='es'><seg/></tuv><tuv lang='en'><seg>three<ph>x</ph> four</seg></tuv></tu></body></tmx>",
+    "renamed.txt": b"en\tes\none, two\tuno\nthree four\tdos\n",
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_texts_of_a_field_are_answered(name, tmp_path, capsys):
+    (tmp_path / name).write_bytes(FIELDS[name])
+    reading = InputFields("en,es")
+    number = number_of_lines(tmp_path / name, reading)
+    write_answers(LineModel(Echo(), 64, None), tmp_path / name, tmp_path / "out", number, 1, "reading", reading)
+    assert (number, (tmp_path / "out").read_text()) == (2, "one, two\nthree four\n")
+    warned = capsys.readouterr().err.count("of 3 units, 1 without one of the languages")
+    assert warned == (1 if name == "memory.tmx" else 0)
+
+
+def test_what_becomes_of_tags_within_the_texts_is_chosen(tmp_path):
+    (tmp_path / "memory.tmx").write_bytes(FIELDS["memory.tmx"])
+    reading = InputFields("en,es", "keep")
+    number = number_of_lines(tmp_path / "memory.tmx", reading)
+    write_answers(LineModel(Echo(), 64, None), tmp_path / "memory.tmx", tmp_path / "out", number, 1, "reading", reading)
+    assert (tmp_path / "out").read_text() == "one, two\nthreex four\n"

@@ -154,6 +154,16 @@ def source_of(path: pathlib.Path, lines: FileSource | None = None, fields: Field
     return source
 
 
+def has_fields(path: pathlib.Path) -> bool:
+    """Whether a file is read by the names of its fields, and not by its lines.
+
+    Examples:
+        >>> has_fields(pathlib.Path("memory.tmx.gz")), has_fields(pathlib.Path("pairs.tsv"))
+        (True, False)
+    """
+    return FILES.get(recognized(path) or suffix_of(path)) in _WITH_FIELDS
+
+
 def suffix_of(path: pathlib.Path) -> str:
     """The suffix that says what a file holds, in lower case, without that of a compression.
 
