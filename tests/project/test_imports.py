@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scripts": set(),
     "tokenizers": {"config", "files", "scripts"},
     "runs": {"config", "files", "tokenizers", "version"},
-    "data": {"config", "files", "scripts", "tokenizers", "wording"},
+    "data": {"config", "files", "process", "scripts", "tokenizers", "version", "wording"},
     "labels": set(),
     "losses": {"config", "labels"},
     "metrics": {"labels", "losses"},
