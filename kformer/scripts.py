@@ -1,5 +1,8 @@
 """What separates words (white space, and scripts that are written without blanks between words), and what does not."""
 
+import functools
+import unicodedata
+
 # All characters with Unicode's property White_Space, which are ASCII blanks, NEXT LINE, and the separators Zs, Zl and
 # Zp. And U+FEFF, a byte order mark: some programs put it before each text, and it remains inside where files are
 # joined. They may stand within the brackets of a regular expression, of Python as of TensorFlow.
@@ -40,3 +43,17 @@ def is_unspaced(character: str) -> bool:
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(chr(first) <= character <= chr(last) for first, last in ranges)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def script_of(character: str) -> str | None:
+    """The script of a letter by its name in Unicode, such as "Latin", "Cyrillic" or "Han"; None: it is no letter.
+
+    Examples:
+        >>> [script_of(character) for character in "eя市カ1"]
+        ['Latin', 'Cyrillic', 'Han', 'Katakana', None]
+    """
+    if not character.isalpha():
+        return None
+    first = unicodedata.name(character, "unknown").split()[0]
+    return "Han" if first == "CJK" else first.capitalize()

@@ -5,12 +5,12 @@ from typing import Any
 from kformer.cli.app import with_options
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, new_configs, read_changes
-from kformer.cli.train_corpus import CorpusOptions, warn_of_few_pairs
+from kformer.cli.train_corpus import CleaningOptions, CorpusOptions, warn_of_corpus
 from kformer.data import PreparedCorpus
 
 
 @with_options(FIELD_OPTIONS)
-def prepare(corpus: CorpusOptions, start: StartOptions, **fields: Any) -> None:
+def prepare(corpus: CorpusOptions, cleaning: CleaningOptions, start: StartOptions, **fields: Any) -> None:
     """Read and tokenize the files of a corpus, so that `kformer train` begins at once.
 
     It takes the options of train that say what is learned, and does what train would do before its first update: it
@@ -19,13 +19,13 @@ def prepare(corpus: CorpusOptions, start: StartOptions, **fields: Any) -> None:
     folder.
     """
     transformer, training = new_configs(start, read_changes(start.config, fields))
-    chosen = corpus.of_task(transformer.task, start.recipe)
+    chosen = corpus.of_task(transformer.task, start.recipe, cleaning.rules)
     if not isinstance(chosen, PreparedCorpus):
         raise ValueError(
             "prepare is for files: --train PAIRS.tsv, or --train-source and --train-target. Received: "
             f"{chosen.name}. A corpus with a name, and what comes through a pipe, is held in memory by train."
         )
-    warn_of_few_pairs(chosen, transformer.task)
+    warn_of_corpus(chosen, transformer.task)
     start_tensorflow()
     from kformer.training.new_run import prepare_run
 

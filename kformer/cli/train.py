@@ -11,7 +11,7 @@ from kformer.cli.app import with_options
 from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, choose_configs, read_changes
-from kformer.cli.train_corpus import CorpusOptions, warn_of_few_pairs
+from kformer.cli.train_corpus import CleaningOptions, CorpusOptions, warn_of_corpus
 from kformer.config import MONITORS, task_kind
 from kformer.files.writing import check_folder_path
 from kformer.runs.exit_status import RESUME
@@ -91,7 +91,14 @@ class MachineOptions:
 
 
 @with_options(FIELD_OPTIONS)
-def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines: MachineOptions, **fields: Any) -> None:
+def train(
+    run: RunOptions,
+    corpus: CorpusOptions,
+    cleaning: CleaningOptions,
+    start: StartOptions,
+    machines: MachineOptions,
+    **fields: Any,
+) -> None:
     """Train a translator, or a model of another task, on a corpus, a file of pairs or two parallel files.
 
     Ctrl-C and SIGTERM save the run; --resume goes on as if it had not been stopped. Without a budget the run ends when
@@ -120,9 +127,9 @@ def train(run: RunOptions, corpus: CorpusOptions, start: StartOptions, machines:
         began_with = folder.corpus().get("name") if goes_on and folder.corpus_file.is_file() else None
         if run.export_to is not None and task is not None and task_kind(task).outputs is None:
             raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
-        chosen = corpus.of_task(task, start.recipe, began_with)
+        chosen = corpus.of_task(task, start.recipe, cleaning.rules, began_with)
         if machines.are_main:
-            warn_of_few_pairs(chosen, task)
+            warn_of_corpus(chosen, task)
 
         start_tensorflow()
         from kformer.training.distributed import initialize, is_main

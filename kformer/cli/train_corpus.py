@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,8 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import shown
 from kformer.config import task_kind
-from kformer.data import Corpus, Pairs, ParallelFiles, corpus_from_pairs, prepare_corpus, read_parallel
+from kformer.data import Corpus, Pairs, ParallelFiles, PreparedCorpus, corpus_from_pairs, prepare_corpus, read_parallel
+from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.labels import check_corpus
 from kformer.data.sources.lines import FilePairs
 from kformer.recipes import load_recipe
@@ -29,6 +31,50 @@ FEW_PAIRS = 100  # with fewer, no translation is learned
 FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
 
 _data = functools.partial(typer.Option, rich_help_panel="Data")
+
+
+_NO_RULES = Cleaning()
+_cleaning = functools.partial(typer.Option, rich_help_panel="Cleaning")
+
+
+@dataclasses.dataclass(frozen=True)
+class CleaningOptions:
+    """The options that say which training pairs are left out; none by default."""
+
+    max_ratio: Annotated[
+        float | None,
+        _cleaning(min=1, help="Leave out pairs of which a side has more than so many times the other's characters."),
+    ] = None
+    max_characters: Annotated[
+        int | None, _cleaning(min=1, help="Leave out pairs of which a side has more characters.")
+    ] = None
+    min_letters: Annotated[
+        float | None,
+        _cleaning(min=0, max=1, help="Leave out pairs of which a side has a smaller share of letters, such as 0.5."),
+    ] = None
+    source_script: Annotated[
+        str | None,
+        _cleaning(metavar="NAME", help="Leave out pairs whose source is not mostly in this script: Latin, Han, ..."),
+    ] = None
+    target_script: Annotated[
+        str | None, _cleaning(metavar="NAME", help="Leave out pairs whose target is not mostly in this script.")
+    ] = None
+    drop_copies: Annotated[
+        bool, _cleaning("--drop-copies", help="Leave out pairs whose source and target are the same.")
+    ] = False
+    duplicates: Annotated[
+        str,
+        _cleaning(
+            metavar="WHAT",
+            help="Of the same pairs, or of the pairs with the same sources, keep only the first: keep, pairs, sources.",
+            autocompletion=lambda: list(DUPLICATES),
+        ),
+    ] = "keep"
+
+    @property
+    def rules(self) -> Cleaning:
+        """The rules."""
+        return Cleaning(**dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +116,15 @@ class CorpusOptions:
         ),
     ] = None
 
-    def of_task(self, task: str | None, recipe: str | None, began_with: str | None = None) -> Corpus:
+    def of_task(
+        self, task: str | None, recipe: str | None, cleaning: Cleaning = _NO_RULES, began_with: str | None = None
+    ) -> Corpus:
         """The corpus of the options, or else of the recipe, whose targets suit the task.
 
         Args:
             task: One of `kformer.config.TASKS`; None: nobody knows it yet.
             recipe: The name of a recipe, which has a corpus.
+            cleaning: Which pairs of a file are left out.
             began_with: As of `read`.
         """
         if task is not None:
@@ -83,16 +132,17 @@ class CorpusOptions:
         options = self
         if recipe is not None and (self.corpus, self.train, self.train_source) == (None,) * 3:
             options = dataclasses.replace(self, corpus=load_recipe(recipe).corpus)
-        corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, began_with)
+        corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, cleaning, began_with)
         if task is not None:
             check_corpus(task, corpus)
         return corpus
 
-    def read(self, plain_text: bool = False, began_with: str | None = None) -> Corpus:
+    def read(self, plain_text: bool = False, cleaning: Cleaning = _NO_RULES, began_with: str | None = None) -> Corpus:
         """The corpus.
 
         Args:
             plain_text: Whether `train` and `valid` are plain text, for a task that learns from it.
+            cleaning: Which pairs of `train` are left out.
             began_with: The name of the corpus of a run that goes on, for the message if there is none here.
 
         Raises:
@@ -100,24 +150,32 @@ class CorpusOptions:
         """
         self._check(began_with)
         if self.corpus is not None:
+            if cleaning != _NO_RULES:
+                raise ValueError("A corpus with a name is not cleaned. Leave out the rules, or give files: --train.")
             return read_corpus(self.corpus)
         train = _named(self.train) or _named(self.train_source, self.train_target)
         valid = _named(self.valid) or _named(self.valid_source, self.valid_target)
         pairs = self._open(train, plain_text)
         others, others_name = (self._open(valid, plain_text), str(valid[0])) if valid else (None, None)
         if not isinstance(pairs, FilePairs) or not (others is None or isinstance(others, FilePairs)):
-            return corpus_from_pairs(str(train[0]), pairs, others, others_name)  # a pipe can be read only once
+            kept, left_out = clean(pairs, cleaning)
+            _tell_left_out(left_out)
+            pairs = list(itertools.compress(pairs, kept))  # a pipe can be read only once
+            return corpus_from_pairs(str(train[0]), pairs, others, others_name)
         tell = functools.partial(typer.echo, err=True)
         with warnings_told():
-            return prepare_corpus(
+            corpus = prepare_corpus(
                 str(train[0]),
                 pairs,
                 others,
                 valid_name=others_name,
+                cleaning=cleaning,
                 cache=self.cache,
                 progress=shown,
                 tell=tell,
             )
+        _tell_left_out(corpus.left_out)
+        return corpus
 
     def _open(self, files: list[Path], plain_text: bool) -> Pairs:
         """The pairs of a file, or of two parallel files; those of pipes are held."""
@@ -157,6 +215,11 @@ def _named(*given: Any) -> list[Any]:
     return [one for one in given if one is not None]
 
 
+def _tell_left_out(report: CleaningReport) -> None:
+    if report.left_out:
+        typer.echo("\n".join(report.lines()), err=True)
+
+
 def _check_columns(task: str, columns: str | None) -> None:
     """Refuses names of columns that say nothing to the task."""
     if columns is not None and task_kind(task).learns_from_plain_text:
@@ -171,13 +234,25 @@ def _check_columns(task: str, columns: str | None) -> None:
         )
 
 
-def warn_of_few_pairs(corpus: Corpus, task: str | None) -> None:
-    """Warns of a corpus that is too small to learn the task from; None: it is not known, as that of a translator."""
+def warn_of_corpus(corpus: Corpus, task: str | None) -> None:
+    """Warns of a corpus that is too small to learn the task from, or whose parts overlap.
+
+    Args:
+        corpus: It.
+        task: One of `kformer.config.TASKS`; None: it is not known, as that of a translator.
+    """
     translates = task is None or task_kind(task).targets == "text"
     if translates and len(corpus.train) < FEW_PAIRS:
         typer.echo(
             f"kformer: warning: {len(corpus.train)} pairs are too few to learn a translation from. Use at least ten "
             "thousand or so; with fewer, begin with the weights of another model by --initialize-from.",
+            err=True,
+        )
+    if isinstance(corpus, PreparedCorpus) and (overlap := corpus.facts().overlap):
+        typer.echo(
+            f"kformer: warning: {count(overlap, 'training pair')} of {corpus.name} have a source that is also one of "
+            f"{corpus.name_of('valid')}: the validation scores are better than those of new texts will be. Validate "
+            "on other texts.",
             err=True,
         )
     if len(corpus.valid) < FEW_VALIDATION_PAIRS:

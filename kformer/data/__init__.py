@@ -7,6 +7,7 @@ used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kformer.data.cleaning import Cleaning
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
@@ -40,6 +41,7 @@ _PIPELINE = {
 
 __all__ = [
     "BatchPlan",
+    "Cleaning",
     "ColumnarFile",
     "Corpus",
     "EncodedPairs",

@@ -137,7 +137,7 @@ def corpus_from_pairs(name: str, train: Pairs, valid: Pairs | None = None, valid
     return Corpus(name=name, train=train, valid=valid, test=[], valid_name=valid_name)
 
 
-def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
+def hold_out(name: str, pairs: Pairs) -> tuple[list[Pair] | SelectedPairs, list[Pair]]:
     """Splits pairs in two: those to train on, a list if `pairs` is one, and the held-out ones.
 
     Of the different sources, one in 50 is held out with all its pairs. Of fewer than 1,000 sources it is 20, or one in
@@ -157,8 +157,9 @@ def hold_out(name: str, pairs: Pairs) -> tuple[Pairs, list[Pair]]:
     held_out = _sources_to_hold_out(name, pairs)
     learned = bytes(_key(source) not in held_out for source, _ in pairs)
     others = [pair for pair, is_learned in zip(pairs, learned, strict=True) if not is_learned]
-    train = list(itertools.compress(pairs, learned)) if isinstance(pairs, list) else SelectedPairs(pairs, learned)
-    return train, others
+    if isinstance(pairs, list):
+        return list(itertools.compress(pairs, learned)), others
+    return SelectedPairs(pairs, learned), others
 
 
 def _sources_to_hold_out(name: str, pairs: Iterable[Pair]) -> set[bytes]:

@@ -22,6 +22,7 @@ class CorpusFacts:
         tabs_in_sources: Whether a source of the training part has a tab, between two texts for a classifier.
         short_ratio: A target is seldom shorter: the characters of a target, in those of its source, of which fewer
             than 1 in 1,000 training pairs have less; to three decimals. None: each pair has a blank side.
+        overlap: How many training pairs have the source of a validation pair, which the model has then seen before.
         sha256: A hash of all pairs in their order, in hexadecimal digits.
     """
 
@@ -29,11 +30,12 @@ class CorpusFacts:
     valid: int
     tabs_in_sources: bool
     short_ratio: float | None
+    overlap: int
     sha256: str
 
     @classmethod
     def of(cls, train: Iterable[Pair], valid: Iterable[Pair]) -> Self:
-        """Reads the two parts.
+        """Reads the two parts; the validation part twice.
 
         Examples:
             >>> facts = CorpusFacts.of([("one", "uno"), ("four", "cuatro")], [("two", "dos")])
@@ -41,17 +43,19 @@ class CorpusFacts:
             (2, 1, 1.0)
         """
         digest, numbers, tabs, ratios = hashlib.sha256(), [0, 0], False, Counter[float]()
+        validated, overlap = {source.strip() for source, _ in valid if source.strip()}, 0
         for part, pairs in enumerate((train, valid)):
             for source, target in pairs:
                 digest.update(f"{source}\t{target}\n".encode())
                 numbers[part] += 1
                 if part == 0:
                     tabs = tabs or "\t" in source
+                    overlap += source.strip() in validated
                     length = len(source.strip())
                     if length and (written := len(target.strip())):
                         ratios[round(written / length, 4)] += 1
             digest.update(b"\x00")
-        return cls(numbers[0], numbers[1], tabs, _shortest_but_few(ratios), digest.hexdigest())
+        return cls(numbers[0], numbers[1], tabs, _shortest_but_few(ratios), overlap, digest.hexdigest())
 
 
 def _shortest_but_few(ratios: Counter[float]) -> float | None:

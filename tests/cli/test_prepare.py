@@ -82,6 +82,40 @@ def test_labels_are_prepared_too(tmp_path, unread):
     assert "and 6 target tokens" in said
 
 
+@pytest.mark.parametrize(
+    ("rule", "left_out"),
+    [
+        ([], 0),
+        (["--max-ratio", 2], 1),  # the first pair
+        (["--max-characters", 9], 2),  # the first and the second
+        (["--min-letters", 0.5], 1),  # the third
+        (["--source-script", "Latin"], 1),  # the second
+        (["--target-script", "Greek"], 4),  # all but the second, and the third, which has no letters
+        (["--drop-copies"], 2),  # the third and the fourth
+        (["--duplicates", "pairs"], 1),  # the last
+        (["--duplicates", "sources"], 2),  # the last two, whose source is that of the fourth
+    ],
+)
+def test_each_rule_of_cleaning_arrives(tmp_path, rule, left_out):
+    pairs = ["two\tdosdosdosdos", "αααααααααα\tββββββ", "12 3\t12 3", "one\tone", "one\tuno", "one\tuno"]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in pairs))
+    (tmp_path / "valid.tsv").write_text("x\ty\n")
+    files = ["--train", tmp_path / "pairs.tsv", "--valid", tmp_path / "valid.tsv"]
+    said = run("prepare", *files, *SETTINGS[:-2], "--cache", tmp_path / "cache", *rule)
+    assert f"train: {6 - left_out} pairs kept" in said
+    assert (f"{left_out} of 6 pairs are left out" in said) == (left_out > 0)
+
+
+def test_what_is_left_out_and_what_overlaps_is_told(tmp_path, file):
+    valid = tmp_path / "valid.tsv"
+    valid.write_text(f"{toy.corpus().train[0][0]}\tx\n" * 20)
+    chosen = ["--train", file, "--valid", valid, "--max-characters", 20, *SETTINGS]
+    said = run("prepare", *chosen, "--cache", tmp_path / "cache")
+    assert re.search(r"\n +[\d,]+ +\d+\.\d\d%  a side has more than 20 characters\n", said)
+    assert "warning: 1 training pair of" in said
+    assert "Validate on other texts" in said
+
+
 def test_corpora_that_are_held_are_refused(tmp_path):
     assert "prepare is for files: --train PAIRS.tsv" in refused("prepare", "--corpus", "cmudict")
     os.mkfifo(tmp_path / "pipe")

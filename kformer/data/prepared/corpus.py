@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kformer.data.cleaning import Cleaning, CleaningReport
 from kformer.data.corpus import Corpus
 from kformer.data.facts import CorpusFacts
 from kformer.data.prepared.files import fingerprints
@@ -46,6 +47,7 @@ class PreparedCorpus(Corpus):
         cache: The folder of all that is kept.
         key: A hash of the files, and of how they are read.
         known: The facts.
+        left_out: What the cleaning has left out.
         progress: Shows how far the work is.
         tell: Takes notes for the user.
     """
@@ -53,6 +55,7 @@ class PreparedCorpus(Corpus):
     cache: pathlib.Path = pathlib.Path()
     key: str = ""
     known: CorpusFacts | None = None
+    left_out: CleaningReport = dataclasses.field(default_factory=CleaningReport)
     progress: Progress = no_progress
     tell: Callable[[str], object] = print
 
@@ -113,6 +116,7 @@ def prepare_corpus(
     valid: FilePairs | None = None,
     *,
     valid_name: str | None = None,
+    cleaning: Cleaning | None = None,
     cache: str | pathlib.Path | None = None,
     progress: Progress = no_progress,
     tell: Callable[[str], object] = print,
@@ -128,6 +132,7 @@ def prepare_corpus(
         train: The pairs to learn from.
         valid: The pairs to validate on, which are held in memory. None: they are held out of `train`, see `hold_out`.
         valid_name: What messages call `valid`.
+        cleaning: Which pairs of `train` are left out; None: no pairs. `PreparedCorpus.left_out` counts them.
         cache: The folder for what is kept, which machines may share; by default `corpora` in `$KFORMER_CACHE`, or else
             where the system keeps such folders, such as `~/.cache/kformer`. It may be deleted when no run needs it.
         progress: Shows how far the work is.
@@ -150,13 +155,14 @@ def prepare_corpus(
     parts = [train] if valid is None else [train, valid]
     files = tuple(file for part in parts for file in part.files)
     sums = fingerprints(files, folder)
-    key = _hash(__version__, _FORM, [part.reading for part in parts], sums)
+    cleaning = cleaning or Cleaning()
+    key = _hash(__version__, _FORM, [part.reading for part in parts], sums, dataclasses.astuple(cleaning))
     check_same = functools.partial(_check_same, files, sums, folder)
     texts = folder / f"texts-{key}"
     with made_by_one(texts, tell):
         if not texts.is_dir():
             with progress(f"Reading {name}", None) as advance:
-                read_texts(texts, name, Watched(train, check_same, on_read=advance), valid)
+                read_texts(texts, name, Watched(train, check_same, on_read=advance), valid, cleaning)
     found = known_texts(texts, train, valid, check_same)
     return PreparedCorpus(
         name,
@@ -167,6 +173,7 @@ def prepare_corpus(
         cache=folder,
         key=key,
         known=found.facts,
+        left_out=found.left_out,
         progress=progress,
         tell=tell,
     )

@@ -1,9 +1,9 @@
 """What is known of a corpus of files after one reading: its facts, and which of its pairs are held out.
 
 The folder `texts-...` holds
-  texts.json       the facts, and the warnings of the reading
+  texts.json       the facts, what was left out, and the warnings of the reading
   held_out.json    the pairs that are held out for validation, if there is no file of them
-  learned.npy      a bit for each pair of the training file: 1 if it is learned, 0 if it is held out
+  learned.npy      a bit for each pair of the training file: 1 if it is learned, 0 if it is held out or left out
   SHA256SUMS       the checksums of these
 """
 
@@ -11,11 +11,13 @@ import dataclasses
 import json
 import pathlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from kformer.data.cleaning import Cleaning, CleaningReport, clean
 from kformer.data.corpus import hold_out
 from kformer.data.facts import CorpusFacts
 from kformer.data.pairs import Pair, Pairs, SelectedPairs
@@ -35,11 +37,13 @@ class KnownTexts:
         facts: Its numbers.
         train: The pairs to learn from. They are read from their file when they are asked for.
         valid: The pairs to validate on.
+        left_out: What the cleaning has left out of the training file.
     """
 
     facts: CorpusFacts
     train: Pairs
     valid: list[Pair]
+    left_out: CleaningReport
 
 
 class Watched:
@@ -77,7 +81,7 @@ class Watched:
         return sum(1 for _ in self) if self._number is None else self._number
 
 
-def read_texts(folder: pathlib.Path, name: str, train: Watched, valid: FilePairs | None) -> None:
+def read_texts(folder: pathlib.Path, name: str, train: Watched, valid: FilePairs | None, cleaning: Cleaning) -> None:
     """Reads the pairs and makes the folder.
 
     Args:
@@ -85,17 +89,24 @@ def read_texts(folder: pathlib.Path, name: str, train: Watched, valid: FilePairs
         name: Of the corpus, in messages.
         train: The pairs to learn from, and to hold out from if there is no `valid`.
         valid: The pairs to validate on.
+        cleaning: Which pairs of the training file are left out.
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        learned, others = hold_out(name, train) if valid is None else (train, valid.held())
+        kept, report = clean(train, cleaning)
+        clean_pairs = SelectedPairs(train, kept)
+        learned, others = hold_out(name, clean_pairs) if valid is None else (clean_pairs, valid.held())
         facts = CorpusFacts.of(learned, others)
     with new_folder(folder) as fresh:
-        if isinstance(learned, SelectedPairs):
+        chosen = np.frombuffer(kept, np.uint8).copy()
+        if valid is None and isinstance(learned, SelectedPairs):
+            chosen[chosen == 1] = np.frombuffer(learned.chosen, np.uint8)
             write_json(fresh / _HELD_OUT, others)
-            np.save(fresh / _LEARNED, np.packbits(np.frombuffer(learned.chosen, np.uint8)))
+        np.save(fresh / _LEARNED, np.packbits(chosen))
         messages = list(dict.fromkeys(str(warning.message) for warning in told))
-        write_json(fresh / _TEXTS, {"facts": dataclasses.asdict(facts), "warnings": messages})
+        left_out = {"read": report.read, "counts": dict(report.counts), "examples": report.examples}
+        known = {"facts": dataclasses.asdict(facts), "left_out": left_out, "warnings": messages}
+        write_json(fresh / _TEXTS, known)
         note_checksums(fresh, [*fresh.iterdir()])
 
 
@@ -109,12 +120,14 @@ def known_texts(
     """
     check_folder(folder, remedy=f"Remove the folder {folder}: it is made again from the texts.")
     known: dict[str, Any] = json.loads((folder / _TEXTS).read_text(encoding="utf-8"))
-    facts = CorpusFacts(**known["facts"])
+    facts, found = CorpusFacts(**known["facts"]), known["left_out"]
     for message in known["warnings"]:
         warnings.warn(message, stacklevel=2)
+    examples = {reason: [(source, target) for source, target in pairs] for reason, pairs in found["examples"].items()}
+    report = CleaningReport(found["read"], Counter(found["counts"]), examples)
+    bits = np.unpackbits(np.load(folder / _LEARNED), count=report.read)
+    learned = SelectedPairs(Watched(train, check_same, report.read), bits.tobytes())
     if valid is not None:
-        return KnownTexts(facts, Watched(train, check_same, facts.train), valid.held())
+        return KnownTexts(facts, learned, valid.held(), report)
     held_out = [(source, target) for source, target in json.loads((folder / _HELD_OUT).read_text(encoding="utf-8"))]
-    number = facts.train + facts.valid
-    bits = np.unpackbits(np.load(folder / _LEARNED), count=number)
-    return KnownTexts(facts, SelectedPairs(Watched(train, check_same, number), bits.tobytes()), held_out)
+    return KnownTexts(facts, learned, held_out, report)
