@@ -886,6 +886,16 @@ def test_the_search_is_chosen_by_options(command, options, expected, loaded, pla
     assert [str(loaded[0]["path"]), loaded[0]["decoding"]] == [places["run"], expected]
 
 
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
+def test_options_change_the_search_of_the_run_and_leave_the_rest_of_it(command, loaded, places, tmp_path):
+    run = RunFolder(shutil.copytree(places["run"], tmp_path / "run"))
+    own = DecodingConfig(beam_size=3, length_penalty=1.5, no_repeat_ngram_size=2, max_length=50)
+    own.save(run.decoding_file)
+    more = {"translate": ["--input", places["corpus"]], "evaluate": ["--test", places["corpus"]]}
+    invoke(command, run.path, *more[command], "--beam-size", 2)
+    assert loaded[0]["decoding"] == own.replace(beam_size=2)
+
+
 def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_path):
     invoke("translate", places["run"], "--input", places["corpus"], "--output", tmp_path / "out", "--n-best", 3)
     assert loaded[0]["n_best"] == 3

@@ -13,15 +13,20 @@ class ScriptedGrpc(prediction_service_pb2_grpc.PredictionServiceServicer):
     Args:
         statuses: gRPC's codes.
         port: 0 for one that is free.
+        credentials: Those of gRPC for TLS; None for a port without it.
     """
 
-    def __init__(self, statuses=(), port=0):
+    def __init__(self, statuses=(), port=0, credentials=None):
         self.statuses, self.requests, self.metadata = list(statuses), [], []
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=[
             ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0),
         ])  # fmt: skip
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self, self.server)
-        self.url = f"grpc://127.0.0.1:{self.server.add_insecure_port(f'127.0.0.1:{port}')}/m"
+        address = f"127.0.0.1:{port}"
+        if credentials is None:
+            self.url = f"grpc://127.0.0.1:{self.server.add_insecure_port(address)}/m"
+        else:
+            self.url = f"grpcs://127.0.0.1:{self.server.add_secure_port(address, credentials)}/m"
         self.server.start()
 
     def Predict(self, request, context):

@@ -3,8 +3,10 @@
 import inspect
 import json
 
+import grpc
 import numpy as np
 import pytest
+import trustme
 from scripted_grpc import ScriptedGrpc
 from scripted_rest import METADATA, ScriptedRest
 
@@ -43,9 +45,18 @@ def test_grpc_has_the_bytes_of_texts():
     assert [*server.requests[1].inputs["text"].string_val] == [b"\xff\xfe"]
 
 
-def test_messages_may_be_larger_than_grpc_allows_by_itself():
-    text = "a" * (5 * 1024 * 1024)
-    with ScriptedGrpc() as server, Client(server.url) as client:
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_messages_may_be_larger_than_grpc_allows_by_itself(with_tls, tmp_path):
+    """It allows 4 MiB."""
+    text, credentials, settings = "a" * (5 * 1024 * 1024), None, {}
+    if with_tls:
+        authority = trustme.CA()
+        issued = authority.issue_cert("127.0.0.1")
+        chain = b"".join(part.bytes() for part in issued.cert_chain_pems)
+        credentials = grpc.ssl_server_credentials([(issued.private_key_pem.bytes(), chain)])
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        settings = {"ca_file": tmp_path / "ca.pem"}
+    with ScriptedGrpc(credentials=credentials) as server, Client(server.url, **settings) as client:
         assert client.translate(text) == text.upper()
 
 

@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from kformer.runtime.status import Code
 from kformer.serving import lanes as lanes_module
@@ -17,6 +18,7 @@ from kformer.serving.fair_queue import FairQueue, Request
 from kformer.serving.lanes import Lanes
 from kformer.serving.model_settings import Batching
 from kformer.serving.predict import Answerer
+from kformer.serving.rest import application
 from kformer.serving.settings import Limits
 
 pytestmark = pytest.mark.tensorflow_only
@@ -122,6 +124,19 @@ def test_a_request_that_would_wait_too_long_is_refused_and_told_when_to_come_bac
     assert (told.value.code, told.value.retry_seconds) == (Code.RESOURCE_EXHAUSTED, 3)
     put(target, request("a"), seconds=10.0)
     put(target, request("b"), seconds=0.1)  # another client has its share
+
+
+def test_a_client_of_rest_is_told_when_to_come_back():
+    """After the 2.5 seconds by which the wait of 10 is too long, and the half that its own second takes two threads."""
+    target = lanes()
+    for _ in range(5):
+        put(target, request("a", seconds=4.0))
+
+    async def endpoint(asked):
+        put(target, request("a"), seconds=7.5)
+
+    answer = TestClient(application(endpoint)).get("/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
 
 
 def test_those_that_are_refused_come_back_one_after_the_other():
