@@ -15,6 +15,7 @@ import typer
 from kformer.cli.app import App
 from kformer.cli.average import average
 from kformer.cli.classify import classify
+from kformer.cli.data import data
 from kformer.cli.demo import demo
 from kformer.cli.evaluate import evaluate
 from kformer.cli.export import export
@@ -52,7 +53,21 @@ def kformer(
 
 
 app.add_commands(
-    train, prepare, translate, classify, tag, generate, evaluate, import_, export, lint, serve, average, pack, demo
+    train,
+    prepare,
+    data,
+    translate,
+    classify,
+    tag,
+    generate,
+    evaluate,
+    import_,
+    export,
+    lint,
+    serve,
+    average,
+    pack,
+    demo,
 )
 app.add_typer(plot, name="plot")
 
