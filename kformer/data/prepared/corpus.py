@@ -50,6 +50,11 @@ class PreparedCorpus(Corpus):
         left_out: What the cleaning has left out.
         progress: Shows how far the work is.
         tell: Takes notes for the user.
+
+    Examples:
+        >>> corpus = prepare_corpus("pairs.tsv", TsvFile("pairs.tsv"), cache="cache")
+        >>> corpus.facts().train, corpus.left_out.left_out
+        (1, 0)
     """
 
     cache: pathlib.Path = pathlib.Path()
@@ -147,7 +152,7 @@ def prepare_corpus(
     Examples:
         >>> corpus = prepare_corpus("pairs.tsv", TsvFile("pairs.tsv"), cache="cache")
         >>> len(corpus.train), corpus.valid
-        (1, [('three', 'tres')])
+        (1, [('one two', 'uno dos')])
     """
     folder = cache_folder("corpora") if cache is None else pathlib.Path(cache)
     check_folder_path(folder)
