@@ -2,8 +2,8 @@
 
     python -m benchmarks.training.shards [--updates 200] [--rounds 5]
 
-Two runs of the size `tiny` on `bible-en-es`, written as a file: one holds the ids in memory, the other opens them from a
-cache. They take turns; the first 20 updates of each are not counted. The ratio is that of their target tokens a second,
+Two runs of the size `tiny` on `bible-en-es`, written as a file: one holds the ids in memory, the other opens them from
+a cache. They take turns; the first 20 updates of each are not counted. The ratio is that of their updates a second,
 each the best of its rounds, and the spread of the ratios of single rounds is beside it.
 """
 
