@@ -11,7 +11,6 @@ from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
 
 
 def classify(
-    reading: InputFields,
     model: ModelArgument = None,
     preset: ClassifierPreset = None,
     server: ServerUrl = None,
@@ -27,6 +26,8 @@ def classify(
         ),
     ] = False,
     trust: Trust = False,
+    *,
+    reading: InputFields,
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)

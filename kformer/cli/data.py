@@ -21,7 +21,8 @@ def data(
     reading: FileReading,
     cleaning: CleaningOptions,
     plain_text: Annotated[
-        bool, typer.Option("--plain-text", help="Each line of the file is a text without a target.")
+        bool,
+        typer.Option("--plain-text", help="Each line of the file is a text without a target.", rich_help_panel="Data"),
     ] = False,
 ) -> None:
     """Show what a corpus consists of: lengths, scripts, what is there twice, and what the rules would leave out.

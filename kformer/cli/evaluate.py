@@ -38,7 +38,6 @@ from kformer.wording import count
 
 
 def evaluate(
-    reading: FileReading,
     model: ModelArgument = None,
     preset: PresetName = None,
     corpus: CorpusName = None,
@@ -71,6 +70,8 @@ def evaluate(
         typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
     ] = None,
     trust: Trust = False,
+    *,
+    reading: FileReading,
 ) -> None:
     """Print the scores on a test set as one JSON line.
 

@@ -42,7 +42,6 @@ def _parameter(option: RequestOption) -> inspect.Parameter:
 
 @with_options(_parameter(option) for option in OPTIONS.values() if option.name != "length_penalty")
 def generate(
-    reading: InputFields,
     model: ModelArgument = None,
     preset: LanguageModelPreset = None,
     server: ServerUrl = None,
@@ -61,6 +60,8 @@ def generate(
     ] = None,
     max_source_length: MaxSourceLength = None,
     trust: Trust = False,
+    *,
+    reading: InputFields,
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, NamedTuple, TextIO
 
 import typer
 
-from kformer.cli.options import Fields, InlineTags, Path, warnings_told
+from kformer.cli.options import Path, fields_option, inline_tags_option, warnings_told
 from kformer.cli.progress import progress_bar
 from kformer.data import Pairs, open_pairs
 from kformer.data.sources.registry import has_fields
@@ -45,8 +45,8 @@ OutputFile = Annotated[
 class InputFields:
     """The options that say what is read of an input with named fields."""
 
-    fields: Fields = None
-    inline_tags: InlineTags = "drop"
+    fields: Annotated[str | None, fields_option("Input and output")] = None
+    inline_tags: Annotated[str, inline_tags_option("Input and output")] = "drop"
 
     def lines(self, file: Path) -> Generator[bytes | None, None, None]:
         """The lines of a file, or the texts of its first field."""

@@ -126,26 +126,29 @@ Columns = Annotated[
 ]
 
 
-Fields = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Names of the fields to read, split by commas, such as en,es: columns of a table with a header (.csv, or "
-        "tabs), keys of .jsonl (translation.en), columns of .parquet and .arrow, or languages of .tmx. A classifier of "
-        "two texts has three. The default is source,target, and the two languages of a .tmx.",
-        rich_help_panel="Data",
-    ),
-]
-InlineTags = Annotated[
-    str,
-    typer.Option(
-        metavar="WHAT",
-        help="What becomes of tags within the texts of a .tmx: drop them, keep what stands in them as text, or skip "
-        "their units.",
-        autocompletion=lambda: list(INLINE_TAGS),
-        rich_help_panel="Data",
-    ),
-]
+_FIELDS_HELP = (
+    "Names of the fields to read, split by commas, such as en,es: columns of a table with a header (.csv, or tabs), "
+    "keys of .jsonl (translation.en), columns of .parquet and .arrow, or languages of .tmx. A classifier of two texts "
+    "has three. The default is source,target, and the two languages of a .tmx."
+)
+_TAGS_HELP = (
+    "What becomes of tags within the texts of a .tmx: drop them, keep what stands in them as text, or skip their units."
+)
+
+
+def fields_option(panel: str) -> Any:
+    """The option `--fields`, in a panel of the help."""
+    return typer.Option(metavar="NAMES", help=_FIELDS_HELP, rich_help_panel=panel)
+
+
+def inline_tags_option(panel: str) -> Any:
+    """The option `--inline-tags`, in a panel of the help."""
+    names = list(INLINE_TAGS)
+    return typer.Option(metavar="WHAT", help=_TAGS_HELP, autocompletion=lambda: names, rich_help_panel=panel)
+
+
+Fields = Annotated[str | None, fields_option("Data")]
+InlineTags = Annotated[str, inline_tags_option("Data")]
 
 
 @dataclasses.dataclass(frozen=True)

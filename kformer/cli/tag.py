@@ -11,7 +11,6 @@ from kformer.cli.options import ModelArgument, TaggerPreset, Trust
 
 
 def tag(
-    reading: InputFields,
     model: ModelArgument = None,
     preset: TaggerPreset = None,
     server: ServerUrl = None,
@@ -27,6 +26,8 @@ def tag(
         ),
     ] = False,
     trust: Trust = False,
+    *,
+    reading: InputFields,
 ) -> None:
     """Find a tag for each word of each line. Blanks divide words, and tags, too."""
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)

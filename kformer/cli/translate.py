@@ -20,7 +20,6 @@ from kformer.cli.options import (
 
 
 def translate(
-    reading: InputFields,
     model: ModelArgument = None,
     preset: TranslatorPreset = None,
     server: ServerUrl = None,
@@ -40,6 +39,8 @@ def translate(
         ),
     ] = 1,
     trust: Trust = False,
+    *,
+    reading: InputFields,
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
 

@@ -50,7 +50,9 @@ def test_the_help_at_80_columns_has_every_option_whole(words, command):
 @pytest.mark.parametrize(
     ("name", "panels"),
     [
-        ("train", ["Run", "Data", "Model", "Machines", "Training", "Stopping"]),
+        ("train", ["Run", "Data", "Cleaning", "Model", "Machines", "Training", "Stopping"]),
+        ("prepare", ["Data", "Cleaning", "Model", "Training", "Stopping"]),
+        ("data", ["Arguments", "Data", "Cleaning"]),
         ("translate", ["Arguments", "Model", "Input and output", "Search"]),
         ("generate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("evaluate", ["Arguments", "Model", "Data", "Search", "Scores"]),

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.config import TASKS, TrainingConfig, TransformerConfig, answer_outputs, task_kind
+from kformer.config import TASKS, TrainingConfig, TransformerConfig, answer_outputs, check_first_weights, task_kind
 from kformer.models import build_model
 from kformer.tasks import task_of
 
@@ -59,3 +59,23 @@ def test_evaluate_refuses_a_task_that_it_cannot_score(monkeypatch, tmp_path):
     command = ["evaluate", "--preset", "bible-books", "--test", str(tmp_path / "test.tsv")]
     with pytest.raises(ValueError, match="cannot score a model of the task classify"):
         CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("task", "earlier"),
+    [
+        ("translate", {"translate"}),
+        ("language-model", {"language-model"}),
+        # These have an encoder alone, as translators have one.
+        ("classify", {"translate", "classify", "tag", "masked-language-model"}),
+        ("tag", {"translate", "classify", "tag", "masked-language-model"}),
+        ("masked-language-model", {"translate", "classify", "tag", "masked-language-model"}),
+    ],
+)
+def test_a_model_begins_with_the_weights_of_one_that_has_the_same_layers(task, earlier):
+    for name in TASKS:
+        if name in earlier:
+            check_first_weights(task, name)
+        else:
+            with pytest.raises(ValueError, match=f"A model of the task {task} can begin with the weights of a run of"):
+                check_first_weights(task, name)
