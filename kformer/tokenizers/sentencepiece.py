@@ -33,6 +33,7 @@ from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, normalize_te
 
 MODEL_TYPES = ("bpe", "unigram")
 MODEL_FILE = "model.spm"
+MOST_TEXTS = 1_000_000  # that a vocabulary is learned from
 _SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece for each byte, one character
 
 # SentencePiece writes a blank as U+2581, so a U+2581 in a text would come back as a blank. The first rules replace it
@@ -156,7 +157,7 @@ class SentencePieceTokenizer(Tokenizer):
         vocab_size: int,
         model_type: str = "bpe",
         character_coverage: float = 0.9999,
-        max_texts: int = 1_000_000,
+        max_texts: int = MOST_TEXTS,
         user_symbols: Sequence[str] = (),
     ) -> Self:
         """Learns a vocabulary from texts. The same texts always give the same model.

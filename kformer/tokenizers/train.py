@@ -1,15 +1,17 @@
 """Learns the vocabularies of a training run."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.tokenizers.own_model import read_sentencepiece
-from kformer.tokenizers.sentencepiece import MODEL_TYPES, SentencePieceTokenizer, VocabularyTooLarge
+from kformer.tokenizers.sentencepiece import MODEL_TYPES, MOST_TEXTS, SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.words import WordTokenizer
 
 _Pair = tuple[str, str]
+_MANY = MOST_TEXTS + 1  # so many pairs are not counted to their end
 
 
 def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) -> tuple[Tokenizer, Tokenizer]:
@@ -42,7 +44,7 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
     if source is not None and target is not None:
         return source, target
     longest = training_config.max_length
-    number = sum(1 for _ in _short(pairs, longest))
+    number = sum(1 for _ in itertools.islice(_short(pairs, longest), _MANY))
     if not number and (left_out := sum(1 for _ in pairs)):
         raise ValueError(
             f"There is no text to learn a vocabulary from: all {left_out:,} pairs are longer than "
@@ -73,7 +75,7 @@ class _Texts:
         pairs: The pairs.
         sides: 0 for the sources, 1 for the targets.
         longest: As in `_short`.
-        number: How many pairs are not left out.
+        number: How many pairs are not left out, or a number above that of the texts that are learned from.
     """
 
     def __init__(self, pairs: Iterable[_Pair], sides: tuple[int, ...], longest: int, number: int) -> None:

@@ -93,12 +93,14 @@ def read_texts(folder: pathlib.Path, name: str, train: Watched, valid: FilePairs
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        kept, report = clean(train, cleaning)
-        clean_pairs = SelectedPairs(train, kept)
-        learned, others = hold_out(name, clean_pairs) if valid is None else (clean_pairs, valid.held())
+        has_rules = cleaning != Cleaning()
+        kept, report = clean(train, cleaning) if has_rules else (b"", CleaningReport())
+        pairs = SelectedPairs(train, kept) if has_rules else train
+        learned, others = hold_out(name, pairs) if valid is None else (pairs, valid.held())
         facts = CorpusFacts.of(learned, others)
     with new_folder(folder) as fresh:
-        chosen = np.frombuffer(kept, np.uint8).copy()
+        report.read = report.read or facts.train + (facts.valid if valid is None else 0)
+        chosen = np.frombuffer(kept, np.uint8).copy() if has_rules else np.ones(report.read, np.uint8)
         if valid is None and isinstance(learned, SelectedPairs):
             chosen[chosen == 1] = np.frombuffer(learned.chosen, np.uint8)
             write_json(fresh / _HELD_OUT, others)
