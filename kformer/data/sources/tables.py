@@ -56,6 +56,11 @@ class TableFile(FilePairs):
             header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
             if missing := [name for name in self.fields if name not in header]:
                 raise ValueError(missing_fields(self.path, missing, header))
+            if twice := [name for name in self.fields if header.count(name) > 1]:
+                raise ValueError(
+                    f"{self.path} has several columns {', '.join(map(repr, twice))}, and nothing says which one to "
+                    "read. Rename all but one of them in its first row."
+                )
             places = [header.index(name) for name in self.fields]
             rows = _rows(f"{self.path}, line", lines, place, header, delimiter)
             found = False

@@ -62,6 +62,7 @@ class TestTables:
             ("source,es\none,uno\n", "table.csv has no 'en'. Its fields are: 'source', 'es'. Name them: fields="),
             ("", "table.csv has no 'en', 'es'. Its fields are: none"),
             ("en,es\n", "table.csv has no rows below its header"),
+            ("en,en,es\none,two,uno\n", "table.csv has several columns 'en', and nothing says which one to read"),
             ("en,es\none,uno\none, two,uno\n", r"line 3: 3 fields where the header names 2 \(en, es\)"),
             (
                 'en,es\none,uno\n"two,dos\nthree,tres\n',
