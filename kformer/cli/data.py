@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.options import FileReading, Path, open_file, warnings_told
-from kformer.cli.progress import shown
+from kformer.cli.progress import status
 from kformer.cli.train_corpus import CleaningOptions
 from kformer.data import Cleaning, Pairs, ParallelFiles
 from kformer.data.cleaning import clean
@@ -33,9 +33,8 @@ def data(
     rules = cleaning.rules
     if rules == Cleaning():
         rules = Cleaning(drop_copies=not plain_text, duplicates="pairs")
-    with warnings_told(), shown("reading", None) as advance:
+    with warnings_told(), status("reading"):
         kept, report = clean(pairs, rules)
-        advance(report.read)
     print("\n".join(report.lines(examples=True)))
     print("\nWhat is kept:")
     print("\n".join(describe(SelectedPairs(pairs, kept)).lines()))

@@ -116,6 +116,11 @@ class CorpusOptions:
         ),
     ] = None
 
+    @property
+    def reading(self) -> FileReading:
+        """How a file is read."""
+        return FileReading(self.columns, self.fields, self.inline_tags)
+
     def of_task(
         self, task: str | None, recipe: str | None, cleaning: Cleaning = _NO_RULES, began_with: str | None = None
     ) -> Corpus:
@@ -180,7 +185,7 @@ class CorpusOptions:
     def _open(self, files: list[Path], plain_text: bool) -> Pairs:
         """The pairs of a file, or of two parallel files; those of pipes are held."""
         if len(files) == 1:
-            return open_file(files[0], FileReading(self.columns, self.fields, self.inline_tags), plain_text)
+            return open_file(files[0], self.reading, plain_text)
         if not all(file.is_file() for file in files):
             return read_parallel(*files)
         return ParallelFiles(*files)
@@ -207,8 +212,10 @@ class CorpusOptions:
         for part in ("train", "valid"):
             if (getattr(self, f"{part}_source") is None) != (getattr(self, f"{part}_target") is None):
                 raise ValueError(f"--{part}-source and --{part}-target go together. Give both.")
-        if self.train is None and (self.columns, self.fields) != (None, None):
-            raise ValueError("--columns and --fields say what is read of a file. Give them together with --train.")
+        if self.train is None and self.reading != FileReading():
+            raise ValueError(
+                "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train."
+            )
 
 
 def _named(*given: Any) -> list[Any]:

@@ -248,9 +248,13 @@ MISTAKES = {
         "train --output new --train a.tsv --valid-source v.de --valid-target v.en",
         "Received: --valid-source without --train-source.",
     ),
+    "train, tags of parallel files": (
+        "train --output new --train-source {corpus} --train-target {corpus} --inline-tags keep",
+        "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train.",
+    ),
     "train, columns of a corpus": (
         "train --output new --corpus cmudict --columns id,source,target",
-        "--columns and --fields say what is read of a file. Give them together with --train.",
+        "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train.",
     ),
     "train, columns without a source": (
         "train --output new --train {corpus} --columns left,target",

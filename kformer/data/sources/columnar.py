@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kformer.data.pairs import Pair
-from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, check_fields, missing_fields, pair_of
-from kformer.data.sources.lines import FilePairs, StableFile
+from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, FieldsFile, missing_fields, pair_of
+from kformer.data.sources.lines import StableFile
 
 _ROWS_AT_ONCE = 10_000
 
 
-class ColumnarFile(FilePairs):
+class ColumnarFile(FieldsFile):
     """The pairs of a Parquet file, or of an Arrow file or stream, read from the file each time, some rows at a time.
 
     White space of any kind becomes one blank; null is an empty text.
@@ -38,17 +38,8 @@ class ColumnarFile(FilePairs):
     """
 
     def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
-        self.path = path
-        self.fields = check_fields(fields)
+        super().__init__(path, fields)
         self._file = StableFile(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
-
-    @property
-    def reading(self) -> tuple[str, ...]:
-        return (*super().reading, *self.fields)
 
     def __iter__(self) -> Iterator[Pair]:
         arrow = _import_arrow()

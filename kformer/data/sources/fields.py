@@ -1,12 +1,31 @@
 """What files with named fields have in common: tables, JSON lines, Parquet and Arrow."""
 
+import pathlib
 from collections.abc import Iterable, Sequence
 
 from kformer.data.pairs import Pair
+from kformer.data.sources.lines import OneFile
 from kformer.wording import did_you_mean
 
 Fields = Sequence[str]  # of the source and of the target; see `kformer.data.TableFile`
 DEFAULT_FIELDS: Fields = ("source", "target")
+
+
+class FieldsFile(OneFile):
+    """Pairs of the fields of one file.
+
+    Args:
+        path: the file.
+        fields: see `kformer.data.TableFile`.
+    """
+
+    def __init__(self, path: str | pathlib.Path, fields: Fields) -> None:
+        super().__init__(path)
+        self.fields = check_fields(fields)
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        return (*super().reading, *self.fields)
 
 
 def check_fields(fields: Fields) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kformer.data.pairs import Pair
-from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, check_fields, missing_fields, pair_of
-from kformer.data.sources.lines import FilePairs, TextLines
+from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, FieldsFile, missing_fields, pair_of
+from kformer.data.sources.lines import TextLines
 
 
-class JsonLinesFile(FilePairs):
+class JsonLinesFile(FieldsFile):
     """The pairs of a file with a JSON object on each line, read from the file each time.
 
     White space of any kind becomes one blank; null is an empty text; numbers and true or false are written as in JSON.
@@ -33,17 +33,8 @@ class JsonLinesFile(FilePairs):
     """
 
     def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
-        self.path = path
-        self.fields = check_fields(fields)
+        super().__init__(path, fields)
         self._lines = TextLines(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
-
-    @property
-    def reading(self) -> tuple[str, ...]:
-        return (*super().reading, *self.fields)
 
     def __iter__(self) -> Iterator[Pair]:
         found = False

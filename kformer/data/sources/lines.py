@@ -50,6 +50,21 @@ class FilePairs(abc.ABC):
         return self._number
 
 
+class OneFile(FilePairs):
+    """Pairs that stand in one file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: str | pathlib.Path) -> None:
+        self.path = path
+
+    @property
+    def files(self) -> tuple[pathlib.Path, ...]:
+        return (pathlib.Path(self.path),)
+
+
 class StableFile:
     """A file that is read anew each time, and must stay as it is.
 

@@ -5,14 +5,14 @@ import pathlib
 from collections.abc import Iterator
 
 from kformer.data.pairs import Pair
-from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, check_fields, missing_fields, pair_of
-from kformer.data.sources.lines import FilePairs, TextLines
+from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, FieldsFile, missing_fields, pair_of
+from kformer.data.sources.lines import TextLines
 from kformer.wording import count
 
 _DELIMITERS = "\t,;|"
 
 
-class TableFile(FilePairs):
+class TableFile(FieldsFile):
     """The pairs of a table whose first row names its columns, read from the file each time.
 
     The columns are separated by tabs, commas, semicolons or vertical bars: by what separates the names. A field may be
@@ -37,17 +37,8 @@ class TableFile(FilePairs):
     """
 
     def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
-        self.path = path
-        self.fields = check_fields(fields)
+        super().__init__(path, fields)
         self._lines = TextLines(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
-
-    @property
-    def reading(self) -> tuple[str, ...]:
-        return (*super().reading, *self.fields)
 
     def __iter__(self) -> Iterator[Pair]:
         with self._lines.open() as lines:

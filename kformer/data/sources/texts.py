@@ -4,10 +4,10 @@ import pathlib
 from collections.abc import Iterator
 
 from kformer.data.pairs import Pair
-from kformer.data.sources.lines import FilePairs, TextLines
+from kformer.data.sources.lines import OneFile, TextLines
 
 
-class TextFile(FilePairs):
+class TextFile(OneFile):
     r"""A file of plain text, read from the file each time: each line is the source of a pair without a target.
 
     Args:
@@ -25,12 +25,8 @@ class TextFile(FilePairs):
     """
 
     def __init__(self, path: str | pathlib.Path) -> None:
-        self.path = path
+        super().__init__(path)
         self._lines = TextLines(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
 
     def __iter__(self) -> Iterator[Pair]:
         is_blank = True

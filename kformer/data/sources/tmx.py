@@ -10,7 +10,7 @@ from typing import Any
 
 from kformer.data.pairs import Pair
 from kformer.data.sources.fields import Fields, check_fields
-from kformer.data.sources.lines import FilePairs, StableFile
+from kformer.data.sources.lines import OneFile, StableFile
 from kformer.files.blocks import file_blocks
 from kformer.files.compression import decompressed
 from kformer.wording import count
@@ -22,7 +22,7 @@ _NAME_TWO = "Name two: fields=('en', 'es') in Python, --fields en,es on the comm
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-class TmxFile(FilePairs):
+class TmxFile(OneFile):
     """The pairs of a translation memory, read from the file each time, unit after unit.
 
     A language also stands for its variants: "en" for "en-US", if a unit has no "en" itself. Units without one of the
@@ -53,14 +53,10 @@ class TmxFile(FilePairs):
             raise ValueError(f"inline_tags must be one of {', '.join(INLINE_TAGS)}. Received: {inline_tags!r}.")
         if fields is not None and len(check_fields(fields)) != 2:
             raise ValueError(f"fields of a TMX are two languages. Received: {fields!r}. Pass fields=('en', 'es').")
-        self.path = path
+        super().__init__(path)
         self.fields = None if fields is None else tuple(fields)
         self.inline_tags = inline_tags
         self._file = StableFile(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
 
     @property
     def reading(self) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from kformer.data.pairs import Pair
 from kformer.data.sources.foreign_tables import ForeignTable, hint
-from kformer.data.sources.lines import FilePairs, TextLines
+from kformer.data.sources.lines import OneFile, TextLines
 from kformer.wording import count
 
 _BLANK_PAIR: Pair = ("", "")
 
 
-class TsvFile(FilePairs):
+class TsvFile(OneFile):
     """The pairs of a file with tab-separated columns, one pair in each line, read from the file each time.
 
     A line that is empty or all white space gives the pair ("", ""), which `encode_pairs` skips and counts as blank.
@@ -42,13 +42,9 @@ class TsvFile(FilePairs):
                 'For a file with an id in its first column, pass columns=("id", "source", "target") in Python or '
                 "--columns id,source,target on the command line."
             )
-        self.path = path
+        super().__init__(path)
         self.columns = tuple(columns)
         self._lines = TextLines(path)
-
-    @property
-    def files(self) -> tuple[pathlib.Path, ...]:
-        return (pathlib.Path(self.path),)
 
     @property
     def reading(self) -> tuple[str, ...]:
