@@ -57,3 +57,14 @@ def script_of(character: str) -> str | None:
         return None
     first = unicodedata.name(character, "unknown").split()[0]
     return "Han" if first == "CJK" else first.capitalize()
+
+
+@functools.cache
+def scripts() -> frozenset[str]:
+    """All scripts that `script_of` knows.
+
+    Examples:
+        >>> {"Latin", "Han"} <= scripts(), "latin" in scripts()
+        (True, False)
+    """
+    return frozenset(found for code in range(0x110000) if (found := script_of.__wrapped__(chr(code))) is not None)

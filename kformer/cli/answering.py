@@ -10,12 +10,13 @@ from kformer.cli.lines import (
     check_files,
     number_of_lines,
     with_scores,
+    with_tag,
     write_answers,
 )
 from kformer.cli.on_server import check_server_options, connected
-from kformer.cli.options import SearchOptions, choose_decoding, choose_model
+from kformer.cli.options import SearchOptions, check_tag, choose_decoding, choose_model
 from kformer.cli.progress import status
-from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch
+from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, check_server_tag
 from kformer.config import task_kind
 from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
@@ -34,6 +35,7 @@ def answer_lines(
     n_best: int = 1,
     options: Mapping[str, float | int] | None = None,
     scores: bool = False,
+    tag: str | None = None,
 ) -> None:
     """Writes the answer to each line, by the model that the options name.
 
@@ -44,13 +46,16 @@ def answer_lines(
         search: The options by which a run folder searches.
         n_best, options: See `kformer.inference.Model`.
         scores: Whether each answer is followed by a tab and its score.
+        tag: Stands before each line for a translator.
     """
     check_files(given.input, given.output)
     if given.input is None and given.reading != InputFields():
         raise ValueError("--fields and --inline-tags say what is read of a file. Give them together with --input.")
     check_server_options(given, search)
     number = number_of_lines(given.input, given.reading)
-    with _chosen_model(given, task, search, n_best, options or {}, number) as model:
+    with _chosen_model(given, task, search, n_best, options or {}, number, tag) as model:
+        if tag is not None:
+            model = model._replace(answer=with_tag(model.answer, tag))
         if scores:
             model = model._replace(answer=with_scores(model.answer))
         write_answers(model, given.input, given.output, number, n_best, doing, given.reading)
@@ -64,17 +69,22 @@ def _chosen_model(
     n_best: int,
     options: Mapping[str, float | int],
     number: int,
+    tag: str | None,
 ) -> Iterator[LineModel]:
     """The model on the server or on this machine; arguments as above, and the number of lines."""
     one_by_one = 1 if options.get("temperature") else None  # batches in their order, because each has its own seed
     if given.server is not None:
         with connected(given.server, given.token_file) as client:
             answer = answer_batch(client, n_best, task, options)
+            if tag is not None:
+                check_server_tag(client, tag)
             yield LineModel(answer, client.batch_size, one_by_one or REQUESTS_AT_ONCE)
         return
     path = choose_model(given.model, given.preset)
     found = find_model(path)
     check_task(found, task)
+    if tag is not None:
+        check_tag(found, tag)
     decoding = choose_decoding(found, search)
     short = ShortTranslations(search_of(found, decoding).get("short_ratio") or 0.0)
     unknown, cut = UnknownLines(reads_symbols(found)), CutLines()
@@ -84,7 +94,7 @@ def _chosen_model(
         n_best=n_best,
         threads_per_operation=None if one_by_one else threads_for(number),
         task=task,
-        on_unknown=unknown.note,
+        on_unknown=lambda text: unknown.note(text if tag is None else text.removeprefix(f"{tag} ".encode())),
         on_cut=cut.note if task_kind(task).has_labels else None,
         trust=given.trust,
         options=options,

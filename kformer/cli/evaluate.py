@@ -16,7 +16,9 @@ from kformer.cli.options import (
     PresetName,
     SearchOptions,
     SearchRecipe,
+    Tag,
     Trust,
+    check_tag,
     choose_decoding,
     choose_model,
     choose_part,
@@ -29,6 +31,8 @@ from kformer.cli.startup import start_tensorflow
 from kformer.config import BLEU_TOKENIZERS, DecodingConfig, TaskKind, task_kind
 from kformer.data import Corpus, Pairs
 from kformer.data.labels import check_targets
+from kformer.data.pairs import MappedPairs
+from kformer.data.tags import tagged
 from kformer.inference import Model
 from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
 from kformer.inference.model import threads_for
@@ -69,6 +73,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
     ] = None,
+    tag: Tag = None,
     trust: Trust = False,
     *,
     reading: FileReading,
@@ -98,6 +103,9 @@ def evaluate(
             "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
         )
 
+    if tag is not None:
+        check_tag(found, tag)
+        pairs = MappedPairs(lambda pair: (tagged(pair[0], tag), pair[1]), pairs)
     kind = task_kind(task_name(found))
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:

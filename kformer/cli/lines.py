@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, NamedTuple, TextIO
 
 import typer
 
-from kformer.cli.options import Path, fields_option, inline_tags_option, warnings_told
+from kformer.cli.options import Path, fields_option, inline_tags_option, names_of, warnings_told
 from kformer.cli.progress import progress_bar
 from kformer.data import Pairs, open_pairs
 from kformer.data.sources.registry import has_fields
@@ -61,7 +61,7 @@ class InputFields:
 @functools.lru_cache(maxsize=1)
 def _pairs(file: Path, fields: str | None, inline_tags: str) -> Pairs:
     """The pairs of a file: the same object each time, which warns once and knows the file that it has read."""
-    return open_pairs(file, fields=None if fields is None else tuple(fields.split(",")), inline_tags=inline_tags)
+    return open_pairs(file, fields=None if fields is None else names_of(fields), inline_tags=inline_tags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +188,15 @@ def with_scores(function: AnswerBatch) -> AnswerBatch:
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         return [[Hypothesis(f"{one.text}\t{one.score:.4f}", one.score) for one in found] for found in function(texts)]
+
+    return answer
+
+
+def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:
+    """The same function for texts that have a tag before them."""
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        return function([tag.encode() + b" " + text if text.strip() else text for text in texts])
 
     return answer
 

@@ -4,6 +4,7 @@ Nothing here needs TensorFlow, except for the corpora of TensorFlow Datasets, wh
 """
 
 import contextlib
+import csv
 import dataclasses
 import functools
 import pathlib
@@ -19,6 +20,7 @@ from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs, read_texts
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
 from kformer.data.sources.tmx import INLINE_TAGS
+from kformer.inference.find import search_of
 from kformer.presets import find_preset, preset_names
 from kformer.recipes import load_recipe, recipe_names
 from kformer.runs.folder import RunFolder
@@ -104,6 +106,15 @@ MaxSourceLength = Annotated[
         rich_help_panel="Search",
     ),
 ]
+Tag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="What is wanted of a translator that learned several corpora, such as '<2es>': the word before each text. "
+        "By default the first of those that it learned.",
+        rich_help_panel="Search",
+    ),
+]
 CorpusName = Annotated[
     str | None,
     typer.Option(
@@ -114,20 +125,22 @@ CorpusName = Annotated[
         rich_help_panel="Data",
     ),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option(
+
+
+def columns_option(more: str = "") -> Any:
+    """The option `--columns`; `more` ends its help."""
+    return typer.Option(
         metavar="NAMES",
         help="Names of the columns of a tab-separated file, split by commas, such as source,target,attribution. "
         "The columns source and target are read, and a column second, if a classifier reads two texts. The default is "
-        "source,target.",
+        f"source,target.{more}",
         rich_help_panel="Data",
-    ),
-]
+    )
 
 
 _FIELDS_HELP = (
-    "Names of the fields to read, split by commas, such as en,es: columns of a table with a header (.csv, or tabs), "
+    "Names of the fields to read, split by commas, such as en,es; a name with a comma in it stands in quotation marks. "
+    "They are columns of a table with a header (.csv, or tabs), "
     "keys of .jsonl (translation.en), columns of .parquet and .arrow, or languages of .tmx. A classifier of two texts "
     "has three. The default is source,target, and the two languages of a .tmx."
 )
@@ -136,9 +149,9 @@ _TAGS_HELP = (
 )
 
 
-def fields_option(panel: str) -> Any:
-    """The option `--fields`, in a panel of the help."""
-    return typer.Option(metavar="NAMES", help=_FIELDS_HELP, rich_help_panel=panel)
+def fields_option(panel: str, more: str = "") -> Any:
+    """The option `--fields`, in a panel of the help, which `more` ends."""
+    return typer.Option(metavar="NAMES", help=_FIELDS_HELP + more, rich_help_panel=panel)
 
 
 def inline_tags_option(panel: str) -> Any:
@@ -147,17 +160,26 @@ def inline_tags_option(panel: str) -> Any:
     return typer.Option(metavar="WHAT", help=_TAGS_HELP, autocompletion=lambda: names, rich_help_panel=panel)
 
 
-Fields = Annotated[str | None, fields_option("Data")]
 InlineTags = Annotated[str, inline_tags_option("Data")]
+SkipBadLines = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-lines",
+        help="Leave out lines that cannot be read, with a warning that names the first ten. By default they are an "
+        "error.",
+        rich_help_panel="Data",
+    ),
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class FileReading:
     """The options that say how a file of pairs is read."""
 
-    columns: Columns = None
-    fields: Fields = None
+    columns: Annotated[str | None, columns_option()] = None
+    fields: Annotated[str | None, fields_option("Data")] = None
     inline_tags: InlineTags = "drop"
+    skip_bad_lines: SkipBadLines = False
 
 
 def choose_model(model: Path | None, preset: str | None) -> Path:
@@ -220,6 +242,20 @@ def _check_searches(model: RunFolder) -> None:
         )
 
 
+def check_tag(model: RunFolder | Path, tag: str) -> None:
+    """Refuses a tag that a model does not know.
+
+    Raises:
+        ValueError: The model has no tags, or others.
+    """
+    known = (search_of(model, None).get("tags") or "").split()
+    if tag not in known:
+        raise ValueError(
+            f"The model does not know the tag {tag!r}. It has {', '.join(known) or 'none'}. Leave out --tag"
+            f"{', or choose one of these' if known else ''}.{did_you_mean([tag], known)}"
+        )
+
+
 def read_corpus(name: str) -> Corpus:
     """A corpus by its name; TensorFlow Datasets start TensorFlow."""
     if name.startswith("tfds:"):
@@ -232,6 +268,16 @@ def choose_part(split: str | None) -> str:
     if split is not None and split not in PARTS:
         raise ValueError(f"--split must be one of {', '.join(PARTS)}. Received: {split}.{did_you_mean([split], PARTS)}")
     return split or "test"
+
+
+def names_of(value: str) -> tuple[str, ...]:
+    """The names in the value of an option, split by commas; a name with a comma in it is quoted as in CSV.
+
+    Examples:
+        >>> names_of('en, "es, old"')
+        ('en', 'es, old')
+    """
+    return tuple(name.strip() for name in next(csv.reader([value], skipinitialspace=True), []))
 
 
 def open_file(file: Path, reading: FileReading, plain_text: bool = False) -> Pairs:
@@ -249,15 +295,15 @@ def open_file(file: Path, reading: FileReading, plain_text: bool = False) -> Pai
                 "--columns names the columns of a file without a header, and --fields those that a header names. "
                 "Received: both. Give one."
             )
-        lines = functools.partial(TsvFile, columns=tuple(reading.columns.split(",")))
+        lines = functools.partial(TsvFile, columns=names_of(reading.columns))
         if source_of(file, lines) is not lines:
             raise ValueError(
                 f"--columns names the columns of tab-separated files, and {file} is none. Leave it out, or name its "
                 "fields by --fields."
             )
     with warnings_told():
-        fields = None if reading.fields is None else tuple(reading.fields.split(","))
-        return open_pairs(file, lines, fields, reading.inline_tags)
+        fields = None if reading.fields is None else names_of(reading.fields)
+        return open_pairs(file, lines, fields, reading.inline_tags, reading.skip_bad_lines)
 
 
 def look_through(pairs: Pairs) -> Pairs:

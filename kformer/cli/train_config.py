@@ -37,6 +37,7 @@ PARTS: dict[str, TransformerConfig | TrainingConfig] = {
     "transformer": TransformerConfig.of_size(DEFAULT_SIZE),
     "training": TrainingConfig.of_size(DEFAULT_SIZE),
 }
+CONFIG_PARTS = (*PARTS, "data")  # of a configuration file; the last has the options that choose the corpus
 # The fields that have no option, and the reasons.
 WITHOUT_OPTION = {
     "source_vocab_size": "It is the number of tokens that the tokenizer of the source has.",
@@ -94,7 +95,11 @@ class StartOptions:
     ] = None
     recipe: RecipeName = None
     config: Annotated[
-        Path | None, _model(help="JSON or YAML with the fields to change, under `transformer:` and `training:`.")
+        Path | None,
+        _model(
+            help="JSON or YAML with the fields to change, under `transformer:` and `training:`, and options that "
+            "choose the corpus, under `data:`."
+        ),
     ] = None
     initialize_from: Annotated[
         str | None,
@@ -136,7 +141,8 @@ def read_changes(file: Path | None, given: Mapping[str, Any]) -> Changes:
         file: The value of `--config`.
         given: The values of all options in `FIELDS`; None stands for an option that is not given.
     """
-    values: dict[str, dict[str, Any]] = {part: {} for part in PARTS} if file is None else read_parts(file, tuple(PARTS))
+    found = {} if file is None else read_parts(file, CONFIG_PARTS)
+    values: dict[str, dict[str, Any]] = {part: found.get(part, {}) for part in PARTS}
     origins = {(part, name): str(file) for part, fields in values.items() for name in fields}
     for option, value in given.items():
         if value is not None:

@@ -3,29 +3,33 @@
 import dataclasses
 import functools
 import itertools
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
 from kformer.cli.options import (
-    Columns,
     CorpusName,
-    Fields,
     FileReading,
     InlineTags,
     Path,
+    SkipBadLines,
+    columns_option,
+    fields_option,
+    names_of,
     open_file,
     read_corpus,
     warnings_told,
 )
 from kformer.cli.progress import shown
-from kformer.config import task_kind
+from kformer.cli.train_config import CONFIG_PARTS
+from kformer.config import read_parts, task_kind
 from kformer.data import Corpus, Pairs, ParallelFiles, PreparedCorpus, corpus_from_pairs, prepare_corpus, read_parallel
 from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
+from kformer.data.joined import JoinedFiles
 from kformer.data.labels import check_corpus
 from kformer.data.sources.lines import FilePairs
 from kformer.recipes import load_recipe
-from kformer.wording import count
+from kformer.wording import count, did_you_mean
 
 FEW_PAIRS = 100  # with fewer, no translation is learned
 FEW_VALIDATION_PAIRS = 20  # with fewer, chance decides which weights are the best
@@ -79,34 +83,44 @@ class CleaningOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions:
-    """The options that choose the corpus."""
+    """The options that choose the corpus, or several that are joined."""
 
     corpus: CorpusName = None
     train: Annotated[
-        Path | None,
+        list[Path] | None,
         _data(
             help="Pairs to train on: source, tab and target on each line, or plain text for a language model; or a "
-            ".csv, .jsonl, .tmx, .parquet or .arrow, see --fields. .gz, .xz, .bz2 and .zst are read."
+            ".csv, .jsonl, .tmx, .parquet or .arrow, see --fields. .gz, .xz, .bz2 and .zst are read. May be repeated: "
+            "the corpora are joined, see --tag and --corpus-weights."
         ),
     ] = None
     valid: Annotated[
-        Path | None,
+        list[Path] | None,
         _data(
-            help="Pairs to validate on. By default one source in 50 of --train is held out, and 20 or one in 10 of a "
-            "small file."
+            help="Pairs to validate on, as many files as of --train. By default one source in 50 of --train is held "
+            "out, and 20 or one in 10 of a small file."
         ),
     ] = None
-    columns: Columns = None
-    fields: Fields = None
+    columns: Annotated[list[str] | None, columns_option(" May be repeated, one for each --train.")] = None
+    fields: Annotated[list[str] | None, fields_option("Data", " May be repeated, one for each --train.")] = None
     inline_tags: InlineTags = "drop"
+    skip_bad_lines: SkipBadLines = False
     train_source: Annotated[
-        Path | None, _data(help="Source lines to train on, parallel to those of --train-target.")
+        list[Path] | None, _data(help="Source lines to train on, parallel to those of --train-target. May be repeated.")
     ] = None
-    train_target: Annotated[Path | None, _data(help="Target lines to train on.")] = None
+    train_target: Annotated[list[Path] | None, _data(help="Target lines to train on.")] = None
     valid_source: Annotated[
-        Path | None, _data(help="Source lines to validate on, parallel to those of --valid-target.")
+        list[Path] | None, _data(help="Source lines to validate on, parallel to those of --valid-target.")
     ] = None
-    valid_target: Annotated[Path | None, _data(help="Target lines to validate on.")] = None
+    valid_target: Annotated[list[Path] | None, _data(help="Target lines to validate on.")] = None
+    tag: Annotated[
+        list[str] | None,
+        _data(
+            metavar="WORD",
+            help="A word before each source, such as '<2es>', one for each corpus. The translator is then told by it "
+            "what is wanted: translate --tag.",
+        ),
+    ] = None
     cache: Annotated[
         Path | None,
         _data(
@@ -116,10 +130,21 @@ class CorpusOptions:
         ),
     ] = None
 
-    @property
-    def reading(self) -> FileReading:
-        """How a file is read."""
-        return FileReading(self.columns, self.fields, self.inline_tags)
+    def with_file(self, config: Path | None) -> Self:
+        """The options, with those that are not given as the part `data` of a configuration file says."""
+        given = {} if config is None else read_parts(config, CONFIG_PARTS)["data"]
+        options = {field.name: field for field in dataclasses.fields(self)}
+        if unknown := sorted(map(str, set(given) - set(options))):
+            raise ValueError(
+                f"{config}: data has the unknown field {', '.join(unknown)}. It has those of the options: "
+                f"{', '.join(options)}.{did_you_mean(unknown, options)}"
+            )
+        changes = {
+            name: _as_given(f"{config}: data: {name}", value, name)
+            for name, value in given.items()
+            if getattr(self, name) == options[name].default
+        }
+        return dataclasses.replace(self, **changes)
 
     def of_task(
         self, task: str | None, recipe: str | None, cleaning: Cleaning = _NO_RULES, began_with: str | None = None
@@ -133,9 +158,10 @@ class CorpusOptions:
             began_with: As of `read`.
         """
         if task is not None:
-            _check_columns(task, self.columns)
+            for columns in self.columns or ():
+                _check_columns(task, columns)
         options = self
-        if recipe is not None and (self.corpus, self.train, self.train_source) == (None,) * 3:
+        if recipe is not None and not (self.corpus or self.train or self.train_source):
             options = dataclasses.replace(self, corpus=load_recipe(recipe).corpus)
         corpus = options.read(task is not None and task_kind(task).learns_from_plain_text, cleaning, began_with)
         if task is not None:
@@ -158,22 +184,21 @@ class CorpusOptions:
             if cleaning != _NO_RULES:
                 raise ValueError("A corpus with a name is not cleaned. Leave out the rules, or give files: --train.")
             return read_corpus(self.corpus)
-        train = _named(self.train) or _named(self.train_source, self.train_target)
-        valid = _named(self.valid) or _named(self.valid_source, self.valid_target)
-        pairs = self._open(train, plain_text)
-        others, others_name = (self._open(valid, plain_text), str(valid[0])) if valid else (None, None)
+        train, valid = self._files("train"), self._files("valid")
+        pairs, others = self._open(train, plain_text), self._open(valid, plain_text) if valid else None
+        name, others_name = (_names(files) for files in (train, valid))
         if not isinstance(pairs, FilePairs) or not (others is None or isinstance(others, FilePairs)):
             kept, left_out = clean(pairs, cleaning)
             _tell_left_out(left_out)
             pairs = list(itertools.compress(pairs, kept))  # a pipe can be read only once
-            return corpus_from_pairs(str(train[0]), pairs, others, others_name)
+            return corpus_from_pairs(name, pairs, others, others_name)
         tell = functools.partial(typer.echo, err=True)
         with warnings_told():
             corpus = prepare_corpus(
-                str(train[0]),
+                name,
                 pairs,
                 others,
-                valid_name=others_name,
+                valid_name=others_name or None,
                 cleaning=cleaning,
                 cache=self.cache,
                 progress=shown,
@@ -182,16 +207,30 @@ class CorpusOptions:
         _tell_left_out(corpus.left_out)
         return corpus
 
-    def _open(self, files: list[Path], plain_text: bool) -> Pairs:
-        """The pairs of a file, or of two parallel files; those of pipes are held."""
-        if len(files) == 1:
-            return open_file(files[0], self.reading, plain_text)
-        if not all(file.is_file() for file in files):
-            return read_parallel(*files)
-        return ParallelFiles(*files)
+    def _files(self, part: str) -> list[list[Path]]:
+        """The files of the part "train" or "valid": one of pairs, or two parallel ones, for each corpus."""
+        of_pairs, sources, targets = (getattr(self, f"{part}{side}") or [] for side in ("", "_source", "_target"))
+        return [[file] for file in of_pairs] or [list(both) for both in zip(sources, targets, strict=True)]
+
+    def _open(self, corpora: list[list[Path]], plain_text: bool) -> Pairs:
+        """The pairs of one corpus, or of several that are joined; those of a pipe are held."""
+        columns, fields = (_for_each(value, len(corpora)) for value in (self.columns, self.fields))
+        readings = [
+            FileReading(*both, self.inline_tags, self.skip_bad_lines) for both in zip(columns, fields, strict=True)
+        ]
+        opened = [_opened(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=True)]
+        if len(opened) == 1 and not self.tag:
+            return opened[0]
+        held = [str(files[0]) for files, pairs in zip(corpora, opened, strict=True) if not isinstance(pairs, FilePairs)]
+        if held:
+            raise ValueError(
+                f"Corpora that are joined or have a tag must be files that can be read again. Received: {held[0]}. "
+                "Write what comes through the pipe to a file."
+            )
+        return JoinedFiles([pairs for pairs in opened if isinstance(pairs, FilePairs)], self.tag)
 
     def _check(self, began_with: str | None) -> None:
-        """Refuses anything but one corpus, and files that do not go together."""
+        """Refuses anything but one corpus or several of one form, and files that do not go together."""
         ways = _named(self.corpus, self.train, self.train_source or self.train_target)
         if len(ways) != 1:
             again = "" if began_with is None else f" Give the corpus that this run began with: {began_with}."
@@ -210,12 +249,76 @@ class CorpusOptions:
                     "validation pairs."
                 )
         for part in ("train", "valid"):
-            if (getattr(self, f"{part}_source") is None) != (getattr(self, f"{part}_target") is None):
-                raise ValueError(f"--{part}-source and --{part}-target go together. Give both.")
-        if self.train is None and self.reading != FileReading():
+            sides = [getattr(self, f"{part}_{side}") or () for side in ("source", "target")]
+            if len(sides[0]) != len(sides[1]):
+                raise ValueError(
+                    f"--{part}-source and --{part}-target go together. Received: {len(sides[0])} and {len(sides[1])} "
+                    "files. Give both."
+                )
+        if self.train is None and (self.columns, self.fields, self.inline_tags) != (None, None, "drop"):
             raise ValueError(
                 "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train."
             )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Refuses options that do not have a value for each corpus."""
+        corpora = len(self._files("train"))
+        if self.tag and self.corpus is not None:
+            raise ValueError("A corpus with a name has no tag. Leave out --tag, or give files: --train.")
+        if self.train is None and self.corpus is not None:
+            return
+        for option, values, may_be_one in (
+            ("tag", self.tag, False),
+            ("valid", self._files("valid"), False),
+            ("columns", self.columns, True),
+            ("fields", self.fields, True),
+        ):
+            if values and len(values) != corpora and not (may_be_one and len(values) == 1):
+                raise ValueError(
+                    f"There must be as many --{option} as corpora, in their order. Received: {len(values)}, and "
+                    f"{corpora} of --train."
+                )
+
+
+_ONE_VALUE = ("corpus", "inline_tags", "cache")  # the options that may not be repeated
+_WORDS = ("corpus", "inline_tags", "columns", "fields", "tag")  # those that are not files
+
+
+def _as_given(where: str, value: Any, name: str) -> Any:
+    """A value of a configuration file, as the option of this name has it."""
+    if name == "skip_bad_lines":
+        if not isinstance(value, bool):
+            raise ValueError(f"{where} must be true or false. Received: {value!r}.")
+        return value
+    one = name in _ONE_VALUE
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(item, str) for item in values) or (one and len(values) > 1):
+        expected = "a text" if one else "a text, or a list of texts"
+        raise ValueError(f"{where} must be {expected}. Received: {value!r}.")
+    found = values if name in _WORDS else [Path(item) for item in values]
+    return found[0] if one else found
+
+
+def _for_each(values: list[str] | None, number: int) -> list[str | None]:
+    """A value for each of so many corpora: one for all, one each, or none."""
+    return [None] * number if not values else [*values] * (number if len(values) == 1 else 1)
+
+
+def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
+    """The pairs of a file, or of two parallel files; those of pipes are held."""
+    if len(files) == 1:
+        return open_file(files[0], reading, plain_text)
+    if not all(file.is_file() for file in files):
+        return read_parallel(*files)
+    pairs = ParallelFiles(*files)
+    pairs.skip_bad_lines = reading.skip_bad_lines
+    return pairs
+
+
+def _names(corpora: list[list[Path]]) -> str:
+    """What messages call corpora: by their first files."""
+    return ", ".join(dict.fromkeys(str(files[0]) for files in corpora))
 
 
 def _named(*given: Any) -> list[Any]:
@@ -234,7 +337,7 @@ def _check_columns(task: str, columns: str | None) -> None:
             f"--columns names the columns of a tab-separated file. The task {task} reads plain text, a text on each "
             "line. Leave out --columns."
         )
-    if columns is not None and task_kind(task).targets != "label" and "second" in columns.split(","):
+    if columns is not None and task_kind(task).targets != "label" and "second" in names_of(columns):
         raise ValueError(
             f"A column second is the second text of a classifier. Received: --columns {columns} for the task {task}. "
             "Give it another name, and it is left out."

@@ -14,6 +14,7 @@ from kformer.cli.options import (
     ModelArgument,
     SearchOptions,
     SearchRecipe,
+    Tag,
     TranslatorPreset,
     Trust,
 )
@@ -38,6 +39,7 @@ def translate(
             rich_help_panel="Search",
         ),
     ] = 1,
+    tag: Tag = None,
     trust: Trust = False,
     *,
     reading: InputFields,
@@ -48,4 +50,4 @@ def translate(
     """
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
-    answer_lines(given, "translate", "translating", search, n_best)
+    answer_lines(given, "translate", "translating", search, n_best, tag=tag)

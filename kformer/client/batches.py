@@ -55,6 +55,21 @@ def answer_batch(
     return _naming_refused_texts(answer)
 
 
+def check_server_tag(client: Client, tag: str) -> None:
+    """Asks a server whether its translator knows a tag.
+
+    Raises:
+        ValueError: It does not.
+        ServerError: The server does not answer, or its model cannot be asked.
+    """
+    try:
+        client.predict("translate_with_options", {"text": [b""], "tag": [tag.encode()]})
+    except ServerError as error:
+        if error.code not in _OF_THE_REQUEST:
+            raise
+        raise ValueError(f"The model at {client.url} does not take the tag {tag!r}. It says: {error}") from error
+
+
 def _naming_refused_texts(ask: AnswerBatch) -> AnswerBatch:
     """The same function. Of a batch that the server refuses each text is asked for alone, to find the one at fault.
 

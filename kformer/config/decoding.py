@@ -13,7 +13,7 @@ _SOURCE_LENGTH = 256
 BEAM_RULES = ("paper", "transformers", "opennmt")
 # Beyond it the penalty of a long text is too large for float32: all scores would be 0.
 LARGEST_LENGTH_PENALTY = 10.0
-FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio")  # a run measures them in its training data
+FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio", "tags")  # a run finds them in its training data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +77,11 @@ class DecodingConfig(Config):
         None,
         "A translation with fewer characters for each character of its source is reported as short. By default as the "
         "run says. 0: none is reported.",
+    )
+    tags: str | None = setting(
+        None,
+        "Words with blanks between them, such as '<2es> <2fr>', of which each source of a translator begins with one. "
+        "What does not begin with one of them gets the first. By default as the run says.",
     )
 
     def __post_init__(self) -> None:

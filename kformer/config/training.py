@@ -1,6 +1,7 @@
 """The configuration of training."""
 
 import dataclasses
+import math
 from typing import Any, ClassVar, Self
 
 from kformer.config.base import Config
@@ -75,6 +76,17 @@ class TrainingConfig(Config):
     batch_size_multiple: int = setting(
         1, "A batch has a multiple of this many rows, and of the number of devices.", panel="Data"
     )
+    corpus_weights: str = setting(
+        "",
+        "Numbers with blanks between them, one for each of several corpora: a pair of a corpus of weight 2 is seen "
+        "twice as often as one of weight 1.",
+        panel="Data",
+    )
+    corpus_temperature: float = setting(
+        1.0,
+        "From 1 up: small corpora are seen more often. One of n pairs gets a share of n ** (1 / temperature).",
+        panel="Data",
+    )
     label_smoothing: float = setting(0.1, "Label smoothing, epsilon_ls of section 5.4.")
     label_smoothing_form: str = setting(
         "all",
@@ -148,6 +160,7 @@ class TrainingConfig(Config):
         self._check_positive("batch_size_multiple")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
+        self._check_mixture()
         if self.keep_weights < 0:
             raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
@@ -165,6 +178,31 @@ class TrainingConfig(Config):
                 f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
                 "Raise tokens_per_batch or lower max_length."
             )
+
+    def _check_mixture(self) -> None:
+        if not 1 <= self.corpus_temperature < math.inf:
+            raise ValueError(
+                f"corpus_temperature must be a finite number of at least 1. Received: {self.corpus_temperature}."
+            )
+        try:
+            weights = self.weights
+        except ValueError:
+            weights = (math.nan,)
+        if not all(0 < weight < math.inf for weight in weights):
+            raise ValueError(
+                "corpus_weights must be numbers above 0 with blanks between them, such as '1 3'. Received: "
+                f"corpus_weights={self.corpus_weights!r}."
+            )
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The numbers of `corpus_weights`.
+
+        Examples:
+            >>> TrainingConfig(corpus_weights="1 2.5").weights
+            (1.0, 2.5)
+        """
+        return tuple(map(float, self.corpus_weights.split()))
 
     @classmethod
     def of_size(cls, name: str, task: str = "translate", **changes: Any) -> Self:

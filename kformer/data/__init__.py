@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kformer.data.cleaning import Cleaning
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
+from kformer.data.joined import JoinedFiles, join_corpora
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
 from kformer.data.sources.columnar import ColumnarFile
@@ -46,6 +47,7 @@ __all__ = [
     "Corpus",
     "EncodedPairs",
     "FoundVectors",
+    "JoinedFiles",
     "JsonLinesFile",
     "Pair",
     "Pairs",
@@ -60,6 +62,7 @@ __all__ = [
     "encode_pairs",
     "find_vectors",
     "hold_out",
+    "join_corpora",
     "load_corpus",
     "load_tfds",
     "make_dataset",

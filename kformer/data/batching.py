@@ -6,7 +6,7 @@ because XLA compiles a program for each shape. Every batch is a pure function of
 Beside the ids, which may lie on the disk, a plan holds a byte or two for each pair, and the order of those pairs that
 are mixed at the time (see `kformer.data.shuffle`).
 
-Shapes: N pairs, B rows, S source and T target length, K buckets.
+Shapes: N pairs, of which an epoch may have some several times, B rows, S source and T target length, K buckets.
 """
 
 import itertools
@@ -17,8 +17,9 @@ from fractions import Fraction
 import numpy as np
 
 from kformer.data.arrangements import Arrangement, Batch, Rows, ShiftedTarget
-from kformer.data.buckets import FEW_BUCKETS, Bucket, choose_buckets, count_lengths
+from kformer.data.buckets import FEW_BUCKETS, Bucket, LengthCounts, choose_buckets, count_lengths
 from kformer.data.encoding import EncodedPairs
+from kformer.data.mixture import Mixture
 from kformer.data.shuffle import SHARD_SIZE, SHARDS_TOGETHER, ShardedOrder
 
 
@@ -38,6 +39,8 @@ class BatchPlan:
         arrangement: makes the model's inputs and labels from the ids. None: those of translation.
         shard_size: pairs that lie together, and are read at about the same time.
         shards_together: how many shards are mixed with each other. A corpus of no more shards is mixed as a whole.
+        passes: how many times an epoch has the pairs of each joined corpus, see `kformer.data.mixture.passes_of`.
+            None: every pair once.
 
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
@@ -70,6 +73,7 @@ class BatchPlan:
         arrangement: Arrangement | None = None,
         shard_size: int = SHARD_SIZE,
         shards_together: int = SHARDS_TOGETHER,
+        passes: Sequence[int] | None = None,
     ) -> None:
         least_one = {"tokens_per_batch": tokens_per_batch, "row_multiple": row_multiple, "max_buckets": max_buckets}
         least_one |= {"shard_size": shard_size, "shards_together": shards_together}
@@ -79,27 +83,42 @@ class BatchPlan:
         self.encoded = encoded
         self.arrangement = arrangement or ShiftedTarget()
         self._shard_size, self._together = shard_size, shards_together
-        lengths = count_lengths(encoded.source_offsets, encoded.target_offsets)
+        self.passes = tuple(passes or (1,))
+        self._mixture = Mixture(encoded.parts, self.passes, shard_size) if set(self.passes) != {1} else None
+        lengths = self._lengths()
         if buckets is None:
             buckets = choose_buckets(lengths.source, lengths.target, tokens_per_batch, max_buckets, lengths.pairs)
         chosen = _assign(buckets, lengths.source, lengths.target)  # of each pair of lengths
         used, numbers = np.unique(chosen, return_inverse=True)
         small = np.min_scalar_type(len(used))
-        self._bucket_of_pair = numbers.astype(small)[lengths.number]  # (N,)
+        bucket_of_pair = numbers.astype(small)[lengths.number]  # (N,)
+        self._buckets = bucket_of_pair if self._mixture is None else self._mixture.spread(bucket_of_pair)  # of each row
         self.buckets = tuple(buckets[number] for number in used)
         self._totals = np.bincount(numbers, weights=lengths.pairs).astype(np.int64).tolist()  # pairs of each bucket
         self.shapes = tuple(
             (_rows(min(tokens_per_batch // max(bucket), pairs), row_multiple), *bucket)
             for bucket, pairs in zip(self.buckets, self._totals, strict=True)
         )
-        passes = [Fraction(pairs, rows) for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True)]
-        self.batches_per_epoch = sum(passes, start=Fraction())
+        batches_of = [Fraction(pairs, rows) for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True)]
+        self.batches_per_epoch = sum(batches_of, start=Fraction())
         self.steps_per_epoch = max(1, round(self.batches_per_epoch))
-        self.steps_once = sum(map(math.ceil, passes))
+        self.steps_once = sum(map(math.ceil, batches_of))
         batches = float(self.batches_per_epoch)
-        self.mean_tokens = (len(encoded.source_ids) / batches, len(encoded.target_ids) / batches)
+        tokens = int(lengths.source @ lengths.pairs), int(lengths.target @ lengths.pairs)
+        self.mean_tokens = (tokens[0] / batches, tokens[1] / batches)
         positions = sum(pairs * sum(shape[1:]) for pairs, shape in zip(self._totals, self.shapes, strict=True))
-        self.padding_share = 1 - (len(encoded.source_ids) + len(encoded.target_ids)) / positions
+        self.padding_share = 1 - sum(tokens) / positions
+
+    def _lengths(self) -> LengthCounts:
+        """How many rows of an epoch have which lengths."""
+        lengths = count_lengths(self.encoded.source_offsets, self.encoded.target_offsets)
+        if self._mixture is None:
+            return lengths
+        ends = np.cumsum(self.encoded.parts)
+        rows = np.zeros_like(lengths.pairs)
+        for times, size, end in zip(self.passes, self.encoded.parts, ends, strict=True):
+            rows += times * np.bincount(lengths.number[end - size : end], minlength=len(rows))
+        return lengths._replace(pairs=rows)
 
     def once(self, shuffle_seed: int | None, start_step: int = 0) -> Iterator[Batch]:
         """Batches that hold every pair once, without the first `start_step` ones."""
@@ -147,7 +166,8 @@ class BatchPlan:
         """A batch by its number in its bucket. The last one of `once` may have fewer pairs than rows."""
         shape = self.shapes[bucket]
         start, end = number * shape[0], (epoch + 1) * self._totals[bucket]
-        pairs = order.take(bucket, start, min(shape[0], end - start))
+        rows = order.take(bucket, start, min(shape[0], end - start))
+        pairs = rows if self._mixture is None else self._mixture.pairs_of(rows)
         return self._assemble(pairs, shape, (order.seed, bucket, number))
 
     def _find(self, step: int) -> tuple[int, int]:
@@ -163,7 +183,7 @@ class BatchPlan:
         return sum(epochs * pairs // rows for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True))
 
     def _order(self, seed: int | None) -> ShardedOrder:
-        return ShardedOrder(self._bucket_of_pair, len(self.shapes), seed, self._shard_size, self._together)
+        return ShardedOrder(self._buckets, len(self.shapes), seed, self._shard_size, self._together)
 
     def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int], key: tuple[int | None, int, int]) -> Batch:
         """The batch of some pairs. `key` is the seed, the bucket and the number of the batch in the bucket."""

@@ -6,12 +6,14 @@ import hashlib
 import itertools
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from kformer.data.pairs import Pair, Pairs
-from kformer.scripts import script_of
+from kformer.data.tags import without_tag
+from kformer.scripts import script_of, scripts
+from kformer.wording import did_you_mean
 
 _EXAMPLES = 3  # of each reason
 _SHOWN = 70  # characters of an example
@@ -55,6 +57,12 @@ class Cleaning:
             raise ValueError(f"max_characters must be at least 1. Received: {self.max_characters}.")
         if self.min_letters is not None and not 0 <= self.min_letters <= 1:
             raise ValueError(f"min_letters must be a share from 0 to 1. Received: {self.min_letters}.")
+        for script in filter(None, (self.source_script, self.target_script)):
+            if script not in scripts():
+                raise ValueError(
+                    f"There is no script {script!r}. Name one as Unicode does, such as Latin, Cyrillic, Greek, Arabic, "
+                    f"Hebrew, Devanagari, Han, Hiragana, Hangul or Thai.{did_you_mean([script], scripts())}"
+                )
         if self.duplicates not in DUPLICATES:
             raise ValueError(f"duplicates must be one of {', '.join(DUPLICATES)}. Received: {self.duplicates!r}.")
 
@@ -111,10 +119,13 @@ class CleaningReport:
         return lines
 
 
-def clean(pairs: Pairs | Iterable[Pair], cleaning: Cleaning) -> tuple[bytes, CleaningReport]:
+def clean(
+    pairs: Pairs | Iterable[Pair], cleaning: Cleaning, tags: Collection[str] = ()
+) -> tuple[bytes, CleaningReport]:
     """Which pairs are kept, a byte for each (1 or 0), and what was left out.
 
-    It holds 8 bytes for each pair while it looks for duplicates, which it finds by hashes of 64 bits.
+    It holds 8 bytes for each pair while it looks for duplicates, which it finds by hashes of 64 bits. The `tags` before
+    sources are no part of them, but sources with different tags are not the same.
 
     Examples:
         >>> kept, report = clean([("one", "uno"), ("one", " uno"), ("two", "two")], Cleaning(duplicates="pairs"))
@@ -123,7 +134,7 @@ def clean(pairs: Pairs | Iterable[Pair], cleaning: Cleaning) -> tuple[bytes, Cle
     """
     report, kept, hashes = CleaningReport(), bytearray(), array.array("Q")
     for source, target in pairs:
-        reason = cleaning.reason(source, target)
+        reason = cleaning.reason(without_tag(source, tags), target)
         report.read += 1
         kept.append(reason is None)
         if reason is not None:

@@ -6,11 +6,12 @@ import hashlib
 import heapq
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from kformer.data.facts import CorpusFacts
 from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
+from kformer.data.tags import without_tag
 
 if TYPE_CHECKING:
     from kformer.config import TrainingConfig
@@ -24,6 +25,23 @@ _MOST_HELD_OUT = 5000  # and at most so many, because each validation reads them
 
 
 @dataclasses.dataclass(frozen=True)
+class CorpusPart:
+    """One of several corpora that are joined.
+
+    Attributes:
+        name: Such as the name of its file.
+        tag: What stands before each of its sources; "" for nothing.
+        train, valid: How many pairs of the training and of the validation part are its own. The pairs of one corpus
+            follow those of another.
+    """
+
+    name: str
+    tag: str
+    train: int
+    valid: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """Pairs of source and target texts.
 
@@ -33,6 +51,7 @@ class Corpus:
         symbols: True if both sides are symbols separated by blanks, for a `SymbolTokenizer`.
         valid_name: what messages call the validation pairs, if they are from a file of their own; None: as the corpus.
         task: the task that the pairs were made for, one of `kformer.config.TASKS`; None: any.
+        parts: the corpora that it was joined of, see `join_corpora`; none if it is one corpus.
         labels: what `found_labels` has found, by task and lengths of the parts.
 
     Raises:
@@ -51,6 +70,7 @@ class Corpus:
     symbols: bool = False
     valid_name: str | None = None
     task: str | None = None
+    parts: tuple[CorpusPart, ...] = ()
     labels: dict[tuple[str, int, int], tuple[set[str], set[str]]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -67,7 +87,12 @@ class Corpus:
 
     def facts(self) -> CorpusFacts:
         """Numbers of the training and the validation part, which are read for it."""
-        return CorpusFacts.of(self.train, self.valid)
+        return CorpusFacts.of(self.train, self.valid, self.tags)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The different tags of its parts, in their order."""
+        return tuple(dict.fromkeys(part.tag for part in self.parts if part.tag))
 
     def found_labels(self, task: str, find: Callable[[], tuple[set[str], set[str]]]) -> tuple[set[str], set[str]]:
         """The labels of the training and of the validation part, as `find` gives them when they are first asked for."""
@@ -84,9 +109,15 @@ class Corpus:
 
     def kept_ids(
         self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]"
-    ) -> "contextlib.AbstractContextManager[IdStore | None]":
-        """Gives what keeps the ids of the training part; None: nothing does."""
-        return contextlib.nullcontext()
+    ) -> "contextlib.AbstractContextManager[IdStore]":
+        """Gives what keeps the ids of the training part."""
+        return contextlib.nullcontext(self.held_ids("train"))
+
+    def held_ids(self, part: str) -> "IdStore":
+        """What holds the ids of the part "train" or "valid" in memory, and counts those of each joined corpus."""
+        from kformer.data.id_stores import MemoryIds
+
+        return MemoryIds([getattr(one, part) for one in self.parts])
 
     def name_of(self, part: str) -> str:
         """What messages call the part "train", "valid" or "test".
@@ -96,6 +127,26 @@ class Corpus:
             'dev.tsv'
         """
         return self.valid_name or self.name if part == "valid" else self.name
+
+
+def part_names(parts: Sequence[CorpusPart]) -> list[str]:
+    """A name for each of joined corpora: its own, or where several have it, with its tag or its number.
+
+    Examples:
+        >>> part_names([CorpusPart("a", "<2es>", 1, 1), CorpusPart("a", "<2en>", 1, 1), CorpusPart("b", "", 1, 1)])
+        ['<2es> a', '<2en> a', 'b']
+    """
+    for named in (
+        [part.name for part in parts],
+        [f"{part.tag} {part.name}".strip() if _is_twice(part.name, parts) else part.name for part in parts],
+    ):
+        if len({*named}) == len(named):
+            return named
+    return [f"{number} {name}" for number, name in enumerate(named, 1)]
+
+
+def _is_twice(name: str, parts: Sequence[CorpusPart]) -> bool:
+    return sum(part.name == name for part in parts) > 1
 
 
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
@@ -137,7 +188,7 @@ def corpus_from_pairs(name: str, train: Pairs, valid: Pairs | None = None, valid
     return Corpus(name=name, train=train, valid=valid, test=[], valid_name=valid_name)
 
 
-def hold_out(name: str, pairs: Pairs) -> tuple[list[Pair] | SelectedPairs, list[Pair]]:
+def hold_out(name: str, pairs: Pairs, tags: Collection[str] = ()) -> tuple[list[Pair] | SelectedPairs, list[Pair]]:
     """Splits pairs in two: those to train on, a list if `pairs` is one, and the held-out ones.
 
     Of the different sources, one in 50 is held out with all its pairs. Of fewer than 1,000 sources it is 20, or one in
@@ -145,6 +196,12 @@ def hold_out(name: str, pairs: Pairs) -> tuple[list[Pair] | SelectedPairs, list[
     SHA-256 hashes are taken. So the choice depends on the texts alone, not on their order. Sources that differ only in
     white space or in their Unicode form are one source, because tokenizers read them alike. A source is never held out
     if it is blank or has blank targets only, unless all targets are blank, as in plain text.
+
+    Args:
+        name: What messages call the pairs.
+        pairs: They.
+        tags: Of joined corpora. A tag does not belong to the source that is held out: with it go the pairs of all
+            corpora that have it as their source, or as their target, as those of the other direction do.
 
     Raises:
         ValueError: There are fewer than two different sources that could be held out.
@@ -154,19 +211,22 @@ def hold_out(name: str, pairs: Pairs) -> tuple[list[Pair] | SelectedPairs, list[
         >>> len(train), len(held_out)
         (280, 20)
     """
-    held_out = _sources_to_hold_out(name, pairs)
-    learned = bytes(_key(source) not in held_out for source, _ in pairs)
+    held_out = _sources_to_hold_out(name, pairs, tags)
+    learned = bytes(
+        not (_key(without_tag(source, tags)) in held_out or (tags and _key(target) in held_out))
+        for source, target in pairs
+    )
     others = [pair for pair, is_learned in zip(pairs, learned, strict=True) if not is_learned]
     if isinstance(pairs, list):
         return list(itertools.compress(pairs, learned)), others
     return SelectedPairs(pairs, learned), others
 
 
-def _sources_to_hold_out(name: str, pairs: Iterable[Pair]) -> set[bytes]:
+def _sources_to_hold_out(name: str, pairs: Iterable[Pair], tags: Collection[str]) -> set[bytes]:
     """The keys of the sources to hold out. Of very many sources, not all keys are held in memory to find them."""
     with_target, plain = _LeastKeys(), _LeastKeys()
     for source, target in pairs:
-        if key := _key(source):
+        if key := _key(without_tag(source, tags)):
             (with_target if target.strip() else plain).add(key)
     sources = with_target if with_target.number else plain
     if sources.number < 2:

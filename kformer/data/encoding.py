@@ -3,11 +3,13 @@
 Shapes: N pairs, I ids in all.
 """
 
+import bisect
 import dataclasses
 import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +38,7 @@ class EncodedPairs:
         max_length: the largest number of tokens of a sequence, the end id included.
         skipped_blank: the number of pairs that were left out because a side is blank.
         skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
+        parts: the number of pairs of each of several corpora, one after another; nothing for one corpus.
 
     Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # with the ids 4 and 5; 2 is the end
@@ -54,6 +57,7 @@ class EncodedPairs:
     max_length: int
     skipped_blank: int
     skipped_long: int
+    parts: tuple[int, ...] = ()
 
     @property
     def kept(self) -> int:
@@ -128,7 +132,7 @@ def encode_with(
     sizes = source_tokenizer.vocab_size, target_tokenizer.vocab_size
     known = store.open(*sizes)
     if known is not None:
-        chunks = _chunks(itertools.islice(iter(pairs), known, None))
+        chunks = _chunks(itertools.islice(iter(pairs), known, None), known, store.sizes)
         for chunk in in_threads(functools.partial(_encoded, encode, max_length, sizes), chunks):
             store.add(chunk)
     kept = store.close()
@@ -143,6 +147,7 @@ def encode_with(
         max_length=max_length,
         skipped_blank=kept.counts["blank"],
         skipped_long=kept.counts["long"],
+        parts=tuple(kept.counts[f"part {number}"] for number in range(len(store.sizes))),
     )
     if not encoded.kept:
         read = kept.counts["read"]
@@ -192,15 +197,29 @@ def token_share(ids: np.ndarray, some: Iterable[int]) -> float:
     return sum(counts[token] for token in {*map(int, some)}) / max(1, counts.total())
 
 
-def _chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CALL)):
-        yield chunk
+class _Chunk(NamedTuple):
+    """Some pairs, and the number of the corpus that they are of; None if there is one corpus."""
+
+    pairs: list[Pair]
+    part: int | None
 
 
-def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], pairs: list[Pair]) -> EncodedChunk:
+def _chunks(pairs: Iterator[Pair], known: int, sizes: Sequence[int]) -> Iterator[_Chunk]:
+    """The pairs, of which so many before are known already. A chunk has pairs of one corpus only."""
+    ends = list(itertools.accumulate(sizes))
+    while True:
+        part = bisect.bisect_right(ends, known) if ends else None
+        most = _PAIRS_PER_CALL if part is None or part == len(ends) else min(_PAIRS_PER_CALL, ends[part] - known)
+        if not (chunk := list(itertools.islice(pairs, most))):
+            return
+        known += len(chunk)
+        yield _Chunk(chunk, part)
+
+
+def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], chunk: _Chunk) -> EncodedChunk:
     """The ids of some pairs, without those that are blank or too long."""
-    counts = Counter(read=len(pairs))
-    readable = list(_readable(pairs, max_length, counts))
+    counts = Counter(read=len(chunk.pairs))
+    readable = list(_readable(chunk.pairs, max_length, counts))
     if not readable:
         nothing = Sequences(np.empty(0, np.int32), np.empty(0, np.int64))
         return EncodedChunk(nothing, nothing, counts)
@@ -210,6 +229,8 @@ def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], pairs: lis
     counts["blank"] += int(np.sum(~full))
     counts["long"] += int(np.sum(full & ~fits))
     kept = full & fits
+    if chunk.part is not None:
+        counts[f"part {chunk.part}"] = int(np.sum(kept))
     return EncodedChunk(_kept(sources, kept, sizes[0]), _kept(targets, kept, sizes[1]), counts)
 
 

@@ -4,10 +4,11 @@ import dataclasses
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Self
 
 from kformer.data.pairs import Pair
+from kformer.data.tags import without_tag
 
 # Fewer than 1 in 1,000 training pairs have a shorter target for their source.
 _SHORT = 0.001
@@ -34,8 +35,8 @@ class CorpusFacts:
     sha256: str
 
     @classmethod
-    def of(cls, train: Iterable[Pair], valid: Iterable[Pair]) -> Self:
-        """Reads the two parts; the validation part twice.
+    def of(cls, train: Iterable[Pair], valid: Iterable[Pair], tags: Collection[str] = ()) -> Self:
+        """Reads the two parts; the validation part twice. The `tags` before sources do not count for their lengths.
 
         Examples:
             >>> facts = CorpusFacts.of([("one", "uno"), ("four", "cuatro")], [("two", "dos")])
@@ -51,7 +52,7 @@ class CorpusFacts:
                 if part == 0:
                     tabs = tabs or "\t" in source
                     overlap += source.strip() in validated
-                    length = len(source.strip())
+                    length = len(without_tag(source.strip(), tags))
                     if length and (written := len(target.strip())):
                         ratios[round(written / length, 4)] += 1
             digest.update(b"\x00")

@@ -4,6 +4,7 @@ Shapes: B pairs of a chunk, N pairs and I ids in all.
 """
 
 import array
+import collections.abc
 from collections import Counter
 from typing import NamedTuple, Protocol
 
@@ -22,7 +23,8 @@ class EncodedChunk(NamedTuple):
 
     Attributes:
         source, target: Those of the pairs that are kept, with ids of `id_type`.
-        counts: How many pairs were read, and how many of them left out as "blank" and as "long".
+        counts: How many pairs were read, how many of them left out as "blank" and as "long", and how many sequences
+            there are of one of several corpora, as "part 0", "part 1" and so on.
     """
 
     source: Sequences
@@ -41,7 +43,13 @@ class KeptIds(NamedTuple):
 
 
 class IdStore(Protocol):
-    """Takes the ids of a part of a corpus, chunk by chunk in the order of the pairs."""
+    """Takes the ids of a part of a corpus, chunk by chunk in the order of the pairs.
+
+    Attributes:
+        sizes: How many pairs each of several corpora has, one after another; nothing for one corpus.
+    """
+
+    sizes: collections.abc.Sequence[int]
 
     def open(self, source_vocab_size: int, target_vocab_size: int) -> int | None:
         """How many pairs from the first one on it has the ids of already; None: all, so that no more come."""
@@ -64,7 +72,14 @@ def id_type(vocab_size: int) -> np.dtype:
 
 
 class MemoryIds:
-    """Keeps ids in memory, in arrays that grow at their end without a second copy."""
+    """Keeps ids in memory, in arrays that grow at their end without a second copy.
+
+    Args:
+        sizes: As of `IdStore`.
+    """
+
+    def __init__(self, sizes: collections.abc.Sequence[int] = ()) -> None:
+        self.sizes = sizes
 
     def open(self, source_vocab_size: int, target_vocab_size: int) -> int:
         self._ids = [array.array(id_type(size).char) for size in (source_vocab_size, target_vocab_size)]

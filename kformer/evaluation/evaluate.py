@@ -61,13 +61,42 @@ def score(
     Raises:
         ValueError: There are no pairs with a target.
     """
-    grouped = _some(sentences(pairs, symbols)[:limit], "pairs with a target")
-    sources = [source.encode("utf-8") for source, _ in grouped]
-    hypotheses = [found[0].text for found in answer_all(translate, sources, on_batch=on_batch)]
-    targets = [texts for _, texts in grouped]
+    return score_parts(translate, [pairs], symbols, limit, on_batch, bleu_tokenizer)[0]
+
+
+def score_parts(
+    translate: AnswerBatch,
+    parts: Sequence[Iterable[Pair]],
+    symbols: bool = False,
+    limit: int | None = None,
+    on_batch: Callable[[int], None] = lambda done: None,
+    bleu_tokenizer: str | None = None,
+) -> list[dict[str, Any]]:
+    """As `score`, of several test sets together, and then of each apart, in their order.
+
+    Args:
+        translate, symbols, on_batch, bleu_tokenizer: As of `score`.
+        parts: Pairs of each test set.
+        limit: The number of results of `sentences` to score, about the same number of each test set.
+    """
+    limits = [None] * len(parts) if limit is None else [max(1, limit // len(parts))] * len(parts)
+    grouped = [
+        _some(sentences(pairs, symbols)[:most], "pairs with a target")
+        for pairs, most in zip(parts, limits, strict=True)
+    ]
+    sources = [source.encode("utf-8") for part in grouped for source, _ in part]
+    found = [answers[0].text for answers in answer_all(translate, sources, on_batch=on_batch)]
+    targets = [texts for part in grouped for _, texts in part]
+    ends = [*itertools.accumulate(map(len, grouped))]
+    places = [slice(None), *(slice(end - len(part), end) for end, part in zip(ends, grouped, strict=True))]
+    return [_measured(found[place], targets[place], symbols, bleu_tokenizer) for place in places]
+
+
+def _measured(found: list[str], targets: list[list[str]], symbols: bool, bleu_tokenizer: str | None) -> dict[str, Any]:
+    """The scores of translations."""
     if not symbols:
-        return bleu_and_chrf(hypotheses, targets, bleu_tokenizer)
-    return {**word_error_rate(hypotheses, targets), **phoneme_error_rate(hypotheses, targets)}
+        return bleu_and_chrf(found, targets, bleu_tokenizer)
+    return {**word_error_rate(found, targets), **phoneme_error_rate(found, targets)}
 
 
 def score_labels(

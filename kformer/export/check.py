@@ -129,15 +129,17 @@ def _encoded(texts: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
-    """A request of every signature but the default one. Scalars have their default, all other inputs are the text."""
+    """A request of every signature but the default one. Inputs with a default have it, all others are the text."""
     for name, definition in sorted(read(saved_model).meta_graphs[0].signature_def.items()):
         if name == DEFAULT_SIGNATURE or name.startswith("__"):
             continue
         inputs: dict[str, Any] = {key: _encoded([text]) for key in definition.inputs}
         for key, value in definition.defaults.items():
             default = tf.make_ndarray(value)
-            if default.ndim == 0:
-                inputs[key] = {default.dtype.name: default.item()}
+            is_text = default.ndim == 1
+            inputs[key] = (
+                _encoded([one.decode() for one in default]) if is_text else {default.dtype.name: default.item()}
+            )
         yield {"signature": name, "inputs": inputs}
 
 

@@ -11,7 +11,14 @@ from kformer.wording import did_you_mean
 EXPORT_PRECISIONS = ("float32", "bfloat16", "int8")
 VARIANTS = ("portable", "xla")
 # An export has only those that are asked for.
-MORE_SIGNATURES = ("n_best", "score", "translate_detailed", "translate_with_options", "generate_with_options")
+MORE_SIGNATURES = (
+    "n_best",
+    "score",
+    "known_tags",
+    "translate_detailed",
+    "translate_with_options",
+    "generate_with_options",
+)
 
 
 def check_kind(precision: str, variant: str) -> None:

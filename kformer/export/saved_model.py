@@ -121,12 +121,19 @@ class SavedModelTarget(ExportTarget):
     def write(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> None:
         """See `ExportTarget.write`."""
         weights = Weights()
-        names = (DEFAULT_SIGNATURE, *self.signatures)
+        names = self._all_signatures(predictor)
         functions = served_functions(predictor, weights, self.precision, self.variant, texts, names)
         with write_errors_explained(base):
             _save(predictor, weights, functions, folder)
             if self.precision == "int8":
                 run_loops_as_functions(folder)
+
+    def _all_signatures(self, predictor: Predictor) -> tuple[str, ...]:
+        """A model with tags has those by which a client learns them and chooses one, too."""
+        of_tags = (
+            ("known_tags", "translate_with_options") if predictor.decoding.tags and self.variant == "portable" else ()
+        )
+        return tuple(dict.fromkeys((DEFAULT_SIGNATURE, *self.signatures, *of_tags)))
 
     def check(self, predictor: Predictor, folder: pathlib.Path, texts: Sequence[str], base: pathlib.Path) -> Trial:
         """See `ExportTarget.check`. The requests that were tried become the warm-up of a server."""
@@ -142,7 +149,7 @@ class SavedModelTarget(ExportTarget):
         facts = {
             "precision": self.precision,
             "variant": self.variant,
-            "signatures": [DEFAULT_SIGNATURE, *self.signatures],
+            "signatures": list(self._all_signatures(predictor)),
             "oldest_server": oldest_server(used),
             "processor": processor(used),
             **agreement,

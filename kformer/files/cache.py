@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import platformdirs
 
+from kformer.files.writing import WriteError
+
 # The errors of file systems without locks, such as some that mount a storage bucket.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -32,20 +34,24 @@ def cache_folder(part: str) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def made_by_one(path: pathlib.Path, tell: Callable[[str], object]) -> Iterator[None]:
+def made_by_one(path: pathlib.Path, tell: Callable[[str], object], whole: pathlib.Path | None = None) -> Iterator[None]:
     """One process after another enters the block for the same path: the next one finds what the first one made.
 
-    The lock is on the file `path.lock`, which stays. The system releases it when its process ends for any reason.
+    The lock is on the file `path.lock`, which stays. The system releases it when its process ends for any reason. What
+    is made already needs no lock, so that it can be read where nothing can be written.
 
     Args:
         path: What is made.
+        whole: What is there as soon as all is made; by default `path` itself.
         tell: Called with a note if another process is making it.
 
     Raises:
         OSError: Nothing can be written there, or the file system has no locks.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    if (path if whole is None else whole).exists():
+        yield
+        return
+    descriptor = _lock_file(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,3 +69,15 @@ def made_by_one(path: pathlib.Path, tell: Callable[[str], object]) -> Iterator[N
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_file(path: pathlib.Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise WriteError(
+            error.errno,
+            f"Nothing can be written to {path.parent}: {error.strerror}. Make room, or choose another folder: --cache "
+            "FOLDER, or KFORMER_CACHE",
+        ) from error

@@ -76,7 +76,7 @@ def check_folder(
     Raises:
         DamagedFileError: A file is missing, has another checksum, or lies elsewhere; or there is no `SHA256SUMS`.
     """
-    lines = _lines(folder)
+    lines = _lines(folder, remedy)
     if not lines:
         raise DamagedFileError(f"{folder / SUMS_FILE} is missing or empty. {remedy}")
     for name in sorted({name for _, name in lines}):
@@ -102,7 +102,7 @@ def checksum(path: pathlib.Path) -> str:
 def _check(folder: pathlib.Path, name: str, remedy: str) -> None:
     for attempt in range(_TRIES):
         found = checksum(folder / name)  # read before the lines, because the owner writes the lines before the file
-        if (found, name) in _lines(folder):
+        if (found, name) in _lines(folder, remedy):
             return
         if attempt + 1 < _TRIES:
             time.sleep(_SECONDS_BETWEEN)
@@ -117,19 +117,17 @@ def _name(folder: pathlib.Path, file: pathlib.Path) -> str:
     return pathlib.PurePath(os.path.relpath(file, folder)).as_posix()
 
 
-def _lines(folder: pathlib.Path) -> list[tuple[str, str]]:
+def _lines(folder: pathlib.Path, remedy: str = "Restore it from a copy.") -> list[tuple[str, str]]:
     """Checksum and path of every line; an empty list if there is no `SHA256SUMS`."""
     path = folder / SUMS_FILE
     if not os.path.lexists(path):
         return []
     if not path.is_file():  # a folder, a pipe, a link to nothing
-        raise DamagedFileError(f"{path} is no file. Restore it from a copy.")
+        raise DamagedFileError(f"{path} is no file. {remedy}")
     text = path.read_bytes().decode("utf-8", "replace")
     found = [_LINE.fullmatch(line) for line in text.split("\n")[:-1]]
     if not text.endswith("\n") or None in found:
-        raise DamagedFileError(
-            f"{path} is damaged: a line does not have the format of sha256sum. Restore it from a copy."
-        )
+        raise DamagedFileError(f"{path} is damaged: a line does not have the format of sha256sum. {remedy}")
     return [(line[1], line[2]) for line in found if line]
 
 

@@ -31,6 +31,7 @@ from kformer.tokenizers import Tokenizer
 
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
 TARGET_PREFIX = tf.TensorSpec([None], tf.string, name="target_prefix")
+TAG = tf.TensorSpec([None], tf.string, name="tag")
 
 
 class Translator(Predictor):
@@ -38,6 +39,9 @@ class Translator(Predictor):
 
     Every text has a translation. Bytes that are not UTF-8 are read as U+FFFD. A text that is empty or has only blanks
     gets the translation "" with score 0. An empty batch gives an empty batch.
+
+    A model that learned several corpora has tags (`decoding.tags`), which say what is wanted of it, such as "<2es>". A
+    text begins with its tag, or else it is read with the first of them. All lines of a text have its tag.
 
     The lines of a text are translated one by one. A line of more than `decoding.max_source_length` tokens, the end id
     included, is divided into its sentences, and a sentence of more than `decoding.max_sentence_length` tokens into
@@ -217,6 +221,7 @@ class Translator(Predictor):
         top_p: float = 1.0,
         seed: int = 0,
         min_length: int = 0,
+        tag: str | Sequence[str] | tf.Tensor = "",
     ) -> dict[str, tf.Tensor]:
         """Translates texts with options for this call. Without options, the result is that of `translate`.
 
@@ -237,6 +242,8 @@ class Translator(Predictor):
             seed: The same texts, options and seed give the same translations; from -2**63 to 2**63 - 1.
             min_length: Least number of tokens of a part's translation before its end; 0 for `decoding.min_length`. It
                 must be less than `max_length`. Where the limits of `decoding` allow fewer tokens, it is their number.
+            tag: What is wanted of a model that learned several corpora, such as "<2es>": one for all texts, or (B,)
+                strings, each one of `decoding.tags`. "" leaves a text as it is: it may begin with its tag itself.
 
         Returns:
             `translation` (B,) string and `score` (B,) float32 as in `translate`.
@@ -254,19 +261,35 @@ class Translator(Predictor):
             "top_p": top_p,
             "seed": seed,
         }
-        prefixes = [target_prefix] if is_one_text(target_prefix) else target_prefix
-        return self._with_options(text, prefixes, *option_tensors(self.decoding, options).values())
+        prefixes, tags = ([value] if is_one_text(value) else value for value in (target_prefix, tag))
+        return self._with_options(text, prefixes, tags, *option_tensors(self.decoding, options).values())
 
     @model_function(
-        [TEXT, TARGET_PREFIX, *OPTION_SPECS],
-        defaults=lambda decoding: [tf.constant([""]), *option_tensors(decoding).values()],
+        [TEXT, TARGET_PREFIX, TAG, *OPTION_SPECS],
+        defaults=lambda decoding: [tf.constant([""]), tf.constant([""]), *option_tensors(decoding).values()],
     )
-    def _with_options(self, text: tf.Tensor, target_prefix: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
-        return translate_with_options(self.codec, self.searcher, text, target_prefix, named_options(options))
+    def _with_options(
+        self, text: tf.Tensor, target_prefix: tf.Tensor, tag: tf.Tensor, *options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        return translate_with_options(self.codec, self.searcher, text, target_prefix, tag, named_options(options))
+
+    @model_function([TEXT])
+    def known_tags(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The tags that the model knows, for a program that lets a user choose.
+
+        Args:
+            text: (B,) string, of any content.
+
+        Returns:
+            `tags` (B, K) string, the K words of `decoding.tags` in each row.
+        """
+        known = tf.constant((self.decoding.tags or "").split(), tf.string)
+        return {"tags": tf.tile(known[tf.newaxis], [tf.size(text), 1])}
 
     signatures: ClassVar[Mapping[str, ModelFunction]] = {
         "n_best": translate_n_best,
         "score": score,
+        "known_tags": known_tags,
         "translate_detailed": translate_detailed,
         "translate_with_options": _with_options,
     }

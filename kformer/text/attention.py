@@ -20,7 +20,7 @@ from kformer.tokenizers.offsets import Spans
 def read_attention(codec: TextCodec, model: keras.Model, text: str, translation: str) -> Attention:
     """The attention weights of a model that reads a text and its translation; see `Translator.attention`."""
     config = codec.config
-    source_ids, source_tokens = _tokens(codec.source_tokenizer, text)
+    source_ids, source_tokens = _tokens(codec.source_tokenizer, codec.written(text))
     target_ids, target_tokens = _tokens(codec.target_tokenizer, translation)
     check_length("text", len(source_ids), codec.longest_part)
     if config.longest_sequence is not None:

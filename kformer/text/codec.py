@@ -4,12 +4,15 @@ Shape letters: B sentences, N hypotheses for each sentence, S source length, T t
 """
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.decoding.length_penalty import norm_of
+from kformer.text.parts import Parts, divide
+from kformer.text.tags import Tags, ids_behind
 from kformer.tokenizers import Tokenizer
 
 
@@ -32,7 +35,7 @@ class TextCodec:
     def encode(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Converts texts to source ids, and computes how long their translations may become.
 
-        Tokens beyond `longest_part` are cut off: `kformer.text.parts` divides long texts before this.
+        Tokens beyond `longest_part` are cut off: `divide` divides long texts before this.
 
         Args:
             text: (B,) string.
@@ -42,7 +45,41 @@ class TextCodec:
             id; and (B,) int32, the largest number of tokens of each translation, its end id included. An empty source
             gets the limit 0.
         """
-        return self.pad(self.source_tokenizer.tokenize(text)[:, : self.longest_part])
+        return self.pad(self.tokenize(text)[:, : self.longest_part])
+
+    @functools.cached_property
+    def tags(self) -> Tags | None:
+        """The tags with which sources may begin; None: there are none."""
+        return Tags.known(self.decoding.tags, self.source_tokenizer)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """(B, None) int32: the ids of whole sources (B,) string, each with its tag, if the model has tags."""
+        if self.tags is None:
+            return self.source_tokenizer.tokenize(text)
+        tag, rest = self.tags.split(text)
+        return ids_behind(tag, self.source_tokenizer.tokenize(rest), self.source_tokenizer)
+
+    def divide(self, text: tf.Tensor) -> Parts:
+        """The parts of sources (B,) string that the model can read; each part has the tag of its source."""
+        if self.tags is None:
+            return divide(text, self.source_tokenizer, self.longest_line, self.longest_part)
+        tag, rest = self.tags.split(text)
+        parts = divide(rest, self.source_tokenizer, *self.room_behind_tags)
+        ids = ids_behind(tf.gather(tag, parts.text), parts.ids, self.source_tokenizer)
+        return parts._replace(ids=ids)
+
+    def written(self, text: str) -> str:
+        """A source with its tag before it."""
+        if self.tags is None:
+            return text
+        tag, rest = (one.numpy()[0].decode("utf-8").strip() for one in self.tags.split(tf.constant([text])))
+        return f"{tag} {rest}" if tag and rest else rest
+
+    @property
+    def room_behind_tags(self) -> tuple[int, int]:
+        """`longest_line` and `longest_part` without the tokens of a tag, but at least 1."""
+        tokens = 0 if self.tags is None else self.tags.tokens
+        return max(1, self.longest_line - tokens), max(1, self.longest_part - tokens)
 
     def score_norm(self, lengths: tf.Tensor, length_penalty: float | tf.Tensor | None = None) -> tf.Tensor:
         """The length penalty by which a search divides log probabilities; 1 in greedy search, which divides by none.

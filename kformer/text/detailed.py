@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kformer.models import call_with_scores
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Parts, divide, join
+from kformer.text.parts import Parts, join
 from kformer.text.places import locate
 from kformer.text.scoring import SCORED_TOKENS, target_batch
 from kformer.text.texts import BATCH_TOKENS, Find, run_batches
@@ -50,13 +50,13 @@ def translate_detailed(codec: TextCodec, model: keras.Model, find: Find, text: t
     Raises:
         ValueError: A tokenizer cannot give the offsets of its tokens in a text.
     """
-    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
+    parts = codec.divide(text)
     texts = tf.size(text)
     found = _search(codec, find, parts)
     reading = _read_again(codec, model, parts, found)
     lengths = tf.cast(found.ids.row_lengths(), tf.int32)[:, tf.newaxis]
     joined = join(parts, texts, found.translation[:, tf.newaxis], found.score[:, tf.newaxis], lengths, codec.score_norm)
-    places = locate(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
+    places = locate(codec, text)
     translation = joined["translation"][:, 0]
     is_end = tf.cast(found.ids.values == codec.config.end_id, tf.int32)
     has_end = sums(found.ids.with_values(is_end)) > 0

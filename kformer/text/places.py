@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from kformer.text.codec import TextCodec
 from kformer.text.parts import Pieces, is_longer, lines_of, short_pieces
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths, decode
@@ -22,8 +23,26 @@ class Places(NamedTuple):
     overlong: tf.Tensor  # (B,) bool, True where one sentence has more tokens than the model reads
 
 
-def locate(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int) -> Places:
-    """Where in the given texts the tokens stand that `divide` makes of them. Arguments as in `divide`."""
+def locate(codec: TextCodec, text: tf.Tensor) -> Places:
+    """Where in the given texts (B,) string the tokens stand that `codec.divide` makes of them.
+
+    Tokens of a tag have no bytes: they stand before the part that has them, in the text or not.
+    """
+    if codec.tags is None:
+        return _locate(text, codec.source_tokenizer, *codec.room_behind_tags)
+    tag, rest = codec.tags.split(text)
+    places = _locate(rest, codec.source_tokenizer, *codec.room_behind_tags, tag)
+    before = byte_lengths(text) - byte_lengths(rest)
+    start, end = (
+        side.with_values(side.values + tf.gather(before, row_ids(side))) for side in (places.start, places.end)
+    )
+    return Places(start, end, places.overlong)
+
+
+def _locate(
+    text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int, tag: tf.Tensor | None = None
+) -> Places:
+    """As `locate`. Arguments as of `divide`, and (B,) string, the tags that are put before the parts."""
     lines, begin = lines_of(text)
     ids = tokenizer.tokenize(lines.texts)
 
@@ -35,6 +54,13 @@ def locate(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: in
 
     pieces, overlong = tf.cond(tf.reduce_any(is_longer(ids, longest_line)), shorter, whole)
     spans = tokenizer.tokenize_with_offsets(pieces.texts)
+    if tag is not None:
+        has_ids = spans.start.row_lengths() > 0
+        ids = tokenizer.tokenize(tf.where(has_ids, tf.gather(tag, pieces.owner), ""))
+        nothing = ids.with_values(tf.zeros_like(ids.values, spans.start.dtype))
+        spans = spans._replace(
+            start=tf.concat([nothing, spans.start], axis=1), end=tf.concat([nothing, spans.end], axis=1)
+        )
     # Pieces and gaps together are the text without white space at its ends, and with U+FFFD for invalid bytes.
     lengths, gaps = byte_lengths(pieces.texts), byte_lengths(pieces.gap)
     number = in_rows(gaps + lengths, pieces.owner, tf.size(text))

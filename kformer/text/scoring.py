@@ -35,7 +35,7 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
     rule = "translation must have one entry for each text"
     with tf.control_dependencies([require(tf.equal(translations, tf.size(text)), rule, translations)]):
         text = tf.identity(text)
-    source, target = codec.source_tokenizer.tokenize(text), codec.target_tokenizer.tokenize(translation)
+    source, target = codec.tokenize(text), codec.target_tokenizer.tokenize(translation)
     longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
     truncated = (source.row_lengths() > codec.longest_part) | (target.row_lengths() > longest - 1)
     source, target = source[:, : codec.longest_part], target[:, : longest - 1]

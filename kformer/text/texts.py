@@ -10,7 +10,7 @@ import tensorflow as tf
 from kformer.decoding import SearchResult
 from kformer.text.batches import BATCH_SIZE
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Parts, divide, join
+from kformer.text.parts import Parts, join
 
 BATCH_TOKENS = 4096  # of a batch, padding included: this bounds the memory of a search
 
@@ -31,7 +31,7 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
     Returns:
         `translation` (B, N) string and `score` (B, N) float32, see `kformer.text.parts.join`.
     """
-    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
+    parts = codec.divide(text)
 
     def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
         return find(source, limits)

@@ -25,7 +25,7 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
             f"This model searches by the rules of {codec.decoding.beam_rules}, but only the paper's search has a beam "
             'tree. Load the model with DecodingConfig(beam_rules="paper") to see what that search finds.'
         )
-    ids = codec.source_tokenizer.tokenize(tf.constant([text]))
+    ids = codec.tokenize(tf.constant([text]))
     check_length("text", int(ids.row_lengths()[0]), codec.longest_part)
     source, limits = codec.pad(ids)
     longest = int(limits[0])

@@ -8,24 +8,27 @@ import tensorflow as tf
 from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec, best, longest_translation
 from kformer.text.option_tensors import Options, asked_lengths, batch_seed, checks, require
-from kformer.text.parts import differs_from_last, divide
+from kformer.text.parts import differs_from_last
 from kformer.text.search import Searcher
 from kformer.text.texts import translate_parts
 from kformer.tokenizers import Tokenizer
 
 
 def translate_with_options(
-    codec: TextCodec, searcher: Searcher, text: tf.Tensor, target_prefix: tf.Tensor, options: Options
+    codec: TextCodec,
+    searcher: Searcher,
+    text: tf.Tensor,
+    target_prefix: tf.Tensor,
+    tag: tf.Tensor,
+    options: Options,
 ) -> dict[str, tf.Tensor]:
     """Translates texts; the arguments and the result are those of `Translator.translate_with_options`."""
-    prefixes = tf.size(target_prefix)
-    one_or_each = tf.equal(prefixes, 1) | tf.equal(prefixes, tf.size(text))
-    rule = "target_prefix must have one entry, or one for each text"
     longest = longest_translation(codec.config, codec.decoding)
-    with tf.control_dependencies([*checks(options, longest), require(one_or_each, rule, prefixes)]):
-        text = tf.identity(text)
+    of_texts = [_one_or_each(name, value, text) for name, value in (("target_prefix", target_prefix), ("tag", tag))]
+    with tf.control_dependencies([*checks(options, longest), *of_texts, _tags_known(codec, tag)]):
+        text = _tagged(text, tag)
     texts = tf.size(text)
-    parts = divide(text, codec.source_tokenizer, codec.longest_line, codec.longest_part)
+    parts = codec.divide(text)
     # Only the translation of a text's first part begins with the prefix.
     of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
     prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
@@ -49,6 +52,25 @@ def translate_with_options(
 
     penalty = tf.where(draws, 0.0, options["length_penalty"])
     return best(translate_parts(codec, parts, find, texts, 1, lambda lengths: codec.score_norm(lengths, penalty)))
+
+
+def _one_or_each(name: str, values: tf.Tensor, text: tf.Tensor) -> tf.Operation:
+    fits = tf.equal(tf.size(values), 1) | tf.equal(tf.size(values), tf.size(text))
+    return require(fits, f"{name} must have one entry, or one for each text", tf.size(values))
+
+
+def _tags_known(codec: TextCodec, tag: tf.Tensor) -> tf.Operation:
+    """Refuses a tag that the model does not have."""
+    if codec.tags is None:
+        return require(tf.reduce_all(tag == ""), "tag must be empty, because this model has no tags", tag)
+    known = tf.strings.regex_full_match(tag, codec.tags.pattern) | (tag == "")
+    rule = f"the model knows no other tags than {codec.decoding.tags or 'a language code such as >>fr<<'}"
+    return require(tf.reduce_all(known), rule, tag)
+
+
+def _tagged(text: tf.Tensor, tag: tf.Tensor) -> tf.Tensor:
+    """(B,) string: the texts behind their tags; "" leaves a text as it is."""
+    return tf.where(tag == "", text, tf.strings.join([tf.broadcast_to(tag, tf.shape(text)), text], " "))
 
 
 def _all_known(ids: tf.RaggedTensor, tokenizer: Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:

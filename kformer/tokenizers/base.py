@@ -73,6 +73,11 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
     has_start: bool = True
 
     @property
+    def tag_pattern(self) -> str | None:
+        """A regular expression for a word before a text that is one token and says what is wanted."""
+        return None
+
+    @property
     def mask_id(self) -> int:
         """The id that hides a token from a masked language model, by default the unknown id.
 

@@ -20,7 +20,7 @@ from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_mod
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 PIECES_FILE = "pieces.json"
-_LANGUAGE_CODE = r"^>>(?s:.*?)<<"
+_LANGUAGE_CODE = r">>(?s:.*?)<<"
 
 
 class PieceVocabularyTokenizer(Tokenizer):
@@ -98,6 +98,10 @@ class PieceVocabularyTokenizer(Tokenizer):
     def closing_ids(self) -> tuple[int, ...]:
         return self.last_ids
 
+    @property
+    def tag_pattern(self) -> str | None:
+        return _LANGUAGE_CODE if self.reads_language_codes else None
+
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         code, rest = self._divided(replace_invalid(as_texts(text)))
         pieces = tf_text.SentencepieceTokenizer(self.model_bytes, out_type=tf.string).tokenize(rest)
@@ -135,7 +139,7 @@ class PieceVocabularyTokenizer(Tokenizer):
         """The language codes at the beginning of texts, one or none in each row, and the rest of the texts."""
         if not self.reads_language_codes:
             return with_lengths(tf.constant([], tf.string), tf.zeros_like(text, tf.int64)), text
-        rest = tf.strings.regex_replace(text, _LANGUAGE_CODE, "", replace_global=False)
+        rest = tf.strings.regex_replace(text, f"^{_LANGUAGE_CODE}", "", replace_global=False)
         length = byte_lengths(text) - byte_lengths(rest)
         codes = tf.strings.substr(text, tf.zeros_like(length), length)
         return with_lengths(tf.boolean_mask(codes, length > 0), length > 0), rest

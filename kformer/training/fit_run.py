@@ -9,7 +9,14 @@ import tensorflow as tf
 from kformer.data import BatchPlan, make_dataset
 from kformer.files.writing import WriteError
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
-from kformer.training.plan import batches_between_validations, budget_of, describe_budget, describe_plan, plan_batches
+from kformer.training.plan import (
+    batches_between_validations,
+    budget_of,
+    describe_budget,
+    describe_mixture,
+    describe_plan,
+    plan_batches,
+)
 from kformer.training.run_callbacks import ActiveRun, Translations, list_callbacks
 
 _NO_LAST_EPOCH = 2**31  # a callback ends the run
@@ -25,6 +32,9 @@ def fit_run(
     training, state = run.setup.training, run.state
     plan = plan_batches(run.setup.train, training, run.arrangement)
     run.console.print(describe_plan(plan, training))
+    names = run.folder.corpus().get("parts", [])
+    if names:
+        run.console.print(describe_mixture(plan, names), markup=False)
     budget = budget_of(training, plan)
     if budget.max_steps is not None:
         run.console.print(describe_budget(training, plan, budget.max_steps))
@@ -45,6 +55,8 @@ def fit_run(
                 state.end_reason = spent.now
         if not state.end_reason:
             _fit_epochs(run, plan, valid, listed, interval, last_epoch=_NO_LAST_EPOCH)
+    if names:
+        run.console.print(describe_mixture(plan, names, state.batch), markup=False)
 
 
 def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:

@@ -1,7 +1,7 @@
 """Translates validation sources during training, to score and show the translations and their attention."""
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ import tensorflow as tf
 from kformer.config import MONITORS, DecodingConfig, TransformerConfig
 from kformer.data import Pair
 from kformer.decoding import SearchResult
-from kformer.evaluation.evaluate import score
+from kformer.evaluation.evaluate import score_parts
 from kformer.export.saved_model import export_saved_model
 from kformer.models import attention_scores
 from kformer.runs.folder import RunFolder
@@ -19,7 +19,7 @@ from kformer.tasks import task_of_run
 from kformer.tasks.translator import TEXT
 from kformer.text.batches import BATCH_SIZE, Hypothesis, hypotheses
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Parts, divide, join
+from kformer.text.parts import Parts, join
 from kformer.text.search import Searcher, compiled_search, own_values
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
@@ -90,7 +90,7 @@ class LiveTranslator:
         return [keras.ops.convert_to_numpy(keras.ops.cast(of_layer, "float32"))[0] for of_layer in scores]
 
     def _parts(self, text: tf.Tensor) -> Parts:
-        return divide(text, self.codec.source_tokenizer, self.codec.longest_line, self.codec.longest_part)
+        return self.codec.divide(text)
 
     def _padded(self, source: tf.Tensor, limits: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Ids and limits of texts, padded to few shapes on backends that compile the search for every shape."""
@@ -112,7 +112,7 @@ class ScoreTranslations:
 
     Args:
         translate: The translator.
-        pairs: Validation pairs.
+        parts: Validation pairs of each corpus, by its name. Those of several are scored together and each apart.
         symbols: Whether the translations are symbols, not sentences.
         limit: The number of sources to translate.
         bleu_tokenizer: How BLEU splits texts into words, see `kformer.evaluation.bleu_and_chrf`.
@@ -122,26 +122,29 @@ class ScoreTranslations:
     def __init__(
         self,
         translate: LiveTranslator,
-        pairs: Sequence[Pair],
+        parts: Mapping[str, Sequence[Pair]],
         symbols: bool,
         limit: int,
         bleu_tokenizer: str,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self.translate = translate
-        self.pairs = pairs
+        self.parts = parts
         self.symbols = symbols
         self.limit = limit
         self.bleu_tokenizer = bleu_tokenizer
         self.on_batch = on_batch
 
     def __call__(self) -> dict[str, float]:
-        """The scores of the current weights, by their names in the logs."""
-        scores = score(
-            self.translate, self.pairs, self.symbols, self.limit, lambda done: self.on_batch(), self.bleu_tokenizer
-        )
+        """The scores of the current weights, by their names in the logs, with a corpus's name behind a blank."""
+        pairs, on_batch = [*self.parts.values()], lambda done: self.on_batch()
+        together, *apart = score_parts(self.translate, pairs, self.symbols, self.limit, on_batch, self.bleu_tokenizer)
         wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
-        return {monitor.log_key: scores[monitor.metric] for monitor in wanted}
+        found = {monitor.log_key: together[monitor.metric] for monitor in wanted}
+        if len(apart) > 1:
+            for name, scores in zip(self.parts, apart, strict=True):
+                found |= {f"{monitor.log_key} {name}": scores[monitor.metric] for monitor in wanted}
+        return found
 
 
 class SampleTranslations:

@@ -20,7 +20,9 @@ from kformer.config import (
 from kformer.config.decoding import FROM_DATA
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
+from kformer.data.encoding import string_tensor
 from kformer.data.labels import check_corpus
+from kformer.data.mixture import passes_of
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file
 from kformer.presets import find_preset
@@ -96,6 +98,7 @@ def prepare_run(
     _check_monitor(training, corpus)
     _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
+    passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
     facts = corpus.facts()
     description = describe_corpus(corpus, facts)
     task = task_of(transformer.task)
@@ -115,10 +118,11 @@ def prepare_run(
         tokenizers = task.keep_tokenizers(kept, earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
+    _check_tags(corpus, transformer.task, tokenizers[0])
     check_special_ids(transformer)
     check_positions(transformer, training)
     pairs = encode(corpus, task, training.max_length, tokenizers)
-    search = search_of_data(transformer.task, facts.short_ratio, pairs[0])
+    search = search_of_data(transformer.task, facts.short_ratio, pairs[0]).replace(tags=" ".join(corpus.tags))
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
     return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)
@@ -169,6 +173,21 @@ def _check_parts(corpus: Corpus) -> None:
                 f"The corpus {corpus.name_of(part)!r} has no {part} pairs. Training needs pairs to learn from "
                 "(train) and pairs that decide the best weights (valid)."
             )
+
+
+def _check_tags(corpus: Corpus, task: str, tokenizer: Tokenizer) -> None:
+    """Refuses tags that the model could not tell from each other, or would not use."""
+    if not corpus.tags:
+        return
+    if task_kind(task).targets != "text":
+        raise ValueError(f"Tags are for translators. Received: {', '.join(corpus.tags)} with the task {task}.")
+    readable = tokenizer.tokenize(string_tensor(corpus.tags))
+    others = {tokenizer.unknown_id, *tokenizer.fallback_ids()}
+    if lost := [tag for tag, ids in zip(corpus.tags, readable.to_list(), strict=True) if others & {*ids}]:
+        raise ValueError(
+            f"The vocabulary of the sources has no token for {', '.join(lost)}. Choose tags that it has, or let the "
+            "run learn its own vocabulary."
+        )
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
@@ -228,8 +247,8 @@ def _read_by_weights(search: DecodingConfig, earlier: DecodingConfig) -> Decodin
     """
     longest = max(search.longest_source, earlier.max_source_length or 0, earlier.max_sentence_length or 0)
     name = "max_source_length" if search.max_sentence_length is None else "max_sentence_length"
-    lengths = {field: getattr(search, field) for field in FROM_DATA}
-    return earlier.replace(**{**lengths, name: longest})
+    found = {field: getattr(search, field) for field in FROM_DATA}
+    return earlier.replace(**{**found, name: longest})
 
 
 def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:

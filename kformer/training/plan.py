@@ -1,11 +1,13 @@
 """How many batches a run trains on: its plan, its budget, and the interval between validations."""
 
 import math
+from collections.abc import Sequence
 
 from kformer.config import MONITORS, TrainingConfig
 from kformer.data import BatchPlan, EncodedPairs
 from kformer.data.arrangements import Arrangement
 from kformer.data.buckets import FEW_BUCKETS, MANY_BUCKETS
+from kformer.data.mixture import passes_of
 from kformer.training.callbacks import Budget
 from kformer.training.checkpoints import TrainingState
 from kformer.training.compile import compiled_by_xla
@@ -26,6 +28,7 @@ def plan_batches(
         row_multiple=training.batch_size_multiple,
         max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
         arrangement=arrangement,
+        passes=passes_of(train_pairs.parts, training.weights, training.corpus_temperature),
     )
 
 
@@ -36,6 +39,14 @@ def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
         f"An update sees {source:,.0f} source and {target:,.0f} target tokens on average; "
         f"{plan.padding_share:.1%} of all positions are padding"
     )
+
+
+def describe_mixture(plan: BatchPlan, names: Sequence[str], batches: float | None = None) -> str:
+    """One line with the passes over each of several corpora, in an epoch or in so many batches."""
+    epochs = 1 if batches is None else float(batches / plan.batches_per_epoch)
+    passes = (f"{name} {epochs * times:,.4g}" for name, times in zip(names, plan.passes, strict=True))
+    begin = "An epoch has" if batches is None else "The run has had"
+    return f"{begin} so many passes over each corpus: {', '.join(passes)}"
 
 
 def budget_of(training: TrainingConfig, plan: BatchPlan) -> Budget:

@@ -5,13 +5,14 @@ import functools
 import itertools
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import rich.console
 
-from kformer.data import Corpus, references
+from kformer.data import Corpus, Pair, references
 from kformer.data.arrangements import Arrangement
+from kformer.data.corpus import part_names
 from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
@@ -87,11 +88,29 @@ def translate_at_validations(
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
             leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            score = ScoreTranslations(translate, pairs, corpus.symbols, scored_sources, tokenizer, leave)
-        samples = samples or list(references(pairs))[:SHOWN_SAMPLES]
+            parts = _validation_parts(corpus, pairs)
+            score = ScoreTranslations(translate, parts, corpus.symbols, scored_sources, tokenizer, leave)
+        samples = samples or _shown(_validation_parts(corpus, pairs))
         show_samples = SampleTranslations(samples, translate, run.console, tensorboard)
     export = None if export_to is None else functools.partial(export_best, run.folder, export_to, run.console)
     return Translations(tensorboard, score, show_samples, export)
+
+
+def _shown(parts: Mapping[str, Sequence[Pair]]) -> list[str]:
+    """Some of the sources, of each corpus in turn."""
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*map(references, parts.values())))
+    return [source for source in itertools.islice(in_turn, SHOWN_SAMPLES) if source is not None]
+
+
+def _validation_parts(corpus: Corpus, pairs: Sequence[Pair]) -> dict[str, Sequence[Pair]]:
+    """The validation pairs of each joined corpus, by its name, or by its tag and name where names are the same."""
+    if not corpus.parts:
+        return {corpus.name: pairs}
+    ends = itertools.accumulate(part.valid for part in corpus.parts)
+    return {
+        name: pairs[end - part.valid : end]
+        for name, part, end in zip(part_names(corpus.parts), corpus.parts, ends, strict=True)
+    }
 
 
 def _bleu_tokenizer(run: ActiveRun, corpus: Corpus) -> str:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs
+from kformer.data.corpus import part_names
 from kformer.data.encoding import token_share
 from kformer.data.facts import CorpusFacts
 from kformer.data.id_stores import IdStore
@@ -43,9 +44,13 @@ def encode(
         ValueError: No pair of a part is left, or a part cannot be read.
     """
 
-    def encoded(part: str, store: IdStore | None = None) -> EncodedPairs:
+    def encoded(part: str, store: IdStore) -> EncodedPairs:
         try:
-            return task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length, store)
+            found = task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length, store)
+            for one, number in zip(corpus.parts, found.parts, strict=True):
+                if not number:
+                    raise ValueError(f"No pair of {one.name} is left. Check the texts or raise max_length.")
+            return found
         except DamagedFileError:
             raise
         except ValueError as error:
@@ -53,7 +58,7 @@ def encode(
 
     with corpus.kept_ids(task.name, max_length, tokenizers) as store:
         train = encoded("train", store)
-    return train, encoded("valid")
+    return train, encoded("valid", corpus.held_ids("valid"))
 
 
 def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
@@ -61,6 +66,9 @@ def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: R
     kept: dict[str, Any] = {}
     if origin is None:
         kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
+        if corpus.tags and not corpus.symbols and training.source_tokenizer is None:
+            symbols = dict.fromkeys((*training.user_symbols.split(), *corpus.tags))
+            kept["user_symbols"] = " ".join(symbols)
     elif origin.training_file.is_file():  # otherwise its tokenizers were not made here
         stored = origin.training_config()
         kept = {name: getattr(stored, name) for name in OF_TOKENIZERS}
@@ -106,6 +114,7 @@ def describe_corpus(corpus: Corpus, facts: CorpusFacts) -> dict:
         "symbols": corpus.symbols,
         "tabs_in_sources": facts.tabs_in_sources,
         "sha256": facts.sha256,
+        "parts": part_names(corpus.parts),
     }
 
 

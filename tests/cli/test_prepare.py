@@ -1,5 +1,6 @@
 """`kformer prepare`, and `kformer train` on what it prepared."""
 
+import json
 import os
 import re
 import threading
@@ -123,3 +124,139 @@ def test_corpora_that_are_held_are_refused(tmp_path):
     writer.start()
     assert "what comes through a pipe, is held in memory" in refused("prepare", "--train", tmp_path / "pipe")
     writer.join()
+
+
+# ---- several corpora
+
+
+@pytest.fixture
+def both(tmp_path, file):
+    """The options that train both directions of a file."""
+    other = tmp_path / "dev.tsv"
+    other.write_text("one two\tdos uno\ntwo three\ttres dos\n")
+    columns = ["--columns", "source,target", "--columns", "target,source"]
+    return [
+        "--train",
+        file,
+        "--train",
+        file,
+        *columns,
+        "--tag",
+        "<2es>",
+        "--tag",
+        "<2en>",
+        "--valid",
+        other,
+        "--valid",
+        other,
+    ]
+
+
+SUBWORDS = ["--size", "tiny", "--vocab-size", 330, "--max-length", 64, "--max-steps", 1]
+
+
+def test_each_corpus_has_its_file_its_columns_and_its_tag(tmp_path, both):
+    with toy.untraced():
+        said = run("train", *both, *SUBWORDS, "--corpus-weights", "1 3", "--output", tmp_path / "run")
+    assert "dev.tsv valid: 4 pairs kept" in said
+    assert re.search("over each corpus: <2es> .*numbers.tsv 1, <2en> .*numbers.tsv 3", said)
+    samples = (tmp_path / "run" / "samples.json").read_text()
+    assert all(source in samples for source in ("<2es> one two", "<2en> dos uno"))
+
+
+def test_a_file_of_settings_chooses_the_corpora_and_options_win(tmp_path, both, file):
+    names = {"--train": "train", "--columns": "columns", "--tag": "tag", "--valid": "valid"}
+    values = {}
+    for option, value in zip(both[::2], both[1::2], strict=True):
+        values.setdefault(names[option], []).append(str(value))
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"data": values, "training": {"corpus_weights": "1 3"}}))
+    said = run("prepare", "--config", settings, *SUBWORDS[:-2])
+    assert "dev.tsv valid: 4 pairs kept" in said
+    settings.write_text(json.dumps({"data": {**values, "inline_tags": "drop", "cache": str(tmp_path / "kept")}}))
+    said = run("prepare", "--config", settings, "--tag", "<a>", "--tag", "<b>", *SUBWORDS[:-2])
+    assert f"All is in {tmp_path / 'kept'}" in said
+    assert len([*(tmp_path / "kept").glob("texts-*/")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"trains": "a"}, "data has the unknown field trains. .* Did you mean 'train'"),
+        ({"skip_bad_lines": "yes"}, "data: skip_bad_lines must be true or false. Received: 'yes'"),
+        ({"train": 3}, "data: train must be a text, or a list of texts. Received: 3"),
+        ({"train": []}, r"data: train must be a text, or a list of texts. Received: \[\]"),
+        ({"cache": ["a", "b"]}, "data: cache must be a text. Received:"),
+    ],
+)
+def test_a_file_of_settings_with_other_fields_is_refused(tmp_path, data, message):
+    (tmp_path / "settings.json").write_text(json.dumps({"data": data}))
+    assert re.search(message, refused("prepare", "--config", tmp_path / "settings.json"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tag", "<2es>"], "as many --tag as corpora, in their order. Received: 1, and 2 of --train"),
+        (["--valid", "numbers.tsv"], "as many --valid as corpora, in their order. Received: 1, and 2"),
+        (["--columns", "a", "--columns", "b", "--columns", "c"], "as many --columns as corpora, in their order"),
+        (
+            ["--tag", "<2 es>", "--tag", "<2en>"],
+            "A tag is one word without white space, such as <2es>. Received: '<2 es>'",
+        ),
+        (["--corpus-weights", "1 2 3"], "corpus_weights must have a number for each of several corpora. Received: 3"),
+        (["--corpus-weights", "1 -2"], "--corpus-weights: corpus_weights must be numbers above 0"),
+        (["--corpus-weights", "1 x"], "corpus_weights must be numbers above 0"),
+        (["--corpus-temperature", "0.5"], "corpus_temperature must be a finite number of at least 1. Received: 0.5"),
+    ],
+)
+def test_options_that_do_not_fit_the_corpora_are_refused(tmp_path, file, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    with toy.untraced():
+        said = refused("train", "--train", file, "--train", file, *options, *SUBWORDS, "--output", tmp_path / "run")
+    assert message in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tag_needs_a_file(tmp_path):
+    assert "A corpus with a name has no tag." in refused("prepare", "--corpus", "cmudict", "--tag", "<a>")
+
+
+def test_pipes_are_not_joined(tmp_path, file):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_text("one\tuno\ntwo\tdos\n"), daemon=True).start()
+    assert "must be files that can be read again. Received: " in refused("prepare", "--train", file, "--train", pipe)
+
+
+def test_lines_are_translated_with_a_tag_that_the_model_knows(tmp_path, both):
+    with toy.untraced():
+        run("train", *both, *SUBWORDS, "--output", tmp_path / "run")
+    (tmp_path / "lines").write_text("one two\n\nthree\n")
+    (tmp_path / "tagged").write_text("<2en> one two\n\n<2en> three\n")
+    translate = ["translate", tmp_path / "run", "--beam-size", 1]
+    expected = run(*translate, "--input", tmp_path / "tagged")
+    assert run(*translate, "--input", tmp_path / "lines", "--tag", "<2en>") == expected
+    said = refused(*translate, "--input", tmp_path / "lines", "--tag", "<2e>")
+    assert "does not know the tag '<2e>'. It has <2es>, <2en>. Leave out --tag, or choose one of these. Did you" in said
+    (tmp_path / "pairs").write_text("uno\tone\ndos\ttwo\n")
+    (tmp_path / "tagged").write_text("<2en> uno\tone\n<2en> dos\ttwo\n")
+    evaluate = ["evaluate", tmp_path / "run", "--beam-size", 1, "--test"]
+    assert run(*evaluate, tmp_path / "pairs", "--tag", "<2en>") == run(*evaluate, tmp_path / "tagged")
+    assert "does not know the tag" in refused(*evaluate, tmp_path / "pairs", "--tag", "<2fr>")
+    assert "does not know the tag '<a>'. It has none" in refused(
+        "translate", "--preset", "cmudict", "--tag", "<a>", "--input", tmp_path / "lines"
+    )
+
+
+def test_bad_lines_are_left_out_on_demand(tmp_path, file):
+    with file.open("a") as opened:
+        opened.write("no tab here\n")
+    assert "1 column where 2 were expected" in refused("prepare", "--train", file, *SUBWORDS[:-2])
+    said = run("prepare", "--train", file, "--skip-bad-lines", *SUBWORDS[:-2])
+    assert "1 line cannot be read and is left out" in said
+    (tmp_path / "settings.json").write_text(json.dumps({"data": {"train": str(file), "skip_bad_lines": True}}))
+    assert "is left out" in run("prepare", "--config", tmp_path / "settings.json", *SUBWORDS[:-2])
+    said = run("data", file, "--skip-bad-lines")
+    assert "1 line cannot be read and is left out" in said
+    assert "1 column where 2 were expected" in refused("data", file)

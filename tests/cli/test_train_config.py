@@ -26,6 +26,8 @@ VALUES = {
     "source_tokenizer": "words.model",
     "target_tokenizer": "words.model",
     "user_symbols": "<2es> {0}",
+    "corpus_weights": "2",
+    "corpus_temperature": 2.5,
     "source_embeddings": "words.vec",
     "target_embeddings": "words.vec",
     "attention_dropout_rate": 0.5,

@@ -105,3 +105,17 @@ def test_a_prepared_corpus_is_cleaned_once_and_says_so_each_time(tmp_path, own_v
         assert corpus.facts().overlap == (1 if own_validation else 0)
     other = prepare_corpus("numbers", TsvFile(file), cache=tmp_path / "cache")
     assert len(other.train) + len(other.valid) == 201
+
+
+@pytest.mark.parametrize("script", ["latin", "Klingon"])
+def test_a_script_that_is_none_is_refused(script):
+    with pytest.raises(ValueError, match=f"There is no script '{script}'. Name one as Unicode does, such as Latin"):
+        Cleaning(target_script=script)
+
+
+def test_rules_that_leave_nothing_are_told_with_their_counts(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("one\tuno\ntwo\tdos\n")
+    with pytest.raises(ValueError, match=r"(?s)The rules leave no pair of pairs.tsv.*2 of 2 pairs are left out"):
+        prepare_corpus(
+            "pairs.tsv", TsvFile(tmp_path / "pairs.tsv"), cleaning=Cleaning(source_script="Han"), cache=tmp_path
+        )

@@ -99,12 +99,15 @@ class FakeServer:
             return 404, {"error": f"Servable not found for request: {path}"}
         [text] = body["inputs"]["text"]
         signature = body["signature_name"]
-        self.asked.append((signature, text))
+        if signature != "known_tags":
+            self.asked.append((signature, text))
         if text in self.held:
             assert self.held[text].wait(30)
         if self.refusals:
             status, words = self.refusals.pop(0)
             return status, {"error": words}
+        if signature == "known_tags":
+            return 200, {"outputs": {"tags": [["<2es>", "<2en>"]]}}
         outputs = self.others.get(path.split("/")[3], ANSWERS[signature])(text)
         outputs |= {name: value for name, value in self.flags.items() if name in outputs}
         return 200, {"outputs": {name: [value] for name, value in outputs.items()}}

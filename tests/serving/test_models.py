@@ -581,7 +581,7 @@ def test_memory_is_given_back_when_a_version_is_loaded_or_let_go(world, monkeypa
 
 
 def test_memory_is_given_back_again_and_again(world, monkeypatch):
-    given = collections.defaultdict(list)  # by thread: a server of other tests may watch its folders in this process, too
+    given = collections.defaultdict(list)  # by thread: servers of other tests may watch theirs, too
 
     def give_back():
         given[threading.get_ident()].append(time.monotonic())

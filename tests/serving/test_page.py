@@ -5,6 +5,7 @@ import time
 
 import pytest
 from fake_server import FakeServer
+from reversal import ANSWERS
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from shown_page import ShownPage
@@ -416,3 +417,20 @@ def test_a_model_that_learned_it_translates_as_one_types(served, open_page):
     scores = [page["score"].text, *(each.text for each in page.all("#found span"))]
     values = [float(score.replace("−", "-")) for score in scores]
     assert values == sorted(values, reverse=True)
+
+
+def test_a_tag_is_chosen_where_the_model_knows_some(server, open_page):
+    server.models = {"both": (*ANSWERS, "known_tags")}
+    page = open_page(server.url)
+    page.wait(lambda: page["wanted"].is_displayed())
+    tags = Select(page["tag"])
+    assert [option.text for option in tags.options] == ["<2es>", "<2en>"]
+    page.translate("one two")
+    assert server.asked[-1][1] == "<2es> one two"
+    tags.select_by_visible_text("<2en>")
+    page.wait(lambda: server.asked[-1][1] == "<2en> one two")
+
+
+def test_there_is_no_tag_to_choose_where_the_model_knows_none(page):
+    page.translate("one two")
+    assert not page["wanted"].is_displayed()

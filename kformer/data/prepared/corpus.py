@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kformer.data.cleaning import Cleaning, CleaningReport
-from kformer.data.corpus import Corpus
+from kformer.data.corpus import Corpus, CorpusPart
 from kformer.data.facts import CorpusFacts
+from kformer.data.joined import JoinedFiles
 from kformer.data.prepared.files import fingerprints
 from kformer.data.prepared.texts import Watched, known_texts, read_texts
 from kformer.data.sources.lines import FilePairs
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from kformer.data.id_stores import IdStore
     from kformer.tokenizers import Tokenizer
 
-_LABELS = "labels.json"
-_FORM = 1  # of what the folders hold
+_LABELS, _TOKENIZERS = "labels.json", "tokenizers"
+_FORM = 2  # of what the folders hold
 _TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 
@@ -93,26 +94,26 @@ class PreparedCorpus(Corpus):
         folder = self.cache / f"tokenizers-{_hash(self.key, task, settings, files)}"
         with made_by_one(folder, self.tell):
             if not folder.is_dir():
-                with self.progress(f"Learning the vocabulary of {self.name}", None):
-                    save_tokenizers(folder, *learn())
-            return load_tokenizers(folder)
+                with self.progress(f"Learning the vocabulary of {self.name}", None), new_folder(folder) as fresh:
+                    save_tokenizers(fresh / _TOKENIZERS, *learn())
+                    note_checksums(fresh, [file for file in fresh.rglob("*") if file.is_file()])
+        check_folder(folder, remedy=f"Remove the folder {folder}: it is made again from the texts.")
+        return load_tokenizers(folder / _TOKENIZERS)
 
     @contextlib.contextmanager
-    def kept_ids(
-        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]"
-    ) -> "Iterator[IdStore | None]":
+    def kept_ids(self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]") -> "Iterator[IdStore]":
         """As of `Corpus`. Those of the same tokenizers are made once, by one process."""
-        from kformer.data.prepared.shards import ShardedIds
+        from kformer.data.prepared.shards import DESCRIPTION, ShardedIds
         from kformer.tokenizers.storage import fingerprint_of
 
         source, target = tokenizers
         made_by = [fingerprint_of(source), None if source is target else fingerprint_of(target)]
         folder = self.cache / f"ids-{_hash(self.key, task, max_length, made_by)}"
         with (
-            made_by_one(folder, self.tell),
+            made_by_one(folder, self.tell, whole=folder / DESCRIPTION),
             self.progress(f"Tokenizing {self.name}", self.facts().train) as advance,
         ):
-            yield ShardedIds(folder, advance)
+            yield ShardedIds(folder, advance, sizes=[part.train for part in self.parts])
 
 
 def prepare_corpus(
@@ -134,8 +135,9 @@ def prepare_corpus(
 
     Args:
         name: The name of the corpus in messages and in the run folder.
-        train: The pairs to learn from.
-        valid: The pairs to validate on, which are held in memory. None: they are held out of `train`, see `hold_out`.
+        train: The pairs to learn from, such as those of `JoinedFiles`.
+        valid: The pairs to validate on, which are held in memory; of as many joined files as `train`. None: they are
+            held out of `train`, see `hold_out`.
         valid_name: What messages call `valid`.
         cleaning: Which pairs of `train` are left out; None: no pairs. `PreparedCorpus.left_out` counts them.
         cache: The folder for what is kept, which machines may share; by default `corpora` in `$KFORMER_CACHE`, or else
@@ -155,8 +157,8 @@ def prepare_corpus(
         (1, [('one two', 'uno dos')])
     """
     folder = cache_folder("corpora") if cache is None else pathlib.Path(cache)
-    check_folder_path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not any(folder.glob("texts-*")):  # what is there may be all that is needed
+        check_folder_path(folder)
     parts = [train] if valid is None else [train, valid]
     files = tuple(file for part in parts for file in part.files)
     sums = fingerprints(files, folder)
@@ -167,7 +169,7 @@ def prepare_corpus(
     with made_by_one(texts, tell):
         if not texts.is_dir():
             with progress(f"Reading {name}", None) as advance:
-                read_texts(texts, name, Watched(train, check_same, on_read=advance), valid, cleaning)
+                read_texts(texts, name, train, Watched(train, check_same, on_read=advance), valid, cleaning)
     found = known_texts(texts, train, valid, check_same)
     return PreparedCorpus(
         name,
@@ -175,6 +177,7 @@ def prepare_corpus(
         found.valid,
         test=[],
         valid_name=valid_name,
+        parts=_parts(train, found.parts),
         cache=folder,
         key=key,
         known=found.facts,
@@ -182,6 +185,15 @@ def prepare_corpus(
         progress=progress,
         tell=tell,
     )
+
+
+def _parts(train: FilePairs, numbers: list[tuple[int, int]]) -> tuple[CorpusPart, ...]:
+    """The files that were joined; none if there is one."""
+    if not isinstance(train, JoinedFiles):
+        return ()
+    names = [" ".join(map(str, part.files)) for part in train.parts]
+    found = zip(names, train.tags, numbers, strict=True)
+    return tuple(CorpusPart(name, tag, learned, validated) for name, tag, (learned, validated) in found)
 
 
 def _check_same(files: tuple[pathlib.Path, ...], sums: list[str], cache: pathlib.Path) -> None:

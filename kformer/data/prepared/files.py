@@ -1,5 +1,6 @@
 """Hashes of the files of a corpus. A file that has not changed is not read for it again."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ _MOST_KNOWN = 1000  # files, those that were looked at last
 
 
 def fingerprints(files: tuple[pathlib.Path, ...], cache: pathlib.Path) -> list[str]:
-    """The SHA-256 of each file. The cache remembers it for a file of this place, size and time.
+    """The SHA-256 of each file. The cache remembers it for a file of this place, size and times.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -21,12 +22,13 @@ def fingerprints(files: tuple[pathlib.Path, ...], cache: pathlib.Path) -> list[s
     found = []
     for file in files:
         state = os.stat(file)
-        key = json.dumps([os.path.realpath(file), state.st_size, state.st_mtime_ns, state.st_ino])
+        key = json.dumps([os.path.realpath(file), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino])
         sum_of_file = known.pop(key) if key in known else checksum(file)
         known[key] = sum_of_file  # as the last one
         found.append(sum_of_file)
     if known != _known(cache):
-        write_json(cache / _KNOWN_FILE, dict(list(known.items())[-_MOST_KNOWN:]))
+        with contextlib.suppress(OSError):  # on a disk that can only be read, the files are read again each time
+            write_json(cache / _KNOWN_FILE, dict(list(known.items())[-_MOST_KNOWN:]))
     return found
 
 

@@ -18,7 +18,7 @@ import json
 import os
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from kformer.process.threads import in_threads
 
 SHARD_PAIRS = 1 << 18  # pairs that are read for a shard: some seconds of work
 FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets")
-_DESCRIPTION = "shards.json"
+DESCRIPTION = "shards.json"
 _JOURNAL = "journal"
 _READ_BYTES = 1 << 20
 
@@ -39,7 +39,8 @@ class Shard(NamedTuple):
     """What is known of a shard.
 
     Attributes:
-        counts: The pairs that were read for it, and those that were left out as "blank" and as "long".
+        counts: The pairs that were read for it, those that were left out as "blank" and as "long", and those that are
+            kept of each joined corpus.
         ends: Where it ends in each file, in bytes.
         sums: The SHA-256 of its bytes in each file.
     """
@@ -59,6 +60,7 @@ class ShardedIds:
         folder: Made if it is missing.
         on_read: Called with the number of pairs whenever some have been taken, or were there already.
         shard_pairs: The least number of pairs that are read for a shard.
+        sizes: As of `IdStore`.
 
     Raises:
         DamagedFileError: A shard of a finished store does not match its checksum.
@@ -70,8 +72,10 @@ class ShardedIds:
         folder: pathlib.Path,
         on_read: Callable[[int], object] = lambda pairs: None,
         shard_pairs: int = SHARD_PAIRS,
+        sizes: Sequence[int] = (),
     ) -> None:
         self.folder = folder
+        self.sizes = sizes
         self._on_read = on_read
         self._shard_pairs = shard_pairs
         self._shards: list[Shard] = []
@@ -79,7 +83,7 @@ class ShardedIds:
     def open(self, source_vocab_size: int, target_vocab_size: int) -> int | None:
         sizes = {"source.ids": source_vocab_size, "target.ids": target_vocab_size}
         self._types = {name: id_type(sizes[name]) if name in sizes else np.dtype(np.int64) for name in FILES}
-        self._is_whole = (self.folder / _DESCRIPTION).is_file()
+        self._is_whole = (self.folder / DESCRIPTION).is_file()
         if self._is_whole:
             self._shards = self._checked()
             return None
@@ -165,15 +169,15 @@ class ShardedIds:
                 content = np.concatenate([np.empty(0, self._types[name]), *self._waiting[name]])
                 sums[name] = hashlib.sha256(content.data).hexdigest()
                 ends[name] = _append(self.folder / name, content.data)
-            shard = Shard({name: self._counts[name] for name in ("read", "blank", "long")}, ends, sums)
+            shard = Shard({**dict.fromkeys(("read", "blank", "long"), 0), **self._counts}, ends, sums)
             _append(self.folder / _JOURNAL, _line(shard).encode())
         self._shards.append(shard)
         self._next_shard()
 
     def _finish(self) -> None:
         with _explained(self.folder):
-            write_json(self.folder / _DESCRIPTION, {"shards": [shard._asdict() for shard in self._shards]})
-            note_checksums(self.folder, [self.folder / _DESCRIPTION])
+            write_json(self.folder / DESCRIPTION, {"shards": [shard._asdict() for shard in self._shards]})
+            note_checksums(self.folder, [self.folder / DESCRIPTION])
             (self.folder / _JOURNAL).unlink(missing_ok=True)
 
     # ---- reading
@@ -181,8 +185,8 @@ class ShardedIds:
     def _checked(self) -> list[Shard]:
         """The shards of a finished store, each compared with its checksum."""
         remedy = self._remedy()
-        check_file(self.folder / _DESCRIPTION, remedy)
-        description: dict[str, Any] = json.loads((self.folder / _DESCRIPTION).read_text(encoding="utf-8"))
+        check_file(self.folder / DESCRIPTION, remedy)
+        description: dict[str, Any] = json.loads((self.folder / DESCRIPTION).read_text(encoding="utf-8"))
         shards = [Shard(**shard) for shard in description["shards"]]
         for name in FILES:
             size = (self.folder / name).stat().st_size if (self.folder / name).is_file() else -1

@@ -20,6 +20,7 @@ import numpy as np
 from kformer.data.cleaning import Cleaning, CleaningReport, clean
 from kformer.data.corpus import hold_out
 from kformer.data.facts import CorpusFacts
+from kformer.data.joined import JoinedFiles
 from kformer.data.pairs import Pair, Pairs, SelectedPairs
 from kformer.data.sources.lines import FilePairs
 from kformer.files.checksums import check_folder, note_checksums
@@ -38,12 +39,14 @@ class KnownTexts:
         train: The pairs to learn from. They are read from their file when they are asked for.
         valid: The pairs to validate on.
         left_out: What the cleaning has left out of the training file.
+        parts: How many training and validation pairs each of several files has; nothing for one file.
     """
 
     facts: CorpusFacts
     train: Pairs
     valid: list[Pair]
     left_out: CleaningReport
+    parts: list[tuple[int, int]]
 
 
 class Watched:
@@ -81,35 +84,66 @@ class Watched:
         return sum(1 for _ in self) if self._number is None else self._number
 
 
-def read_texts(folder: pathlib.Path, name: str, train: Watched, valid: FilePairs | None, cleaning: Cleaning) -> None:
+def read_texts(
+    folder: pathlib.Path, name: str, files: FilePairs, train: Watched, valid: FilePairs | None, cleaning: Cleaning
+) -> None:
     """Reads the pairs and makes the folder.
 
     Args:
         folder: Does not exist yet.
         name: Of the corpus, in messages.
+        files: What `train` reads.
         train: The pairs to learn from, and to hold out from if there is no `valid`.
         valid: The pairs to validate on.
         cleaning: Which pairs of the training file are left out.
     """
+    tags = tags_of(files)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         has_rules = cleaning != Cleaning()
-        kept, report = clean(train, cleaning) if has_rules else (b"", CleaningReport())
+        kept, report = clean(train, cleaning, tags) if has_rules else (b"", CleaningReport())
+        if has_rules and not any(kept):
+            raise ValueError(f"The rules leave no pair of {name}.\n" + "\n".join(report.lines()))
         pairs = SelectedPairs(train, kept) if has_rules else train
-        learned, others = hold_out(name, pairs) if valid is None else (pairs, valid.held())
-        facts = CorpusFacts.of(learned, others)
+        learned, others = hold_out(name, pairs, tags) if valid is None else (pairs, valid.held())
+        facts = CorpusFacts.of(learned, others, tags)
+    report.read = report.read or facts.train + (facts.valid if valid is None else 0)
+    taken = np.frombuffer(kept, np.uint8).astype(bool) if has_rules else np.ones(report.read, bool)
+    chosen = taken.copy()
+    if isinstance(learned, SelectedPairs) and valid is None:
+        chosen[taken] = np.frombuffer(learned.chosen, np.uint8)
     with new_folder(folder) as fresh:
-        report.read = report.read or facts.train + (facts.valid if valid is None else 0)
-        chosen = np.frombuffer(kept, np.uint8).copy() if has_rules else np.ones(report.read, np.uint8)
-        if valid is None and isinstance(learned, SelectedPairs):
-            chosen[chosen == 1] = np.frombuffer(learned.chosen, np.uint8)
+        if valid is None:
             write_json(fresh / _HELD_OUT, others)
         np.save(fresh / _LEARNED, np.packbits(chosen))
         messages = list(dict.fromkeys(str(warning.message) for warning in told))
         left_out = {"read": report.read, "counts": dict(report.counts), "examples": report.examples}
-        known = {"facts": dataclasses.asdict(facts), "left_out": left_out, "warnings": messages}
+        parts = _parts(files, valid, chosen, taken & ~chosen)
+        known = {"facts": dataclasses.asdict(facts), "left_out": left_out, "warnings": messages, "parts": parts}
         write_json(fresh / _TEXTS, known)
         note_checksums(fresh, [*fresh.iterdir()])
+
+
+def tags_of(files: FilePairs) -> tuple[str, ...]:
+    """The different tags of joined files."""
+    return tuple(filter(None, dict.fromkeys(files.tags))) if isinstance(files, JoinedFiles) else ()
+
+
+def _parts(
+    train: FilePairs, valid: FilePairs | None, learned: np.ndarray, held_out: np.ndarray
+) -> list[tuple[int, int]]:
+    """How many training and validation pairs each of joined files has.
+
+    Args:
+        train, valid: As of `read_texts`.
+        learned, held_out: (N,) booleans for the pairs of `train`.
+    """
+    if not isinstance(train, JoinedFiles):
+        return []
+    begins = np.cumsum([0, *train.sizes])[:-1]
+    learned_of, held_out_of = (np.add.reduceat(chosen, begins, dtype=np.int64) for chosen in (learned, held_out))
+    validated = valid.sizes if isinstance(valid, JoinedFiles) else held_out_of.tolist()
+    return list(zip(learned_of.tolist(), validated, strict=True))
 
 
 def known_texts(
@@ -129,7 +163,8 @@ def known_texts(
     report = CleaningReport(found["read"], Counter(found["counts"]), examples)
     bits = np.unpackbits(np.load(folder / _LEARNED), count=report.read)
     learned = SelectedPairs(Watched(train, check_same, report.read), bits.tobytes())
+    parts = [(of_train, of_valid) for of_train, of_valid in known["parts"]]
     if valid is not None:
-        return KnownTexts(facts, learned, valid.held(), report)
+        return KnownTexts(facts, learned, valid.held(), report, parts)
     held_out = [(source, target) for source, target in json.loads((folder / _HELD_OUT).read_text(encoding="utf-8"))]
-    return KnownTexts(facts, learned, held_out, report)
+    return KnownTexts(facts, learned, held_out, report, parts)

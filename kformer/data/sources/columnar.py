@@ -10,6 +10,7 @@ from typing import Any
 from kformer.data.pairs import Pair
 from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, FieldsFile, missing_fields, pair_of
 from kformer.data.sources.lines import StableFile
+from kformer.files.compression import compression_of
 
 _ROWS_AT_ONCE = 10_000
 
@@ -52,7 +53,10 @@ class ColumnarFile(FieldsFile):
                         found = True
                         yield pair_of([value or "" for value in values])
             except (arrow.ArrowException, OSError) as error:
-                raise ValueError(f"{self.path} is damaged, or no Parquet or Arrow file: {error}.") from error
+                with open(self.path, "rb") as given:
+                    is_packed = compression_of(given.read(8)) is not None
+                hint = " The whole file is compressed: decompress it first." if is_packed else ""
+                raise ValueError(f"{self.path} is damaged, or no Parquet or Arrow file: {error}.{hint}") from error
             if not found:
                 raise ValueError(f"{self.path} has no rows. Pass a file with at least one pair.")
 
@@ -83,9 +87,12 @@ def _batches(arrow: Any, file: Any) -> Iterator[Any]:
 
 def _texts(arrow: Any, path: object, batch: Any, field: str) -> list[str | None]:
     """The texts of a field."""
-    columns = dict(_columns(arrow, batch))
+    found = list(_columns(arrow, batch))
+    columns = dict(found)
     if field not in columns:
         raise ValueError(missing_fields(path, [field], list(columns)))
+    if sum(name == field for name, _ in found) > 1:
+        raise ValueError(f"{path} has several columns {field!r}, and nothing says which one to read. Rename one.")
     column = columns[field]
     if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()

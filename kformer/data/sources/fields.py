@@ -9,6 +9,7 @@ from kformer.wording import did_you_mean
 
 Fields = Sequence[str]  # of the source and of the target; see `kformer.data.TableFile`
 DEFAULT_FIELDS: Fields = ("source", "target")
+_SHOWN = 60  # characters of a name in a message
 
 
 class FieldsFile(OneFile):
@@ -54,7 +55,10 @@ def pair_of(values: Sequence[str]) -> Pair:
 def missing_fields(path: object, missing: Iterable[str], found: Sequence[str]) -> str:
     """A message on fields that a file does not have."""
     missing = list(missing)
+    if any(name.lstrip().startswith(("<?xml", "<tmx")) for name in found[:1]):
+        return f"{path} begins as a TMX, which is recognized in a file only. Write what comes through a pipe to a file."
+    names = ", ".join(repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...") for name in found[:20])
     return (
-        f"{path} has no {', '.join(map(repr, missing))}. Its fields are: {', '.join(map(repr, found[:20])) or 'none'}."
+        f"{path} has no {', '.join(map(repr, missing))}. Its fields are: {names or 'none'}."
         f"{did_you_mean(missing, found)} Name them: fields=('en', 'es') in Python, --fields en,es on the command line."
     )

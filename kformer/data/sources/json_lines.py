@@ -8,12 +8,16 @@ from typing import Any
 from kformer.data.pairs import Pair
 from kformer.data.sources.fields import DEFAULT_FIELDS, Fields, FieldsFile, missing_fields, pair_of
 from kformer.data.sources.lines import TextLines
+from kformer.files.encodings import fault_of_value
+
+_KINDS = {list: "a list", str: "a text or a number", bool: "true or false", type(None): "null"}
 
 
 class JsonLinesFile(FieldsFile):
     """The pairs of a file with a JSON object on each line, read from the file each time.
 
-    White space of any kind becomes one blank; null is an empty text; numbers and true or false are written as in JSON.
+    White space of any kind becomes one blank; null is an empty text; numbers are as they are written, and true or false
+    are words. Of the same key twice in an object, the last one counts.
 
     Args:
         path: a text file, which may be compressed.
@@ -38,35 +42,51 @@ class JsonLinesFile(FieldsFile):
 
     def __iter__(self) -> Iterator[Pair]:
         found = False
-        with self._lines.open() as lines:
+        with self.bad_lines() as bad, self._lines.open(bad) as lines:
             for number, line in lines:
-                if line.strip():
-                    found = True
-                    yield self._pair(f"{self.path}, line {number}", line)
+                if line is None or not line.strip():
+                    continue
+                try:
+                    pair = self._pair(f"{self.path}, line {number}", line, is_first=not found)
+                except ValueError as error:
+                    bad.note(number, str(error))
+                    continue
+                yield pair
+                found = True
         if not found:
             raise ValueError(f"{self.path} is empty, or all its lines are blank. Pass a file with at least one pair.")
 
-    def _pair(self, place: str, line: str) -> Pair:
+    def _pair(self, place: str, line: str, is_first: bool) -> Pair:
         try:
-            value = json.loads(line)
+            value = json.loads(line, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{place}: no JSON ({error}). Each line must be a JSON object.") from error
+            hint = " A list of objects becomes such lines by: jq -c '.[]'" if line.strip() == "[" else ""
+            raise ValueError(f"{place}: no JSON ({error}). Each line must be a JSON object.{hint}") from error
         if not isinstance(value, dict):
-            raise ValueError(f"{place}: a {type(value).__name__}. Each line must be a JSON object: {{...}}.")
-        return pair_of([_text(place, value, field) for field in self.fields])
+            hint = " A list of objects becomes such lines by: jq -c '.[]'" if isinstance(value, list) else ""
+            raise ValueError(f"{place}: {_KINDS[type(value)]}. Each line must be a JSON object: {{...}}.{hint}")
+        return pair_of([_text(place, value, field, is_first) for field in self.fields])
 
 
-def _text(place: str, value: dict[str, Any], field: str) -> str:
+def _text(place: str, value: dict[str, Any], field: str, is_first: bool) -> str:
     """What an object has in a field, as a text."""
     found: Any = value
     for key in [field] if field in value else field.split("."):
         if not isinstance(found, dict) or key not in found:
-            raise ValueError(missing_fields(place, [field], list(_names(value))))
+            hint = "" if is_first else " If only this line lacks it, correct or remove the line."
+            raise ValueError(missing_fields(place, [field], list(_names(value))) + hint)
         found = found[key]
     if isinstance(found, dict | list):
         kind = "an object" if isinstance(found, dict) else "a list"
         raise ValueError(f"{place}: {field!r} is {kind}, and no text. Name a field in it, such as {field}.en.")
-    return "" if found is None else found if isinstance(found, str) else json.dumps(found)
+    text = "" if found is None else found if isinstance(found, str) else json.dumps(found)
+    if (fault := fault_of_value(text)) is not None:
+        raise ValueError(f"{place}: in {field!r}, {fault}.")
+    return text
+
+
+def _refuse_constant(name: str) -> str:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _names(value: dict[str, Any], within: str = "") -> Iterator[str]:

@@ -13,6 +13,7 @@ import io
 import os
 import pathlib
 import stat
+import warnings
 from collections.abc import Iterator
 
 from kformer.data.pairs import Pair
@@ -20,12 +21,66 @@ from kformer.files.blocks import file_blocks
 from kformer.files.compression import compression_of, decompressed
 from kformer.files.encodings import fault_of
 from kformer.files.lines import lines_of
+from kformer.wording import count
+
+_NAMED_LINES = 10
+
+
+class BadLines:
+    """The lines of a file that cannot be read.
+
+    Args:
+        skip: Whether they are left out. If not, the first ones are named in an error when the file has been read, or at
+            once if half of its lines are such.
+    """
+
+    def __init__(self, skip: bool) -> None:
+        self._skip = skip
+        self._count = 0
+        self._first: list[str] = []
+
+    def note(self, number: int, message: str) -> None:
+        """Notes a line by its number from 1, and what is wrong with it.
+
+        Raises:
+            ValueError: It is one too many.
+        """
+        self._count += 1
+        if self._count <= _NAMED_LINES:
+            self._first.append(message)
+        if self._count == _NAMED_LINES and number <= 2 * _NAMED_LINES and not self._skip:
+            raise ValueError(f"{self._first[0]}\nOf the first {number} lines, {self._count} cannot be read.")
+
+    def tell(self) -> None:
+        """Warns of what was left out.
+
+        Raises:
+            ValueError: Nothing is to be left out.
+        """
+        first, number = "\n".join(self._first), count(self._count, "line")
+        if self._count and self._skip:
+            verb = "is" if self._count == 1 else "are"
+            warnings.warn(f"{number} cannot be read and {verb} left out:\n{first}", stacklevel=2)
+        elif self._count == 1:
+            raise ValueError(first)
+        elif self._count:
+            raise ValueError(
+                f"{first}\n{number} cannot be read, of which the first are told. Correct them, or leave them out: "
+                "skip_bad_lines=True in Python, --skip-bad-lines on the command line."
+            )
 
 
 class FilePairs(abc.ABC):
-    """Pairs that stand in files. They are read anew each time, and counted once."""
+    """Pairs that stand in files. They are read anew each time, and counted once.
 
+    Attributes:
+        skip_bad_lines: Whether lines that cannot be read are left out; the first reading warns and names ten. False:
+            they are an error, which names the first ten, too.
+    """
+
+    skip_bad_lines: bool = False
     _number: int | None = None
+    _told: bool = False  # whether all lines have been read, so that a warning of bad ones was given
 
     def held(self) -> list[Pair]:
         """All pairs, after one reading: `list(pairs)` would ask for their number first."""
@@ -39,7 +94,16 @@ class FilePairs(abc.ABC):
     @property
     def reading(self) -> tuple[str, ...]:
         """What beside the files decides which pairs are read: the name of the class, and settings."""
-        return (type(self).__name__,)
+        return (type(self).__name__, *(["skip bad lines"] if self.skip_bad_lines else []))
+
+    @contextlib.contextmanager
+    def bad_lines(self) -> Iterator[BadLines]:
+        """Gives what notes the lines that cannot be read, and tells of them in the end."""
+        bad = BadLines(self.skip_bad_lines)
+        yield bad
+        if not self._told:
+            bad.tell()
+            self._told = True
 
     @abc.abstractmethod
     def __iter__(self) -> Iterator[Pair]: ...
@@ -123,15 +187,18 @@ class TextLines(StableFile):
     """The lines of a text file that stays as it is."""
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Iterator[tuple[int, str]]]:
+    def open(self, bad: BadLines | None = None) -> Iterator[Iterator[tuple[int, str | None]]]:
         """Gives the lines with their numbers from 1, without the characters that end them; as of `bytes`.
+
+        Args:
+            bad: Notes lines that are not UTF-8 or have NULs; they are None. Without it, such a line is an error.
 
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: The file is damaged or not UTF-8, or has changed.
         """
         with self.bytes() as file:
-            yield _lines(self.path, file)
+            yield _lines(self.path, file, bad)
 
 
 def _check_compressed(path: pathlib.Path, file: io.BufferedReader) -> None:
@@ -158,10 +225,14 @@ def _size_and_time(file: os.stat_result) -> tuple[int, int]:
     return file.st_size, file.st_mtime_ns
 
 
-def _lines(path: pathlib.Path, file: io.BufferedReader) -> Iterator[tuple[int, str]]:
+def _lines(path: pathlib.Path, file: io.BufferedReader, bad: BadLines | None) -> Iterator[tuple[int, str | None]]:
     lines = (line for line in lines_of(file_blocks(file), str(path)) if line is not None)
     for number, line in enumerate(lines, 1):
         fault = fault_of(line)
-        if fault is not None:
+        if fault is None:
+            yield number, line.decode("utf-8")
+            continue
+        if bad is None:
             raise ValueError(f"{path}, line {number}: {fault}.")
-        yield number, line.decode("utf-8")
+        bad.note(number, f"{path}, line {number}: {fault}.")
+        yield number, None

@@ -42,11 +42,11 @@ class ParallelFiles(FilePairs):
 
     def __iter__(self) -> Iterator[Pair]:
         last_source = last_target = 0  # the numbers of the last lines
-        with self._sources.open() as sources, self._targets.open() as targets:
+        with self.bad_lines() as bad, self._sources.open(bad) as sources, self._targets.open(bad) as targets:
             lines = itertools.zip_longest(sources, targets, fillvalue=_NO_LINE)
             for (source_number, source), (target_number, target) in lines:
                 last_source, last_target = source_number or last_source, target_number or last_target
-                if source_number and target_number:
+                if source_number and target_number and source is not None and target is not None:
                     yield source, target
             self._check_lengths(last_source, last_target)
 
@@ -57,6 +57,8 @@ class ParallelFiles(FilePairs):
         other, in either order.
         """
         targets: concurrent.futures.Future[list[str]] = concurrent.futures.Future()
+        if self.skip_bad_lines:
+            return super().held()
         # The program can end, for example by Ctrl-C, while a daemon waits for the other end of a pipe.
         threading.Thread(target=_read_into, args=(targets, self._targets), daemon=True).start()
         sources = _texts(self._sources)
@@ -77,7 +79,7 @@ class ParallelFiles(FilePairs):
 
 def _texts(lines: TextLines) -> list[str]:
     with lines.open() as numbered:
-        return [line for _, line in numbered]
+        return [line for _, line in numbered if line is not None]
 
 
 def _read_into(result: concurrent.futures.Future[list[str]], lines: TextLines) -> None:

@@ -13,6 +13,7 @@ from kformer.data.sources.cmudict import load_cmudict
 from kformer.data.sources.columnar import ColumnarFile
 from kformer.data.sources.fields import Fields
 from kformer.data.sources.json_lines import JsonLinesFile
+from kformer.data.sources.lines import FilePairs
 from kformer.data.sources.recognition import recognized
 from kformer.data.sources.tables import TableFile
 from kformer.data.sources.texts import TextFile
@@ -95,7 +96,11 @@ def load_corpus(name: str) -> Corpus:
 
 
 def open_pairs(
-    path: str | pathlib.Path, lines: FileSource | None = None, fields: Fields | None = None, inline_tags: str = "drop"
+    path: str | pathlib.Path,
+    lines: FileSource | None = None,
+    fields: Fields | None = None,
+    inline_tags: str = "drop",
+    skip_bad_lines: bool = False,
 ) -> Pairs:
     """The pairs of a file, which are read from it each time, so that it may be larger than the memory.
 
@@ -112,6 +117,7 @@ def open_pairs(
             header, as by `TableFile`, or of one of the others. By default ("source", "target"), and of a TMX the two
             languages that it has.
         inline_tags: as of `TmxFile`.
+        skip_bad_lines: whether lines that cannot be read are left out, with a warning that names the first ten.
 
     Raises:
         ValueError: No source reads files of this suffix, or the file has no fields.
@@ -123,10 +129,14 @@ def open_pairs(
     """
     path = pathlib.Path(path)
     source: Any = source_of(path, lines, fields)
+    if inline_tags != "drop" and source is not TmxFile:
+        raise ValueError(f"{path} is no TMX, so it has no inline tags. Received: {inline_tags=}. Leave it out.")
     if source is TmxFile:
         pairs: Pairs = TmxFile(path, fields, inline_tags)
     else:
         pairs = source(path) if fields is None else source(path, fields)
+    if isinstance(pairs, FilePairs):
+        pairs.skip_bad_lines = skip_bad_lines
     return pairs if path.is_file() else list(iter(pairs))  # without their number, which would be another reading
 
 

@@ -30,8 +30,10 @@ class TextFile(OneFile):
 
     def __iter__(self) -> Iterator[Pair]:
         is_blank = True
-        with self._lines.open() as lines:
+        with self.bad_lines() as bad, self._lines.open(bad) as lines:
             for _, line in lines:
+                if line is None:
+                    continue
                 is_blank = is_blank and not line.strip()
                 yield line, ""
         if is_blank:

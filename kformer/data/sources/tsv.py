@@ -53,9 +53,15 @@ class TsvFile(OneFile):
     def __iter__(self) -> Iterator[Pair]:
         table = None if self._lines.were_read else ForeignTable(self.path, self.columns)
         is_blank = True
-        with self._lines.open() as lines:
+        with self.bad_lines() as bad, self._lines.open(bad) as lines:
             for number, line in lines:
-                pair = self._pair(number, line, table)
+                if line is None:
+                    continue
+                cells = line.split("\t")
+                if line.strip() and len(cells) != len(self.columns):
+                    bad.note(number, self._wrong_number(number, line, cells))
+                    continue
+                pair = self._pair(number, cells, table) if line.strip() else _BLANK_PAIR
                 is_blank = is_blank and pair == _BLANK_PAIR
                 yield pair
         if table is not None:
@@ -63,18 +69,17 @@ class TsvFile(OneFile):
         if is_blank:
             raise ValueError(f"{self.path} is empty, or all its lines are blank. Pass a file with at least one pair.")
 
-    def _pair(self, number: int, line: str, table: ForeignTable | None) -> Pair:
+    def _wrong_number(self, number: int, line: str, cells: list[str]) -> str:
+        return (
+            f"{self.path}, line {number}: {count(len(cells), 'column')} where {len(self.columns)} were expected "
+            f"({', '.join(self.columns)}, split by tabs). Correct the line. If all lines are like it, name the "
+            'columns, such as columns=("source", "target", "attribution") in Python or '
+            f"--columns source,target,attribution on the command line.{hint(line)}"
+        )
+
+    def _pair(self, number: int, cells: list[str], table: ForeignTable | None) -> Pair:
         """The texts in the columns "source" and "target" of a line."""
-        if not line.strip():
-            return _BLANK_PAIR
-        cells, columns = line.split("\t"), self.columns
-        if len(cells) != len(columns):
-            raise ValueError(
-                f"{self.path}, line {number}: {count(len(cells), 'column')} where {len(columns)} were expected "
-                f"({', '.join(columns)}, split by tabs). Correct the line. If all lines are like it, name the columns, "
-                'such as columns=("source", "target", "attribution") in Python or '
-                f"--columns source,target,attribution on the command line.{hint(line)}"
-            )
+        columns = self.columns
         if table is not None:
             table.look_at(number, cells)
         source = cells[columns.index("source")]

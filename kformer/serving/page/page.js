@@ -105,6 +105,7 @@ function renewSoon() {
 // Models --------------------------------------------------------------------------------------------------------------
 
 const NONE = { name: "", version: "", signatures: new Set() };
+const tag = element("tag");
 let opened = NONE; // the version that is asked
 
 function address() {
@@ -122,6 +123,16 @@ async function openModel(signal) {
   const signatures = new Set(Object.keys(metadata.signature_def.signature_def));
   opened = { name: model.value, version: spec.version, signatures };
   element("version").textContent = `${model.length > 1 ? "" : `${opened.name}, `}version ${opened.version}`;
+  await listTags(signal);
+}
+
+/** The words that say what is wanted of the model, if it knows any. What was chosen stays, if it can. */
+async function listTags(signal) {
+  const known = opened.signatures.has("known_tags") ? (await predict("known_tags", "", signal)).tags[0] : [];
+  const chosen = tag.value;
+  tag.replaceChildren(...known.map((each) => new Option(each)));
+  if (known.includes(chosen)) tag.value = chosen;
+  element("wanted").hidden = !known.length;
 }
 
 // Answers -------------------------------------------------------------------------------------------------------------
@@ -132,12 +143,13 @@ async function predict(signature, sent, signal) {
 }
 
 async function translate(signal) {
-  const sent = text.value.toWellFormed(); // what the server will read, too
-  if (!sent.trim()) {
+  const typed = text.value.toWellFormed(); // what the server will read, too
+  if (!typed.trim()) {
     answer.hidden = true;
     element("spoken").textContent = "";
     return;
   }
+  const sent = tag.value ? `${tag.value} ${typed}` : typed;
   const detailed = opened.signatures.has("translate_detailed");
   const outputs = await predict(detailed ? "translate_detailed" : "serving_default", sent, signal);
   const found = Object.fromEntries(Object.entries(outputs).map(([name, values]) => [name, values[0]])); // of one text
@@ -382,6 +394,7 @@ window.addEventListener("resize", () => highlight(shown));
 text.addEventListener("input", (event) => event.isComposing || renewSoon());
 text.addEventListener("compositionend", renewSoon);
 model.addEventListener("change", renew);
+tag.addEventListener("change", renew);
 element("access").addEventListener("submit", (event) => {
   event.preventDefault();
   element("access").hidden = true; // it comes back where the server refuses the token

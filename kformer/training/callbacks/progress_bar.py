@@ -91,6 +91,9 @@ class ProgressBar(keras.callbacks.Callback):
         if "tokens_per_second" in logs:
             parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
         self._print("  ".join(parts))
+        for corpus in dict.fromkeys(name.partition(" ")[2] for name in logs if " " in name):
+            of_corpus = {name.removesuffix(f" {corpus}"): logs[name] for name in logs if name.endswith(f" {corpus}")}
+            self._print(f"  {corpus}: {'  '.join(_metrics(of_corpus, MONITORS, 'val_'))}")
 
     def on_train_end(self, logs: dict | None = None) -> None:
         self.close()

@@ -1,14 +1,25 @@
 """Corpora of files that are read once: by one process, for all that come later."""
 
 import concurrent.futures
+import errno
 import os
 import shutil
 
 import pytest
 import toy
 
-from kformer.data import Corpus, ParallelFiles, TextFile, TsvFile, corpus_from_pairs, prepare_corpus, read_tsv
+from kformer.data import (
+    Corpus,
+    ParallelFiles,
+    TextFile,
+    TsvFile,
+    corpus_from_pairs,
+    encode_pairs,
+    prepare_corpus,
+    read_tsv,
+)
 from kformer.files.checksums import DamagedFileError
+from kformer.files.writing import WriteError
 from kformer.runs.folder import RunFolder
 from kformer.tokenizers import load_tokenizers
 from kformer.training.new_run import start_run
@@ -225,3 +236,65 @@ class TestRuns:
             ]
             assert kept[0][0].spellings() == kept[1][0].spellings()
         assert len(folders(cache, "tokenizers")) == len(folders(cache, "ids")) == 4
+
+
+def learned(corpus):
+    """The vocabulary of a corpus, as a run learns it."""
+    from kformer.tasks.translate import TranslateTask
+
+    task = TranslateTask()
+    return corpus.learned_tokenizers("translate", WORDS, lambda: task.train_tokenizers(corpus.train, WORDS))
+
+
+def test_no_damage_to_a_kept_vocabulary_is_silent(file, cache):
+    learned(prepare(file, cache))
+    [folder] = folders(cache, "tokenizers")
+    for kept in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole = kept.read_bytes()
+        for damaged in (whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1]), None):
+            kept.unlink()
+            if damaged is not None:
+                kept.write_bytes(damaged)
+            with pytest.raises(DamagedFileError, match=f"{kept.name}.*Remove the folder .*tokenizers-"):
+                learned(prepare(file, cache))
+            kept.write_bytes(whole)
+    assert learned(prepare(file, cache))[0].vocab_size > 4
+
+
+def test_a_file_that_changed_without_another_time_or_size_is_read_again(file, cache):
+    before = list(prepare(file, cache).train)
+    state = os.stat(file)
+    with file.open("r+b") as opened:
+        content = opened.read().replace(b"uno", b"una")
+        opened.seek(0)
+        opened.write(content)
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    after = list(prepare(file, cache).train)
+    assert (os.stat(file).st_size, os.stat(file).st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    assert before != after
+
+
+def test_what_is_whole_is_opened_where_nothing_can_be_written(file, cache, monkeypatch, unread):
+    expected = learned(prepare(file, cache))[0].vocab_size
+    ids = encode_pairs(prepare(file, cache).train, *learned(prepare(file, cache)), max_length=32)
+    corpus = prepare(file, cache)
+    with corpus.kept_ids("translate", 32, learned(corpus)) as store:
+        encode_pairs(corpus.train, *learned(corpus), max_length=32, store=store)
+
+    def refusing(call):
+        def refuse(*arguments, **options):
+            if any(str(argument).startswith(str(cache)) for argument in arguments):
+                raise OSError(errno.EROFS, "Read-only file system")
+            return call(*arguments, **options)
+
+        return refuse
+
+    for name in ("open", "replace", "mkdir"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    unread()
+    corpus = prepare(file, cache)
+    assert learned(corpus)[0].vocab_size == expected
+    with corpus.kept_ids("translate", 32, learned(corpus)) as store:
+        assert encode_pairs(corpus.train, *learned(corpus), max_length=32, store=store).kept == ids.kept
+    with pytest.raises(WriteError, match="Nothing can be written to .*: Read-only file system. Make room, or choose"):
+        prepare(write(file, PAIRS[:99]), cache)

@@ -1,6 +1,7 @@
 """Files with named fields: tables with a header, JSON lines, Parquet and Arrow, whoever wrote them."""
 
 import csv
+import gzip
 import io
 import json
 import random
@@ -36,6 +37,7 @@ class TestTables:
         assert list(TableFile(path, ("en", "es"))) == READ
         assert list(TableFile(path, ("es", "id"))) == [(target, str(row)) for row, (_, target) in enumerate(READ)]
 
+    @pytest.mark.filterwarnings("ignore:.*look like rows of their own")  # and so they do, by chance
     def test_any_text_comes_back(self, tmp_path):
         draw = random.Random(11)
         texts = ["".join(draw.choices("ab \",;\t|\n'é\U0001f600\u2028", k=draw.randint(1, 12))) for _ in range(400)]
@@ -51,16 +53,48 @@ class TestTables:
         assert list(TableFile(path, ["premise"])) == [("one", "")]
         assert list(TableFile(path, ["premise", "hypothesis", "label"])) == [("one\ttwo", "no")]
 
-    def test_empty_rows_are_left_out(self, tmp_path):
+    def test_lines_without_anything_are_no_rows(self, tmp_path):
         path = tmp_path / "table.csv"
         path.write_text("\n\nen,es\n\none,uno\n,\n\n")
-        assert list(TableFile(path, ("en", "es"))) == [("one", "uno")]
+        assert list(TableFile(path, ("en", "es"))) == [("one", "uno"), ("", "")]
+
+    def test_what_excel_says_of_the_delimiter_is_read(self, tmp_path):
+        path = tmp_path / "table.csv"
+        for first in ("sep=;", '"sep=;"'):
+            path.write_text(f"{first}\nen;es\none,1;uno\n")
+            assert list(TableFile(path, ("en", "es"))) == [("one,1", "uno")]
+
+    def test_the_delimiter_is_the_one_that_gives_the_fields(self, tmp_path):
+        path = tmp_path / "table.csv"
+        path.write_text("text (a, b, c);es\none, two;uno\n")
+        assert list(TableFile(path, ("text (a, b, c)", "es"))) == [("one, two", "uno")]
+
+    def test_a_mark_that_is_closed_much_later_is_told(self, tmp_path):
+        path = tmp_path / "table.csv"
+        path.write_text('en,es\none,uno\n"two,dos\nthree,tres\nfour,cuatro\nfive",cinco\n')
+        with pytest.warns(UserWarning, match="table.csv, line 3: a quoted field goes on over further lines"):
+            assert len(list(TableFile(path, ("en", "es")))) == 2
+
+    def test_texts_of_several_lines_are_no_reason_to_warn(self, tmp_path):
+        path = tmp_path / "table.csv"
+        path.write_text('en,es\n"one, 1\ntwo\nthree, 3",uno\n"one, 1\ntwo",dos\n')
+        assert len(list(TableFile(path, ("en", "es")))) == 2  # warnings are errors
+
+    def test_documents_are_fields_too(self, tmp_path):
+        path = tmp_path / "table.csv"
+        path.write_text("en,es\n" + "x" * 200_000 + ",uno\n")
+        [(source, _)] = TableFile(path, ("en", "es"))
+        assert len(source) == 200_000
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("source,es\none,uno\n", "table.csv has no 'en'. Its fields are: 'source', 'es'. Name them: fields="),
-            ("", "table.csv has no 'en', 'es'. Its fields are: none"),
+            ("", "table.csv is empty"),
+            ("\n \n", "table.csv is empty"),
+            ("<?xml version='1.0'?><tmx>,x\n", "begins as a TMX, which is recognized in a file only"),
+            ("x" * 5000 + ",b\n", r"Its fields are: 'x{60}\.\.\.', 'b'"),
+            ('en\tes\n"a"b\tc\n', r"line 2: '\\t' expected after"),
             ("en,es\n", "table.csv has no rows below its header"),
             ("en,en,es\none,two,uno\n", "table.csv has several columns 'en', and nothing says which one to read"),
             ("en,es\none,uno\none, two,uno\n", r"line 3: 3 fields where the header names 2 \(en, es\)"),
@@ -69,7 +103,6 @@ class TestTables:
                 "line 3: unexpected end of data. Is a quotation mark not closed",
             ),
             ('en,es\n"one" or,uno\n', "line 2: ',' expected after '\"'. Is a quotation mark"),
-            ("en,es\n" + '"' + "x" * 140_000 + '",uno\n', r"line 2: field larger than field limit \(131072\)"),
         ],
     )
     def test_what_cannot_be_read_is_told(self, tmp_path, text, message):
@@ -92,6 +125,7 @@ class TestJsonLines:
             ({"translation": {"en": "a\n\tb ", "es": "c"}}, ("translation.en", "translation.es"), ("a b", "c")),
             ({"a.b": "dotted", "a": {"b": "inner"}}, ("a.b", "a"), None),
             ({"text": "one", "label": 7}, ("text", "label"), ("one", "7")),
+            ({"text": "one", "label": 1.50}, ("text", "label"), ("one", "1.5")),
             ({"text": "one", "label": True}, ("text", "label"), ("one", "true")),
             ({"text": "one", "label": None}, ("text", "label"), ("one", "")),
             ({"text": "\ud83d\ude00 é"}, ("text",), ("\U0001f600 é", "")),
@@ -111,7 +145,15 @@ class TestJsonLines:
         [
             ("{", "pairs.jsonl, line 2: no JSON"),
             ("[1]", "line 2: a list. Each line must be a JSON object"),
-            ('"one"', "line 2: a str"),
+            ('"one"', "line 2: a text or a number. Each line must be a JSON object"),
+            ("1", "line 2: a text or a number"),
+            ("null", "line 2: null. Each line"),
+            ("[", "no JSON .* A list of objects becomes such lines by: jq -c"),
+            ("[1]", "line 2: a list. .* A list of objects becomes such lines by: jq -c"),
+            ('{"source": NaN, "target": "uno"}', "line 2: no JSON .NaN is no number of JSON"),
+            ('{"source": "a\\ud800", "target": "uno"}', "line 2: in 'source', character 2 is half of a surrogate"),
+            ('{"source": "a", "target": "\\u0000"}', "line 2: in 'target', character 1 is a NUL"),
+            ('{"source": "one"}', "If only this line lacks it, correct or remove the line"),
             ("[" * 100_000, "line 2: no JSON"),
             ('{"source": "one"}', "line 2 has no 'target'. Its fields are: 'source'"),
             ('{"source": ["one"], "target": "uno"}', "line 2: 'source' is a list"),
@@ -122,6 +164,17 @@ class TestJsonLines:
         path = tmp_path / "pairs.jsonl"
         path.write_text(f'{{"source": "one", "target": "uno"}}\n{line}\n')
         with pytest.raises(ValueError, match=message):
+            list(JsonLinesFile(path))
+
+    def test_numbers_are_as_they_are_written(self, tmp_path):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text('{"source": 1.50, "target": ' + "9" * 5000 + "}\n")
+        assert list(JsonLinesFile(path)) == [("1.50", "9" * 5000)]
+
+    def test_a_first_line_without_the_keys_is_not_told_to_be_removed(self, tmp_path):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text('{"en": "one", "es": "uno"}\n')
+        with pytest.raises(ValueError, match=r"line 1 has no 'source'.* --fields en,es on the command line.$"):
             list(JsonLinesFile(path))
 
     def test_a_blank_file_is_told(self, tmp_path):
@@ -227,3 +280,22 @@ def test_parquet_and_arrow_are_recognized_whatever_they_are_called(tmp_path, nam
 def test_a_file_of_lines_with_fields_is_a_table_with_a_header(tmp_path, name):
     (tmp_path / name).write_text("en\tes\none\tuno\n")
     assert list(open_pairs(tmp_path / name, fields=("es", "en"))) == [("uno", "one")]
+
+
+def test_a_column_that_is_there_twice_is_not_chosen_silently(tmp_path):
+    pq.write_table(pa.table([["one"], ["uno"], ["dos"]], names=["source", "target", "target"]), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a.parquet has several columns 'target', and nothing says which one to read"):
+        list(ColumnarFile(tmp_path / "a.parquet"))
+
+
+def test_a_parquet_file_that_is_compressed_as_a_whole_is_told(tmp_path):
+    pq.write_table(pa.table({"source": ["one"], "target": ["uno"]}), tmp_path / "a.parquet")
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    with pytest.raises(ValueError, match="The whole file is compressed: decompress it first"):
+        list(open_pairs(tmp_path / "a.parquet.gz"))
+
+
+def test_only_a_tmx_has_inline_tags(tmp_path):
+    (tmp_path / "a.csv").write_text("source,target\none,uno\n")
+    with pytest.raises(ValueError, match="a.csv is no TMX, so it has no inline tags. Received: inline_tags='keep'"):
+        open_pairs(tmp_path / "a.csv", inline_tags="keep")

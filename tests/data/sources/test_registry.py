@@ -66,10 +66,10 @@ def block_files(monkeypatch, tmp_path):
 def test_a_file_of_a_new_source_is_opened_everywhere(block_files, plain_text):
     assert list(open_pairs(block_files[0])) == toy.corpus().train
     train, valid = block_files
-    corpus = CorpusOptions(train=train, valid=valid).read(plain_text)
+    corpus = CorpusOptions(train=[train], valid=None if valid is None else [valid]).read(plain_text)
     assert [list(corpus.train), list(corpus.valid)] == [toy.corpus().train, toy.corpus().valid]
     with pytest.raises(ValueError, match=r"tab-separated files, and .*train.blocks is none. Leave it out"):
-        CorpusOptions(train=train, columns="source,target").read()
+        CorpusOptions(train=[train], columns=["source,target"]).read()
 
 
 @pytest.mark.tensorflow_only

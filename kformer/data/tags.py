@@ -1,0 +1,35 @@
+"""Tags: words before a source that say what is wanted of the model, such as the language of the target."""
+
+from collections.abc import Iterable
+
+
+def check_tags(tags: Iterable[str]) -> None:
+    """Refuses a tag that could not be told from the text behind it.
+
+    Raises:
+        ValueError: A tag has white space, or what is no character.
+    """
+    for tag in tags:
+        if tag and (tag.split() != [tag] or not tag.isprintable()):
+            raise ValueError(f"A tag is one word without white space, such as <2es>. Received: {tag!r}.")
+
+
+def tagged(text: str, tag: str) -> str:
+    """The text behind its tag. A blank text stays blank.
+
+    Examples:
+        >>> tagged("one two", "<2es>"), tagged("one two", ""), tagged(" ", "<2es>")
+        ('<2es> one two', 'one two', ' ')
+    """
+    return f"{tag} {text}" if tag and text.strip() else text
+
+
+def without_tag(text: str, tags: Iterable[str]) -> str:
+    """The text without the tag that it begins with, if any.
+
+    Examples:
+        >>> without_tag("<2es> one two", ["<2en>", "<2es>"]), without_tag("one <2es>", ["<2es>"])
+        ('one two', 'one <2es>')
+    """
+    first, _, rest = text.partition(" ")
+    return rest if first and first in tags else text

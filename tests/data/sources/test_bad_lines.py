@@ -1,0 +1,110 @@
+"""Lines that cannot be read: an error that names the first ten, or left out on demand."""
+
+import re
+
+import pytest
+
+from kformer.data import JsonLinesFile, ParallelFiles, TableFile, TextFile, TsvFile, open_pairs, prepare_corpus
+from kformer.data.joined import JoinedFiles
+
+GOOD = [(f"source {number}", f"target {number}") for number in range(40)]
+
+
+def tsv(path, bad):
+    """A file in which a line stands before each of the numbers in `bad`, with one column."""
+    lines = []
+    for number, pair in enumerate(GOOD):
+        lines += ["one column"] * (number in bad) + ["\t".join(pair)]
+    path.write_text("\n".join(lines) + "\n")
+    return TsvFile(path)
+
+
+def told(pairs):
+    with pytest.raises(ValueError, match="line") as error:
+        list(pairs)
+    return str(error.value)
+
+
+def test_one_bad_line_is_told_as_it_is(tmp_path):
+    said = told(tsv(tmp_path / "a.tsv", {30}))
+    assert said.startswith(f"{tmp_path / 'a.tsv'}, line 31: 1 column where 2 were expected")
+    assert "cannot be read" not in said
+
+
+def test_the_first_ten_bad_lines_and_their_number_are_told(tmp_path):
+    said = told(tsv(tmp_path / "a.tsv", {*range(10, 37, 2)}))
+    assert [int(number) for number in re.findall(r"line (\d+): 1 column", said)] == [
+        11 + 3 * place for place in range(10)
+    ]
+    assert said.splitlines()[-1] == (
+        "14 lines cannot be read, of which the first are told. Correct them, or leave them out: skip_bad_lines=True in "
+        "Python, --skip-bad-lines on the command line."
+    )
+
+
+@pytest.mark.parametrize(("good", "at_once"), [(0, True), (10, True), (11, False)])
+def test_a_file_of_another_form_is_told_at_once(tmp_path, good, at_once):
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\n" * good + "x\n" * 100)
+    assert (f"Of the first {good + 10} lines, 10 cannot be read." in told(TsvFile(path))) == at_once
+
+
+def test_bad_lines_are_left_out_on_demand(tmp_path):
+    pairs = tsv(tmp_path / "a.tsv", {3, 7})
+    pairs.skip_bad_lines = True
+    with pytest.warns(UserWarning, match=r"(?s)2 lines cannot be read and are left out:.*line 4: .*line 9: "):
+        assert list(pairs) == GOOD
+    assert (pairs.held(), len(pairs)) == (GOOD, 40)  # without another warning
+
+
+@pytest.mark.parametrize(
+    ("make", "content", "good"),
+    [
+        (TextFile, b"one\na\xff\ntwo\n", [("one", ""), ("two", "")]),
+        (
+            lambda path: JsonLinesFile(path, ("a",)),
+            b'{"a": "one"}\na\xff\n{"b": 1}\n{"a": "two"}\n',
+            [("one", ""), ("two", "")],
+        ),
+        (lambda path: TableFile(path, ("a",)), b"a,b\none,x\na\xff\n1,2,3\ntwo,y\n", [("one", ""), ("two", "")]),
+        (TsvFile, b"one\tuno\na\xff\n1\ntwo\tdos\n", [("one", "uno"), ("two", "dos")]),
+    ],
+    ids=["text", "json lines", "table", "tsv"],
+)
+def test_every_file_of_lines_leaves_out_what_cannot_be_read(tmp_path, make, content, good):
+    (tmp_path / "file").write_bytes(content)
+    pairs = make(tmp_path / "file")
+    assert "byte 0xff at position 2 is not UTF-8" in told(pairs)
+    pairs = make(tmp_path / "file")
+    pairs.skip_bad_lines = True
+    with pytest.warns(UserWarning, match="byte 0xff"):
+        assert list(pairs) == good
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_line_of_parallel_files_goes_with_its_partner(tmp_path, side):
+    contents = [b"one\ntwo\nthree\n", b"uno\ndos\ntres\n"]
+    contents[side] = contents[side].replace(b"\n", b"\n\xff", 1)
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    assert "line 2: byte 0xff" in told(ParallelFiles(*files))
+    pairs = ParallelFiles(*files)
+    pairs.skip_bad_lines = True
+    with pytest.warns(UserWarning, match="1 line cannot be read and is left out"):
+        assert list(pairs) == [("one", "uno"), ("three", "tres")]
+    assert pairs.held() == [("one", "uno"), ("three", "tres")]
+
+
+def test_it_is_handed_on_and_another_corpus(tmp_path):
+    tsv(tmp_path / "a.tsv", {3})
+    pairs = open_pairs(tmp_path / "a.tsv", skip_bad_lines=True)
+    assert pairs.reading != TsvFile(tmp_path / "a.tsv").reading
+    with pytest.warns(UserWarning, match="1 line"):
+        corpus = prepare_corpus("a", pairs, cache=tmp_path / "cache")
+    assert len(corpus.train) + len(corpus.valid) == 40
+    with pytest.warns(UserWarning, match="1 line"):  # each time, as of all warnings of the first reading
+        prepare_corpus("a", pairs, cache=tmp_path / "cache")
+    joined = JoinedFiles([open_pairs(tmp_path / "a.tsv", skip_bad_lines=True), tsv(tmp_path / "b.tsv", {5})])
+    with pytest.warns(UserWarning, match="a.tsv, line 4"), pytest.raises(ValueError, match="b.tsv, line 6"):
+        list(joined)

@@ -1,0 +1,159 @@
+"""Runs that learn several corpora, told apart by tags."""
+
+import itertools
+
+import numpy as np
+import pytest
+import toy
+from model_weights import arrays_of
+
+from kformer.config import TransformerConfig
+from kformer.data import Corpus
+from kformer.data.joined import join_corpora
+from kformer.runs.folder import RunFolder
+from kformer.tasks.translator import Translator
+from kformer.training.plan import describe_mixture, plan_batches
+from kformer.training.train import train
+
+THERE = toy.corpus()
+BACK = Corpus(
+    "back", *([(target, source) for source, target in part] for part in (THERE.train, THERE.valid, THERE.test))
+)
+SHORT = toy.TRAINING.replace(max_steps=6, validation_steps=3, scored_sources=5, vocab_size=330)
+
+
+def weights_of(run):
+    return arrays_of(Translator.from_run(run.path).model)
+
+
+def both(pairs=40, tags=("<2es>", "<2en>")):
+    """Some pairs of the first direction, and a quarter as many of the second."""
+    parts = [
+        Corpus(corpus.name, corpus.train[:number], corpus.valid[:9], [])
+        for corpus, number in ((THERE, pairs), (BACK, pairs // 4))
+    ]
+    return join_corpora(parts, tags)
+
+
+@pytest.fixture
+def trained(tmp_path, untraced, capsys):
+    """A run of 6 updates, and what it printed."""
+    report = train(both(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(corpus_weights="1 3"))
+    return report.run, capsys.readouterr().out
+
+
+def test_a_run_knows_its_tags_and_its_corpora(trained):
+    run, said = trained
+    assert run.decoding_config().tags == "<2es> <2en>"
+    assert run.training_config().user_symbols == "<2es> <2en>"
+    assert run.corpus()["parts"] == ["numbers", "back"]
+    assert "An epoch has so many passes over each corpus: numbers 1, back 3" in said
+    tokenizer = Translator.from_run(run.path).source_tokenizer
+    assert [len(ids) for ids in tokenizer.tokenize(["<2es>", "<2en>"]).to_list()] == [2, 2]  # and the blank before it
+
+
+def test_the_passes_that_a_run_has_had_are_told(trained):
+    run, said = trained
+    from kformer.tasks.translate import TranslateTask
+    from kformer.tokenizers import load_tokenizers
+    from kformer.training.run_setup import encode
+
+    pairs, _ = encode(both(), TranslateTask(), 32, load_tokenizers(run.tokenizer_folder))
+    plan = plan_batches(pairs, run.training_config())
+    assert (pairs.parts, plan.passes) == ((40, 10), (1, 3))
+    assert describe_mixture(plan, ["numbers", "back"], 6) in said.splitlines()
+    rows = sum(rows for rows, _, _ in plan.shapes)
+    assert rows  # an update has some
+
+
+def test_each_validation_part_is_scored_apart(trained):
+    run, said = trained
+    header, *rows = [line.split(",") for line in run.log_file.read_text().splitlines()]
+    names = ["val_bleu", "val_bleu numbers", "val_bleu back", "val_chrf", "val_chrf numbers", "val_chrf back"]
+    assert {*names} <= {*header}
+    assert len(rows) == 2
+    for name in ("numbers", "back"):
+        assert sum(line.startswith(f"  {name}: BLEU ") for line in said.splitlines()) == 2
+
+
+def test_samples_are_of_each_corpus(trained):
+    shown = [line.split()[0] for line in trained[1].splitlines() if line.startswith("  <2")]
+    assert shown == ["<2es>", "<2en>", "<2es>"] * 2
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
+    training = SHORT.replace(corpus_weights="1 3")
+    train(both(), tmp_path / "whole", toy.TRANSFORMER, training)
+    train(both(), tmp_path / "stopped", toy.TRANSFORMER, training.replace(max_steps=4))
+    train(both(), tmp_path / "stopped", training=training, resume=True)
+    whole, stopped = (weights_of(RunFolder(tmp_path / name)) for name in ("whole", "stopped"))
+    assert whole.keys() == stopped.keys()
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], stopped[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "changes"),
+    [
+        (both(44), {}),
+        (both(tags=("<2en>", "<2es>")), {}),
+        (both(), {"corpus_weights": "1 2"}),
+        (both(), {"corpus_temperature": 2.0}),
+    ],
+    ids=["pairs", "tags", "weights", "temperature"],
+)
+def test_a_run_goes_on_with_the_same_mixture_alone(tmp_path, untraced, corpus, changes):
+    training = SHORT.replace(corpus_weights="1 3", max_steps=1)
+    train(both(), tmp_path / "run", toy.TRANSFORMER, training)
+    with pytest.raises(ValueError, match="was trained on another corpus|keeps its configuration"):
+        train(corpus, tmp_path / "run", training=training.replace(max_steps=2, **changes), resume=True)
+
+
+def test_tags_are_for_translators(tmp_path):
+    corpus = join_corpora([Corpus("labels", [("a b", "x"), ("b", "y")] * 9, [("a", "x")], [])], ["<t>"])
+    with pytest.raises(ValueError, match="Tags are for translators. Received: <t> with the task classify."):
+        train(corpus, tmp_path / "run", TransformerConfig.of_size("tiny", task="classify"), toy.TRAINING)
+
+
+def test_tags_that_the_first_weights_do_not_know_are_refused(tmp_path, untraced):
+    words = SHORT.replace(tokenizer="words", max_steps=1, scored_sources=0)
+    train(THERE, tmp_path / "first", toy.TRANSFORMER, words)
+    with pytest.raises(ValueError, match="The vocabulary of the sources has no token for <2es>, <2en>. Choose tags"):
+        train(both(), tmp_path / "run", training=words, initialize_from=tmp_path / "first")
+    assert not (tmp_path / "run").exists()
+
+
+def test_tags_of_words_are_refused_before_anything_is_learned(tmp_path):
+    with pytest.raises(ValueError, match="user_symbols are for subwords.*Received: user_symbols='<2es> <2en>'"):
+        train(both(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(tokenizer="words"))
+
+
+def test_tags_of_symbols_are_symbols(tmp_path, untraced):
+    import dataclasses
+
+    corpus = dataclasses.replace(both(), symbols=True)
+    symbols = SHORT.replace(tokenizer="symbols", monitor="loss", max_steps=1, scored_sources=0)
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, symbols).run
+    assert run.decoding_config().tags == "<2es> <2en>"
+    assert len(Translator.from_run(run.path).source_tokenizer.tokenize(["<2es> one"]).to_list()[0]) == 2
+
+
+def test_a_corpus_of_which_nothing_is_left_is_named(tmp_path):
+    parts = [Corpus("long", [("one " * 40, "uno")], THERE.valid, []), Corpus("short", THERE.train[:9], THERE.valid, [])]
+    with pytest.raises(ValueError, match="No pair of long is left. Check the texts or raise max_length."):
+        train(join_corpora(parts), tmp_path / "run", toy.TRANSFORMER, SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci
+def test_one_model_learns_both_directions(tmp_path):
+    corpus = join_corpora([THERE, BACK], ["<2es>", "<2en>"])
+    training = toy.TRAINING.replace(max_steps=700, vocab_size=330, validation_steps=350)
+    translator = Translator.from_run(train(corpus, tmp_path / "run", toy.TRANSFORMER, training).run.path)
+    for tag, pairs in (("<2es>", THERE.test), ("<2en>", BACK.test)):
+        asked = [
+            (f"{tag} {source}", target) for source, target in itertools.islice(pairs, 50) if len(source.split()) > 1
+        ]
+        found = translator([source for source, _ in asked])
+        right = sum(answer == target for answer, (_, target) in zip(found, asked, strict=True))
+        assert right >= len(asked) - 2
