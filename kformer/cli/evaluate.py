@@ -1,7 +1,8 @@
 """`kformer evaluate`."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,11 +35,17 @@ from kformer.data.labels import check_targets
 from kformer.data.pairs import MappedPairs
 from kformer.data.tags import tagged
 from kformer.inference import Model
-from kformer.inference.find import check_answers, check_search, find_model, reads_symbols, task_name
+from kformer.inference.find import check_answers, check_search, check_task, find_model, reads_symbols, task_name
 from kformer.inference.model import threads_for
 from kformer.recipes import load_recipe
 from kformer.runs.folder import RunFolder
 from kformer.wording import count
+
+if TYPE_CHECKING:
+    from kformer.evaluation import Comparison
+
+
+_SCORE_NAMES = {"WER": "word_error_rate"}
 
 
 def evaluate(
@@ -74,6 +81,23 @@ def evaluate(
         typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
     ] = None,
     tag: Tag = None,
+    intervals: Annotated[
+        bool,
+        typer.Option(
+            "--intervals",
+            help="Add half of the width of each score's confidence interval of 95 %, by bootstrap resampling.",
+            rich_help_panel="Scores",
+        ),
+    ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Add the scores of another translator, and how probable so large a difference is if none is better: "
+            "paired bootstrap resampling. kformer compare shows more.",
+            rich_help_panel="Scores",
+        ),
+    ] = None,
     trust: Trust = False,
     *,
     reading: FileReading,
@@ -94,19 +118,16 @@ def evaluate(
     searching = recipe if isinstance(found, RunFolder) else None
     decoding = choose_decoding(found, SearchOptions(searching, beam_size, length_penalty, max_source_length))
     check_search(found, decoding)
-    if corpus is not None and test is None:
-        pairs, symbols = _read_part(found, corpus, reading, split)
-    elif test is not None and corpus is None:
-        pairs, symbols = _read_file(found, test, reading, split)
-    else:
-        raise ValueError(
-            "evaluate needs one test set. Give --corpus or --test, or else --recipe, which has a corpus of its own."
-        )
-
+    parts, symbols = test_pairs(found, corpus, None if test is None else [test], reading, split)
+    [pairs] = parts.values()
     if tag is not None:
         check_tag(found, tag)
         pairs = MappedPairs(lambda pair: (tagged(pair[0], tag), pair[1]), pairs)
     kind = task_kind(task_name(found))
+    if (intervals or against is not None) and kind.scored_by != "translations":
+        raise ValueError(f"--intervals and --against are for translators. Received: a model of the task {kind.name}.")
+    if against is not None:
+        check_task(find_model(against), "translate")
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:
         bleu_tokenizer = _usable_bleu_tokenizer(bleu_tokenizer, pairs)
@@ -115,6 +136,9 @@ def evaluate(
     match kind.scored_by:
         case "texts":
             scores = _evaluate_texts(found, decoding, pairs, limit)
+        case "translations" if intervals or against is not None:
+            models = {"": (found, decoding)} | ({} if against is None else {str(against): (find_model(against), None)})
+            scores = _evaluate_surely(models, pairs, symbols, limit, bleu_tokenizer, trust)
         case "translations" | "labels":
             scores = _evaluate_answers(found, kind, decoding, pairs, symbols, limit, bleu_tokenizer, trust)
         case None:
@@ -136,6 +160,61 @@ def _usable_bleu_tokenizer(name: str | None, pairs: Pairs) -> str:
             )
     bleu_metric(name)
     return name
+
+
+def compared(
+    models: Mapping[str, tuple[RunFolder | Path, DecodingConfig | None]],
+    parts: Sequence[Pairs],
+    symbols: bool,
+    limit: int | None,
+    bleu_tokenizer: str | None,
+    trust: bool,
+) -> "tuple[Comparison, list[int]]":
+    """The translations of test sets by several models with their searches, and how many sources each set has."""
+    from kformer.evaluation import Comparison
+    from kformer.evaluation.evaluate import sentences, translated
+
+    total = sum(len(sentences(pairs, symbols)) for pairs in parts)
+    total = min(total, limit or total)
+    translations = {}
+    for name, (found, decoding) in models.items():
+        path = found.path if isinstance(found, RunFolder) else found
+        model = Model(path, decoding, threads_per_operation=threads_for(total), trust=trust)
+        with status(f"loading {path}"):
+            model.load()
+        with progress_bar(f"translating with {path}", total) as advance:
+            made = translated(model, parts, symbols, limit, advance)
+        translations[name] = made.translations
+    with status("comparing"):
+        comparison = Comparison(made.sources, made.references, translations, symbols, bleu_tokenizer)
+    return comparison, made.sizes
+
+
+def _evaluate_surely(
+    models: Mapping[str, tuple[RunFolder | Path, DecodingConfig | None]],
+    pairs: Pairs,
+    symbols: bool,
+    limit: int | None,
+    bleu_tokenizer: str | None,
+    trust: bool,
+) -> dict[str, Any]:
+    """Scores with their confidence intervals, and those of a second model with p-values."""
+    from kformer.evaluation.evaluate import measured
+
+    comparison, _ = compared(models, [pairs], symbols, limit, bleu_tokenizer, trust)
+    first, *others = comparison.names
+    scores = measured(comparison.translations[first], comparison.references, symbols, bleu_tokenizer)
+    scores["resamples"] = comparison.samples
+    for metric, of_models in comparison.scores.items():
+        name = _SCORE_NAMES.get(metric, metric.lower())
+        scores |= {name: of_models[first].value, f"{name}_interval": of_models[first].interval}
+    for other in others:
+        against: dict[str, Any] = {"model": other}
+        for metric, of_models in comparison.scores.items():
+            name, found = _SCORE_NAMES.get(metric, metric.lower()), of_models[other]
+            against |= {name: found.value, f"{name}_interval": found.interval, f"{name}_p_value": found.p_value}
+        scores["against"] = against
+    return scores
 
 
 def _evaluate_answers(
@@ -178,6 +257,19 @@ def _evaluate_texts(
     with status(f"loading {model.path}"):
         predictor = LanguageModel.from_run(model.path, decoding)
     return score_texts(predictor.score, [text for text, _ in pairs], limit)
+
+
+def test_pairs(
+    model: RunFolder | Path, corpus: str | None, files: list[Path] | None, reading: FileReading, split: str | None
+) -> tuple[dict[str, Pairs], bool]:
+    """The pairs of each test set by its name, and whether they are symbols."""
+    if corpus is not None and not files:
+        pairs, symbols = _read_part(model, corpus, reading, split)
+        return {corpus: pairs}, symbols
+    if files and corpus is None:
+        found = [_read_file(model, file, reading, split) for file in files]
+        return {str(file): pairs for file, (pairs, _) in zip(files, found, strict=True)}, found[0][1]
+    raise ValueError("There must be one test set. Give --corpus or --test, or else --recipe, which has a corpus.")
 
 
 def _read_part(model: RunFolder | Path, corpus: str, reading: FileReading, split: str | None) -> tuple[Pairs, bool]:

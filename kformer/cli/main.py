@@ -15,6 +15,7 @@ import typer
 from kformer.cli.app import App
 from kformer.cli.average import average
 from kformer.cli.classify import classify
+from kformer.cli.compare import compare
 from kformer.cli.data import data
 from kformer.cli.demo import demo
 from kformer.cli.evaluate import evaluate
@@ -61,6 +62,7 @@ app.add_commands(
     tag,
     generate,
     evaluate,
+    compare,
     import_,
     export,
     lint,

@@ -1,29 +1,21 @@
 """`kformer plot ...`: a picture in a file."""
 
-import html
-import importlib.util
-import io
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kformer.cli.app import App
+from kformer.cli.figure_files import checked_figure, write_figure
 from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, Trust, choose_model
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
-from kformer.files.writing import check_file_path, replacing, write_text
 from kformer.inference.find import find_model
 from kformer.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from kformer.text.attention_maps import AttentionMap
 
 plot = App()
-SUFFIXES = (".png", ".svg", ".html")
-DOTS_PER_INCH = 150
-
 Output = Annotated[
     Path | None,
     typer.Option(help="The file to write: .png, .svg or .html. By default NAME-OF-PICTURE.png."),
@@ -68,7 +60,7 @@ def attention(
 
     From an export, only the alignment of its signature translate_detailed can be drawn.
     """
-    path = _checked(output, "attention")
+    path = checked_figure(output, "attention")
     found = find_model(choose_model(model, preset))
     if head is not None and style not in (None, "map"):
         raise ValueError(f"--head chooses a single map. Received: --style {style}. Leave one of them out.")
@@ -102,7 +94,7 @@ def attention(
         figure = visualization.plot_alignment(chosen, layer)
     else:
         figure = visualization.plot_attention(chosen, layer, head)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def beam(
@@ -114,7 +106,7 @@ def beam(
     output: Output = None,
 ) -> None:
     """The tree of hypotheses that a beam search looks at."""
-    path = _checked(output, "beam")
+    path = checked_figure(output, "beam")
     found = find_model(choose_model(model, preset))
     if not isinstance(found, RunFolder):
         raise ValueError(f"{found} is an export, whose search cannot be watched. Name the run folder or a preset.")
@@ -125,7 +117,7 @@ def beam(
 
     with status("searching"):
         tree = Translator.from_run(found.path).beam_tree(text, beam_size, length_penalty)
-    _write(plot_beam(tree), path)
+    write_figure(plot_beam(tree), path)
 
 
 def run(
@@ -137,13 +129,13 @@ def run(
     output: Output = None,
 ) -> None:
     """Training curves of one run or several."""
-    path = _checked(output, "run")
+    path = checked_figure(output, "run")
     for folder in runs:
         RunFolder(folder).check_described()
     start_tensorflow()
     from kformer.visualization import plot_runs
 
-    _write(plot_runs(runs, column), path)
+    write_figure(plot_runs(runs, column), path)
 
 
 def positions(length: Length = 64, d_model: Width = 128, output: Output = None) -> None:
@@ -203,22 +195,11 @@ plot.add_commands(
 
 def _formula(name: str, output: Path | None, **options: Any) -> None:
     """Writes the picture of a function that needs no model."""
-    path = _checked(output, name.removeprefix("plot_"))
+    path = checked_figure(output, name.removeprefix("plot_"))
     start_tensorflow()
     from kformer import visualization
 
-    _write(getattr(visualization, name)(**options), path)
-
-
-def _checked(output: Path | None, name: str) -> Path:
-    """The file to write, by default one in this folder."""
-    output = Path(f"{name}.png") if output is None else output
-    if output.suffix not in SUFFIXES:
-        raise ValueError(f"--output must end with one of {', '.join(SUFFIXES)}. Received: {output}.")
-    check_file_path(output)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("kformer plot needs Matplotlib: pip install 'kformer[plots]'.")
-    return output
+    write_figure(getattr(visualization, name)(**options), path)
 
 
 def _attention_of(run: RunFolder, text: str, translation: str | None) -> "dict[str, AttentionMap]":
@@ -247,26 +228,3 @@ def _alignment_of(saved_model: Path, text: str, trust: bool) -> "dict[str, Atten
             )
         found = model.run("translate_detailed", {"text": np.array([text.encode()], object)})
     return {"cross": read_detailed(found)}
-
-
-def _write(figure: "Figure", output: Path) -> None:
-    """Writes a figure, whole or not at all, and prints the path. Text in an SVG stays text, for the browser's fonts."""
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        if output.suffix == ".html":
-            drawn = io.StringIO()
-            figure.savefig(drawn, format="svg")
-            write_text(output, _page(drawn.getvalue(), output.stem))
-        else:
-            with replacing(output) as partial:
-                figure.savefig(partial, dpi=DOTS_PER_INCH)
-    print(output)
-
-
-def _page(svg: str, title: str) -> str:
-    drawing = svg[svg.index("<svg") :]
-    return (
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
-        f"<style>svg {{ max-width: 100%; height: auto }}</style>\n{drawing}</html>\n"
-    )

@@ -1,5 +1,6 @@
 """Scores of translations and pronunciations: the metrics, and the translation of a test set."""
 
+from kformer.evaluation.comparison import Comparison
 from kformer.evaluation.metrics import (
     bleu_and_chrf,
     edit_distance,
@@ -8,4 +9,4 @@ from kformer.evaluation.metrics import (
     word_error_rate,
 )
 
-__all__ = ["bleu_and_chrf", "edit_distance", "label_scores", "phoneme_error_rate", "word_error_rate"]
+__all__ = ["Comparison", "bleu_and_chrf", "edit_distance", "label_scores", "phoneme_error_rate", "word_error_rate"]

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,21 +79,50 @@ def score_parts(
         parts: Pairs of each test set.
         limit: The number of results of `sentences` to score, about the same number of each test set.
     """
+    found = translated(translate, parts, symbols, limit, on_batch)
+    ends = [*itertools.accumulate(found.sizes)]
+    places = [slice(None), *(slice(end - size, end) for end, size in zip(ends, found.sizes, strict=True))]
+    return [measured(found.translations[one], found.references[one], symbols, bleu_tokenizer) for one in places]
+
+
+class Translated(NamedTuple):
+    """A test set and its translations, one part after another.
+
+    Attributes:
+        sources, translations: Texts.
+        references: Those of each source.
+        sizes: How many sources each part has.
+    """
+
+    sources: list[str]
+    translations: list[str]
+    references: list[list[str]]
+    sizes: list[int]
+
+
+def translated(
+    translate: AnswerBatch,
+    parts: Sequence[Iterable[Pair]],
+    symbols: bool = False,
+    limit: int | None = None,
+    on_batch: Callable[[int], None] = lambda done: None,
+) -> Translated:
+    """The translations of several test sets; arguments as of `score_parts`."""
     limits = [None] * len(parts) if limit is None else [max(1, limit // len(parts))] * len(parts)
     grouped = [
         _some(sentences(pairs, symbols)[:most], "pairs with a target")
         for pairs, most in zip(parts, limits, strict=True)
     ]
-    sources = [source.encode("utf-8") for part in grouped for source, _ in part]
-    found = [answers[0].text for answers in answer_all(translate, sources, on_batch=on_batch)]
-    targets = [texts for part in grouped for _, texts in part]
-    ends = [*itertools.accumulate(map(len, grouped))]
-    places = [slice(None), *(slice(end - len(part), end) for end, part in zip(ends, grouped, strict=True))]
-    return [_measured(found[place], targets[place], symbols, bleu_tokenizer) for place in places]
+    sources = [source for part in grouped for source, _ in part]
+    answers = answer_all(translate, [source.encode("utf-8") for source in sources], on_batch=on_batch)
+    references = [texts for part in grouped for _, texts in part]
+    return Translated(sources, [found[0].text for found in answers], references, [*map(len, grouped)])
 
 
-def _measured(found: list[str], targets: list[list[str]], symbols: bool, bleu_tokenizer: str | None) -> dict[str, Any]:
-    """The scores of translations."""
+def measured(
+    found: Sequence[str], targets: Sequence[Sequence[str]], symbols: bool, bleu_tokenizer: str | None
+) -> dict[str, Any]:
+    """The scores of translations, as `score` gives them."""
     if not symbols:
         return bleu_and_chrf(found, targets, bleu_tokenizer)
     return {**word_error_rate(found, targets), **phoneme_error_rate(found, targets)}

@@ -47,9 +47,7 @@ def bleu_and_chrf(
     references = [texts for texts in filled if texts]
     if not references:
         raise ValueError("There must be a reference to score by. Received: blank ones only. Correct the test set.")
-    most = max(len(texts) for texts in references)
-    # sacreBLEU wants the first reference of every sentence, then the second: None where there is none.
-    streams: list[Any] = [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
+    streams = reference_streams(references)
     tokenizer = tokenizer or suitable_bleu_tokenizer(itertools.chain.from_iterable(references))
     bleu, chrf = bleu_metric(tokenizer), sacrebleu.CHRF()
     return {
@@ -59,6 +57,17 @@ def bleu_and_chrf(
         "chrf_signature": str(chrf.get_signature()),
         "sentences": len(hypotheses),
     }
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> list[Any]:
+    """The references as sacreBLEU wants them: the first of every sentence, then the second; None where there is none.
+
+    Examples:
+        >>> reference_streams([["a"], ["b", "c"]])
+        [['a', 'b'], [None, 'c']]
+    """
+    most = max(len(texts) for texts in references)
+    return [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:

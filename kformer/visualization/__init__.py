@@ -16,6 +16,7 @@ from kformer.visualization.attention import (
     plot_attention_heads,
     plot_attention_links,
 )
+from kformer.visualization.comparison import plot_comparison
 from kformer.visualization.confusion import plot_confusion
 from kformer.visualization.figures import show_in_notebooks
 from kformer.visualization.masks import plot_masks
@@ -37,6 +38,7 @@ __all__ = [
     "plot_attention_heads",
     "plot_attention_links",
     "plot_beam",
+    "plot_comparison",
     "plot_confusion",
     "plot_length_penalties",
     "plot_masks",

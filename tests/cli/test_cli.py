@@ -404,8 +404,8 @@ MISTAKES = {
         "translate {run} --beam-size 1 --length-penalty 1",
         "A greedy search (a beam of 1) has no length penalty. Leave out --length-penalty, or choose a wider beam",
     ),
-    "evaluate without a test set": ("evaluate {run}", "evaluate needs one test set. Give --corpus or --test"),
-    "evaluate, two test sets": ("evaluate {run} --corpus cmudict --test {corpus}", "evaluate needs one test set."),
+    "evaluate without a test set": ("evaluate {run}", "There must be one test set. Give --corpus or --test"),
+    "evaluate, two test sets": ("evaluate {run} --corpus cmudict --test {corpus}", "There must be one test set."),
     "evaluate, missing file": ("evaluate {run} --test no.tsv", "no.tsv does not exist. Pass the name of a file."),
     "evaluate, unknown split": (
         "evaluate {run} --corpus cmudict --split vald",

@@ -7,6 +7,7 @@ from figures import image, lines, titles
 from kformer import visualization
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.decoding.tracing import START, Extension
+from kformer.evaluation import Comparison
 from kformer.runs.folder import RunFolder
 from kformer.text.beam_tree import BeamTree
 
@@ -148,3 +149,19 @@ def test_a_confusion_counts_what_each_symbol_became():
 def test_what_cannot_be_drawn_is_refused(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
+
+
+def test_a_comparison_shows_scores_with_their_intervals_and_lengths():
+    made = {"one": ["a b c d", "e", "i j k l"], "two": ["a b c d", "e f g h", "i j k l"]}
+    comparison = Comparison(["1", "2", "3 4"], [["a b c d"], ["e f g h"], ["i j k l"]], made)
+    figure = visualization.plot_comparison(comparison)
+    assert titles(figure) == ["BLEU", "chrF", "TER", "BLEU by the length of the source"]
+    for axes, scores in zip(figure.axes, comparison.scores.values(), strict=False):
+        shown = [(bar.lines[0].get_ydata()[0], bar.lines[2][0].get_segments()[0][:, 1]) for bar in axes.containers]
+        for (value, ends), score in zip(shown, scores.values(), strict=True):
+            assert value == pytest.approx(score.value)
+            np.testing.assert_allclose(ends, [score.value - score.interval, score.value + score.interval])
+    by_length = comparison.by_length()
+    for line, name in zip(figure.axes[-1].get_lines(), made, strict=True):
+        assert line.get_label() == name
+        assert line.get_ydata().tolist() == [scores[name] for scores in by_length.values()]

@@ -1,0 +1,115 @@
+"""How sure a difference between translators is, and where it shows."""
+
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from kformer.evaluation import Comparison, bleu_and_chrf
+
+WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]
+
+
+def with_errors(texts, share, seed):
+    """The texts with so many of their words replaced."""
+    draw = random.Random(seed)
+    return [" ".join(word if draw.random() > share else "xx" for word in text.split()) for text in texts]
+
+
+DRAW = random.Random(5)
+TEXTS = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(3, 20))) for _ in range(211)]
+SOURCES = [f"source {text}" for text in TEXTS]
+MADE = {"first": with_errors(TEXTS, 0.3, 1), "same": with_errors(TEXTS, 0.3, 2), "better": with_errors(TEXTS, 0.2, 3)}
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return Comparison(SOURCES, [[text] for text in TEXTS], MADE, samples=300)
+
+
+def test_values_are_those_of_the_metrics(comparison):
+    for name, made in MADE.items():
+        expected = bleu_and_chrf(made, [[text] for text in TEXTS])
+        assert comparison.scores["BLEU"][name].value == pytest.approx(expected["bleu"])
+        assert comparison.scores["chrF"][name].value == pytest.approx(expected["chrf"])
+        assert comparison.scores["TER"][name].value == pytest.approx(sacrebleu.TER().corpus_score(made, [TEXTS]).score)
+
+
+def test_a_real_difference_is_told_from_chance(comparison):
+    for scores in comparison.scores.values():
+        assert scores["first"].p_value is None
+        assert scores["better"].p_value < 0.02
+        assert scores["same"].p_value > 0.1
+
+
+def test_an_interval_holds_the_scores_of_other_test_sets():
+    """Of 40 test sets of the same kind, about 38 lie within the interval of one."""
+    draw = np.random.default_rng(1)
+    wrong = draw.random((41, 500)) < 0.3
+    made = ["x" if each else "y" for each in wrong[0]]
+    score = Comparison(["s"] * 500, [["y"]] * 500, {"a": made}, symbols=True).scores["WER"]["a"]
+    assert score.value == pytest.approx(wrong[0].mean())
+    assert score.interval == pytest.approx(1.96 * np.sqrt(0.3 * 0.7 / 500), rel=0.15)
+    assert np.sum(np.abs(wrong[1:].mean(axis=1) - 0.3) <= score.interval) >= 34
+
+
+def test_one_translator_has_intervals_alone():
+    found = Comparison(SOURCES, [[text] for text in TEXTS], {"first": MADE["first"]}, samples=200).scores
+    assert list(found) == ["BLEU", "chrF", "TER"]
+    for scores in found.values():
+        assert 0 < scores["first"].interval < scores["first"].value
+        assert scores["first"].p_value is None
+
+
+def test_symbols_are_right_or_wrong_by_any_reference():
+    references = [["K AE T", "C A T"], ["D AO G"], ["P IH G"], ["K AW"]]
+    made = {"one": ["C A T", "D AO G", "X", "X"], "two": ["K AE T", "D AO G", "P IH G", "X"]}
+    found = Comparison(["c a t", "d o g", "p i g", "c o w"], references, made, symbols=True)
+    assert [found.scores["WER"][name].value for name in made] == [0.5, 0.25]
+    assert found.lines("two") == [("p i g", "P IH G", "X", "P IH G", 1.0), ("c a t", "K AE T", "C A T", "K AE T", 0.0)]
+    assert [name for name in found.scores] == ["WER"]
+
+
+def test_the_same_symbols_have_no_difference():
+    found = Comparison(["a"] * 9, [["b"]] * 9, {"one": ["b"] * 9, "two": ["b"] * 9}, symbols=True)
+    assert found.scores["WER"]["two"] == (0.0, 0.0, 1.0)
+
+
+def test_lengths_divide_the_sources_evenly(comparison):
+    found = comparison.by_length(4)
+    names = list(found)
+    assert names[0].startswith("4 to ")  # "source" and three words
+    assert names[-1].endswith(" to 21 words")
+    numbers = [name.split() for name in found]
+    assert [int(low) for low, *_ in numbers[1:]] == [int(name[2]) + 1 for name in numbers[:-1]]
+    chosen = [line for line, source in enumerate(SOURCES) if len(source.split()) <= int(numbers[0][2])]
+    assert len(chosen) == pytest.approx(211 / 4, abs=14)
+    first = bleu_and_chrf([MADE["first"][line] for line in chosen], [[TEXTS[line]] for line in chosen])
+    assert found[names[0]]["first"] == pytest.approx(first["bleu"])
+
+
+def test_sources_of_one_length_are_one_group():
+    found = Comparison(["a b"] * 3, [["c d e f"]] * 3, {"one": ["c d e f"] * 3})
+    assert found.by_length() == {"2 words": {"one": pytest.approx(100)}}
+
+
+def test_lines_are_sorted_by_what_is_gained(comparison):
+    found = comparison.lines("better")
+    gains = [line.gain for line in found]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 0 > gains[-1]
+    assert len(found) == sum(a != b for a, b in zip(MADE["first"], MADE["better"], strict=True))
+    chrf = sacrebleu.CHRF()
+    of_other, of_first = (
+        chrf.sentence_score(text, [found[0].reference]).score for text in (found[0].other, found[0].first)
+    )
+    assert gains[0] == pytest.approx(of_other - of_first)
+
+
+@pytest.mark.parametrize(
+    "given", [([], [], {}), (["a"], [["b"]], {}), (["a"], [["b"]], {"x": []}), (["a", "b"], [["b"]], {"x": ["b", "b"]})]
+)
+def test_numbers_that_differ_are_refused(given):
+    with pytest.raises(ValueError, match="There must be a reference and a translation for each source"):
+        Comparison(*given)
