@@ -50,7 +50,8 @@ def test_training_begins_and_goes_on_without_the_texts(tmp_path, file, unread):
     said = run("prepare", *corpus, *SETTINGS)
     assert f"{file} train: 1,327 pairs kept" in said
     assert f"{file} valid: 27 pairs kept" in said
-    assert re.search(r"have (\d+) source and \1 target tokens. All is in ", said)
+    assert re.search(rf"have (\d+) source and \1 target tokens. All is in {tmp_path / 'cache'}", said)
+    assert [*(tmp_path / "cache").glob("ids-*/shards.json")]
     unread()
     with toy.untraced():
         begun = run("train", *corpus, *SETTINGS, "--max-steps", 2, "--output", tmp_path / "run")

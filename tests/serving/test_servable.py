@@ -54,16 +54,27 @@ def test_a_version_that_has_answered_an_error_is_freed(tmp_path, loaded):
     version.close()  # once more does no harm
 
 
-def test_a_version_whose_warm_up_fails_is_freed(tmp_path, loaded):
-    typed_model.save(tmp_path / "1")
+def write_warm_up(version, signature, value):
+    """A warm-up file with one request, which names the signature, or none if it is ""."""
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
-    request.model_spec.signature_name = "positive"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto([-1.0]))
-    (tmp_path / "1" / WARMUP_FILE).parent.mkdir()
-    with tf.io.TFRecordWriter(str(tmp_path / "1" / WARMUP_FILE)) as writer:
+    request.model_spec.signature_name = signature
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto([value]))
+    (version / WARMUP_FILE).parent.mkdir()
+    with tf.io.TFRecordWriter(str(version / WARMUP_FILE)) as writer:
         writer.write(log.SerializeToString())
+
+
+def test_a_version_whose_warm_up_fails_is_freed(tmp_path, loaded):
+    typed_model.save(tmp_path / "1")
+    write_warm_up(tmp_path / "1", "positive", -1.0)
     with pytest.raises(SavedModelError, match=r"cannot be served: .*All must be above 0\."):
         load(tmp_path / "1")
     (model,) = loaded
     assert_freed(model)
+
+
+def test_a_warm_up_request_without_a_signature_is_of_the_default_one(tmp_path):
+    typed_model.save(tmp_path / "1")
+    write_warm_up(tmp_path / "1", "", "one")
+    load(tmp_path / "1").close()

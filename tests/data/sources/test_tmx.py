@@ -44,7 +44,15 @@ def test_pairs_of_two_languages_are_read_in_any_encoding(write, encoding, attrib
     [("en", "plain"), ("EN", "plain"), ("en-gb", "British"), ("en-US", "American"), ("es", "uno"), ("pt", "um")],
 )
 def test_a_language_stands_for_its_variants_unless_it_is_there_itself(write, asked, text):
-    texts = {"en-US": "American", "en-GB": "British", "en": "plain", "es": "uno", "pt-BR": "um", "pt-PT": "outro"}
+    texts = {
+        "ptx": "another",
+        "en-US": "American",
+        "en-GB": "British",
+        "en": "plain",
+        "es": "uno",
+        "pt-BR": "um",
+        "pt-PT": "outro",
+    }
     path = write(memory(unit(texts)))
     assert next(iter(TmxFile(path, (asked, "es" if asked != "es" else "en"))))[0] == text
 
