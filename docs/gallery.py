@@ -15,10 +15,12 @@ import kformer
 from kformer import visualization as v
 from kformer.data import load_corpus
 from kformer.data.corpus import references
+from kformer.evaluation import Comparison
 
 VERSE = "They found the stone rolled away from the tomb."
 ANIMAL = "The animal didn't cross the street because it was too tired."
 WORDS = 400  # of the confusion
+VERSES = 100  # of the comparison
 HEAD = """# Gallery
 
 Every picture of `kformer.visualization`, with the call that made it. Each function returns a Matplotlib figure;
@@ -83,6 +85,12 @@ def pictures() -> Iterator[Picture]:
         lambda: v.plot_runs({"one": example_log(1.0), "another": example_log(0.6)}),
     )
     yield Picture(v.plot_confusion, "v.plot_confusion(references, translations)", confusion)
+    yield Picture(
+        v.plot_comparison,
+        "v.plot_comparison(kformer.evaluation.Comparison(sources, references, "
+        '{"greedy": translations, "beam 4": others}))',
+        comparison,
+    )
 
 
 def example_log(rate: float) -> dict[str, list[float]]:
@@ -98,6 +106,16 @@ def confusion() -> Any:
     words = [*right][:WORDS]
     given = kformer.Translator.from_preset("cmudict", kformer.DecodingConfig(beam_size=1))(words)
     return v.plot_confusion([right[word][0] for word in words], given)
+
+
+def comparison() -> Any:
+    """Two searches of the preset bible-en-es, on verses of its test part."""
+    sources, targets = zip(*load_corpus("bible-en-es").test[:VERSES], strict=True)
+    made = {
+        name: kformer.Translator.from_preset("bible-en-es", search)(list(sources))
+        for name, search in (("greedy", kformer.DecodingConfig(beam_size=1)), ("beam 4", None))
+    }
+    return v.plot_comparison(Comparison(sources, [[target] for target in targets], made))
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ def plot_comparison(comparison: Comparison) -> Figure:
         The figure: axes for each metric, and one for the lengths.
 
     Examples:
+        >>> from kformer.evaluation import Comparison
         >>> made = {"one": ["a b c d", "e"], "two": ["a b c d", "e f g h"]}
         >>> figure = plot_comparison(Comparison(["1", "2 3"], [["a b c d"], ["e f g h"]], made))
         >>> [axes.get_title() for axes in figure.axes]

@@ -16,6 +16,7 @@ from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
+from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -278,3 +279,14 @@ def test_a_configuration_without_end_of_brackets_is_an_error_of_its_file(folder,
     (folder / "config.json").write_text('{"a": ' + "[" * 100_000)
     with pytest.raises(ValueError, match=r"config.json cannot be read as JSON: .* Copy it again."):
         import_model(folder, tmp_path / "run")
+
+
+def test_all_lines_of_a_text_have_its_language_code(folder, tmp_path):
+    translator = Translator.from_run(import_model(folder, tmp_path / "run").path)
+    first, second = "The house.", "A green book."
+    both = [f">>spa<< {first}\n{second}", f"{first}\n{second}", f">>spa<< {first}\n>>fra<<{second}"]
+    lines = [f">>spa<< {first}", f">>spa<< {second}", first, second, f">>fra<<{second}"]
+    spanish, other, plain, none, french = translator(lines)
+    assert translator(both) == [f"{spanish}\n{other}", f"{plain}\n{none}", f"{spanish}\n{french}"]
+    assert other != none
+    assert translator(">>spa<<") == ""
