@@ -30,6 +30,7 @@ LIBRARIES = {
 GROWTH_KIB = 12 * 1024  # the allocator keeps some memory for each thread; a leak of 16 KiB a request would be 12 MiB
 OPTIONS = {
     "target_prefix": tf.constant(["dos"]),
+    "tag": tf.constant([""]),
     "length_penalty": tf.constant(1.5),
     "max_length": tf.constant(4),
     "min_length": tf.constant(2),

@@ -188,17 +188,18 @@ def test_the_official_stubs_work_unchanged(served):
     )
     lines = done.stdout.splitlines()
     assert lines[0] == "status: version 1 is AVAILABLE"
-    assert lines[1:4] == [
+    assert lines[1] == "signature known_tags: text DT_STRING (-1) -> tags DT_STRING (-1, 0)"
+    assert lines[2:5] == [
         "signature n_best: text DT_STRING (-1) -> score DT_FLOAT (-1, 4), translation DT_STRING (-1, 4)",
         "signature score: text DT_STRING (-1), translation DT_STRING (-1) -> log_probability DT_FLOAT (-1), "
         "score DT_FLOAT (-1), tokens DT_INT32 (-1), truncated DT_BOOL (-1)",
         "signature serving_default: text DT_STRING (-1) -> score DT_FLOAT (-1), translation DT_STRING (-1)",
     ]
-    assert lines[4].startswith("signature translate_detailed: text DT_STRING (-1) -> alignment DT_FLOAT (-1, -1, -1), ")
-    assert lines[5].startswith("signature translate_with_options: length_penalty DT_FLOAT (), max_length DT_INT32 (), ")
-    assert re.fullmatch(r"version 1 translates: one two three -> tres dos uno \(-\d\.\d{3}\)", lines[6])
-    assert re.fullmatch(r"version 1 translates: six one -> uno seis \(-\d\.\d{3}\)", lines[7])
-    assert lines[8:] == ["refused: NOT_FOUND Servable not found for request: Latest(no-such-model)"]
+    assert lines[5].startswith("signature translate_detailed: text DT_STRING (-1) -> alignment DT_FLOAT (-1, -1, -1), ")
+    assert lines[6].startswith("signature translate_with_options: length_penalty DT_FLOAT (), max_length DT_INT32 (), ")
+    assert re.fullmatch(r"version 1 translates: one two three -> tres dos uno \(-\d\.\d{3}\)", lines[7])
+    assert re.fullmatch(r"version 1 translates: six one -> uno seis \(-\d\.\d{3}\)", lines[8])
+    assert lines[9:] == ["refused: NOT_FOUND Servable not found for request: Latest(no-such-model)"]
 
 
 def test_the_official_stubs_tell_a_server_that_is_not_there():

@@ -191,7 +191,7 @@ def test_a_screen_reader_is_told_the_translation_and_every_token(page):
 
 
 def test_every_control_has_a_name_and_every_id_is_there_once(server, open_page):
-    server.models["second"] = server.models["reversal"]
+    server.models["reversal"] = server.models["second"] = (*ANSWERS, "known_tags")
     page = open_page(server.url)
     page.translate("one two")
     server.token = "secret"
@@ -199,8 +199,8 @@ def test_every_control_has_a_name_and_every_id_is_there_once(server, open_page):
     refusal(page)
     # Some versions of Chromium leave the blank between a label's text and its control in the name.
     names = {control.accessible_name.strip() for control in page.all("input, button, select, textarea")}
-    assert names == {"Model", "Access token", "Use", "Text", "Show probabilities in percent"}
-    assert [token.accessible_name for token in page.tokens("target")] == ["two", "one", "end"]
+    assert names == {"Model", "Tag", "Access token", "Use", "Text", "Show probabilities in percent"}
+    assert [token.accessible_name for token in page.tokens("target")] == ["two", "one", "<2es", ">", "end"]
     identifiers = [each.get_attribute("id") for each in page.all("[id]")]
     assert len(identifiers) == len({*identifiers})
     assert page.script("document.documentElement.lang") == "en"

@@ -257,6 +257,7 @@ def test_an_export_answers_as_the_translator(precision, numbers_translator, numb
     defaults = {name: tf.constant(tf.make_ndarray(value)) for name, value in definition.defaults.items()}
     assert {name: value.numpy().tolist() for name, value in defaults.items()} == {
         "target_prefix": [b""],
+        "tag": [b""],
         "length_penalty": pytest.approx(0.6),
         "max_length": 0,
         "min_length": 0,
