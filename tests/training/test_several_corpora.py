@@ -40,6 +40,7 @@ def trained(tmp_path, untraced, capsys):
     return report.run, capsys.readouterr().out
 
 
+@pytest.mark.tensorflow_only  # a translator is
 def test_a_run_knows_its_tags_and_its_corpora(trained):
     run, said = trained
     assert run.decoding_config().tags == "<2es> <2en>"
@@ -79,6 +80,7 @@ def test_samples_are_of_each_corpus(trained):
     assert shown == ["<2es>", "<2en>", "<2es>"] * 2
 
 
+@pytest.mark.tensorflow_only  # a translator is
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
     training = SHORT.replace(corpus_weights="1 3")
     train(both(), tmp_path / "whole", toy.TRANSFORMER, training)
@@ -126,6 +128,7 @@ def test_tags_of_words_are_refused_before_anything_is_learned(tmp_path):
         train(both(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(tokenizer="words"))
 
 
+@pytest.mark.tensorflow_only  # a translator is
 def test_tags_of_symbols_are_symbols(tmp_path, untraced):
     import dataclasses
 
@@ -144,6 +147,7 @@ def test_a_corpus_of_which_nothing_is_left_is_named(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.in_ci
+@pytest.mark.tensorflow_only
 def test_one_model_learns_both_directions(tmp_path):
     corpus = join_corpora([THERE, BACK], ["<2es>", "<2en>"])
     training = toy.TRAINING.replace(max_steps=1100, vocab_size=330, validation_steps=550)
