@@ -3,6 +3,9 @@
 What the model gives with tags is what it gives without for texts in which the words stand before each part.
 """
 
+import json
+import urllib.request
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -161,6 +164,9 @@ def test_an_export_has_the_tags_and_a_server_knows_them(tmp_path, plain, tagged)
     wanted = plain(["five one two", "", "five one five"])
     with running(ServerSettings([ModelSettings("numbers", base)], rest_port=0, grpc_port=0)) as server:
         url = f"{server.url}/v1/models/numbers"
+        body = json.dumps({"signature_name": "known_tags", "inputs": {"text": [""]}}).encode()
+        with urllib.request.urlopen(f"{url}:predict", body) as answer:
+            assert json.load(answer) == {"outputs": [["six", "five"]]}  # as the page reads it
         for model in (["--server", url], [str(base)]):
             answer = CliRunner().invoke(app, ["translate", *model, "--tag", "five", "--input", str(lines)])
             assert answer.output.splitlines() == wanted

@@ -128,7 +128,7 @@ async function openModel(signal) {
 
 /** The words that say what is wanted of the model, if it knows any. What was chosen stays, if it can. */
 async function listTags(signal) {
-  const known = opened.signatures.has("known_tags") ? (await predict("known_tags", "", signal)).tags[0] : [];
+  const [known] = opened.signatures.has("known_tags") ? await predict("known_tags", "", signal) : [[]];
   const chosen = tag.value;
   tag.replaceChildren(...known.map((each) => new Option(each)));
   if (known.includes(chosen)) tag.value = chosen;
@@ -137,6 +137,7 @@ async function listTags(signal) {
 
 // Answers -------------------------------------------------------------------------------------------------------------
 
+/** The outputs by their names; of a signature with one output, its values alone. */
 async function predict(signature, sent, signal) {
   const body = { signature_name: signature, inputs: { text: [sent] } };
   return (await ask(`${address()}/versions/${opened.version}:predict`, signal, body)).outputs;
