@@ -9,10 +9,9 @@ import rich.table
 import rich.text
 import typer
 
-from kformer.cli.evaluate import compared, test_pairs
+from kformer.cli.evaluate import compared, test_pairs, usable_bleu_tokenizer
 from kformer.cli.figure_files import checked_figure, write_figure
-from kformer.cli.options import CorpusName, FileReading, Path, Trust
-from kformer.config import BLEU_TOKENIZERS
+from kformer.cli.options import BleuTokenizer, CorpusName, FileReading, Limit, Path, Split, Trust
 from kformer.inference.find import check_task, find_model, search_of
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
@@ -31,27 +30,13 @@ def compare(
     ],
     reading: FileReading,
     corpus: CorpusName = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="PART", help="Part of the corpus: train, valid, or test.", rich_help_panel="Data"),
-    ] = None,
+    split: Split = None,
     test: Annotated[
         list[Path] | None,
         typer.Option(help="Pairs instead of a corpus. May be repeated: each is scored apart.", rich_help_panel="Data"),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
-    ] = None,
-    bleu_tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"How BLEU splits texts into words, by sacreBLEU: {', '.join(BLEU_TOKENIZERS)}.",
-            autocompletion=lambda: list(BLEU_TOKENIZERS),
-            rich_help_panel="Scores",
-        ),
-    ] = None,
+    limit: Limit = None,
+    bleu_tokenizer: BleuTokenizer = None,
     lines: Annotated[
         int, typer.Option(min=0, help="How many lines of each kind are shown, in which the models differ most.")
     ] = 3,
@@ -66,7 +51,7 @@ def compare(
     Scores have a confidence interval of 95 % and a p-value, by paired bootstrap resampling: how probable so large a
     difference from the first model is, if none is better.
     """
-    picture = None if plot is None else checked_figure(plot, "comparison")
+    picture = None if plot is None else checked_figure(plot, "comparison", option="--plot")
     if len(models) < 2:
         raise ValueError(f"compare needs two or more models. Received: {len(models)}. kformer evaluate scores one.")
     names = _names(models)
@@ -74,6 +59,9 @@ def compare(
     for model in found.values():
         check_task(model, "translate")
     parts, symbols = test_pairs(next(iter(found.values())), corpus, test, reading, split)
+    if not symbols:
+        targets = itertools.chain.from_iterable(parts.values())
+        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, targets)
     searching = {name: (model, None) for name, model in found.items()}
     comparison, sizes = compared(searching, [*parts.values()], symbols, limit, bleu_tokenizer, trust)
     console = Console()

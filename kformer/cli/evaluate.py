@@ -1,22 +1,25 @@
 """`kformer evaluate`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kformer.cli.options import (
     BeamSize,
+    BleuTokenizer,
     CorpusName,
     FileReading,
     LengthPenalty,
+    Limit,
     MaxSourceLength,
     ModelArgument,
     Path,
     PresetName,
     SearchOptions,
     SearchRecipe,
+    Split,
     Tag,
     Trust,
     check_tag,
@@ -29,8 +32,8 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
-from kformer.config import BLEU_TOKENIZERS, DecodingConfig, TaskKind, task_kind
-from kformer.data import Corpus, Pairs
+from kformer.config import DecodingConfig, TaskKind, task_kind
+from kformer.data import Corpus, Pair, Pairs
 from kformer.data.labels import check_targets
 from kformer.data.pairs import MappedPairs
 from kformer.data.tags import tagged
@@ -52,12 +55,7 @@ def evaluate(
     model: ModelArgument = None,
     preset: PresetName = None,
     corpus: CorpusName = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PART", help="Part of the corpus: train, valid, or test, the default.", rich_help_panel="Data"
-        ),
-    ] = None,
+    split: Split = None,
     test: Annotated[
         Path | None,
         typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.", rich_help_panel="Data"),
@@ -66,20 +64,8 @@ def evaluate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     max_source_length: MaxSourceLength = None,
-    bleu_tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"How BLEU splits texts into words, by sacreBLEU: {', '.join(BLEU_TOKENIZERS)}. The default is 13a, "
-            "but zh for Chinese references and char for other scripts without blanks.",
-            autocompletion=lambda: list(BLEU_TOKENIZERS),
-            rich_help_panel="Scores",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
-    ] = None,
+    bleu_tokenizer: BleuTokenizer = None,
+    limit: Limit = None,
     tag: Tag = None,
     intervals: Annotated[
         bool,
@@ -130,7 +116,7 @@ def evaluate(
         check_task(find_model(against), "translate")
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:
-        bleu_tokenizer = _usable_bleu_tokenizer(bleu_tokenizer, pairs)
+        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, pairs)
     elif bleu_tokenizer is not None:
         raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
     match kind.scored_by:
@@ -146,7 +132,7 @@ def evaluate(
     print(json.dumps(scores))  # in ASCII: escapes are JSON's own, whatever standard output can write
 
 
-def _usable_bleu_tokenizer(name: str | None, pairs: Pairs) -> str:
+def usable_bleu_tokenizer(name: str | None, pairs: Iterable[Pair]) -> str:
     """The tokenizer of this name, or the one that suits the targets, which is printed where it is not the usual one."""
     from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 
@@ -162,6 +148,25 @@ def _usable_bleu_tokenizer(name: str | None, pairs: Pairs) -> str:
     return name
 
 
+def _number_of_sources(parts: Sequence[Pairs], symbols: bool, limit: int | None) -> int:
+    """How many sources are scored. Pairs with a blank target, which cannot be, are told."""
+    from kformer.evaluation.evaluate import sentences
+
+    for pairs in parts:
+        if left_out := sum(bool(source.strip()) and not target.strip() for source, target in pairs):
+            typer.echo(f"kformer: left out, because the target is blank: {count(left_out, 'pair')}.", err=True)
+    total = sum(len(sentences(pairs, symbols)) for pairs in parts)
+    return min(total, limit or total)
+
+
+def _loaded(found: RunFolder | Path, task: str, decoding: DecodingConfig | None, total: int, trust: bool) -> Model:
+    """A model from `find_model`, for so many sources."""
+    path = found.path if isinstance(found, RunFolder) else found
+    model = Model(path, decoding, threads_per_operation=threads_for(total), task=task, trust=trust)
+    with status(f"loading {path}"):
+        return model.load()
+
+
 def compared(
     models: Mapping[str, tuple[RunFolder | Path, DecodingConfig | None]],
     parts: Sequence[Pairs],
@@ -172,17 +177,13 @@ def compared(
 ) -> "tuple[Comparison, list[int]]":
     """The translations of test sets by several models with their searches, and how many sources each set has."""
     from kformer.evaluation import Comparison
-    from kformer.evaluation.evaluate import sentences, translated
+    from kformer.evaluation.evaluate import translated
 
-    total = sum(len(sentences(pairs, symbols)) for pairs in parts)
-    total = min(total, limit or total)
+    total = _number_of_sources(parts, symbols, limit)
     translations = {}
     for name, (found, decoding) in models.items():
-        path = found.path if isinstance(found, RunFolder) else found
-        model = Model(path, decoding, threads_per_operation=threads_for(total), trust=trust)
-        with status(f"loading {path}"):
-            model.load()
-        with progress_bar(f"translating with {path}", total) as advance:
+        model = _loaded(found, "translate", decoding, total, trust)
+        with progress_bar(f"translating with {model.path}", total) as advance:
             made = translated(model, parts, symbols, limit, advance)
         translations[name] = made.translations
     with status("comparing"):
@@ -204,17 +205,21 @@ def _evaluate_surely(
     comparison, _ = compared(models, [pairs], symbols, limit, bleu_tokenizer, trust)
     first, *others = comparison.names
     scores = measured(comparison.translations[first], comparison.references, symbols, bleu_tokenizer)
-    scores["resamples"] = comparison.samples
-    for metric, of_models in comparison.scores.items():
-        name = _SCORE_NAMES.get(metric, metric.lower())
-        scores |= {name: of_models[first].value, f"{name}_interval": of_models[first].interval}
+    scores |= {"resamples": comparison.samples, **_intervals(comparison, first)}
     for other in others:
-        against: dict[str, Any] = {"model": other}
-        for metric, of_models in comparison.scores.items():
-            name, found = _SCORE_NAMES.get(metric, metric.lower()), of_models[other]
-            against |= {name: found.value, f"{name}_interval": found.interval, f"{name}_p_value": found.p_value}
-        scores["against"] = against
+        scores["against"] = {"model": other, **_intervals(comparison, other)}
     return scores
+
+
+def _intervals(comparison: "Comparison", model: str) -> dict[str, float]:
+    """The scores of a model, with their intervals and, if it is not the first one, p-values."""
+    found: dict[str, float] = {}
+    for metric, of_models in comparison.scores.items():
+        name, score = _SCORE_NAMES.get(metric, metric.lower()), of_models[model]
+        found |= {name: score.value, f"{name}_interval": score.interval}
+        if score.p_value is not None:
+            found[f"{name}_p_value"] = score.p_value
+    return found
 
 
 def _evaluate_answers(
@@ -228,16 +233,10 @@ def _evaluate_answers(
     trust: bool,
 ) -> dict[str, Any]:
     """Compares the model's translations or labels with the targets."""
-    from kformer.evaluation.evaluate import score, score_labels, sentences
+    from kformer.evaluation.evaluate import score, score_labels
 
-    path = model.path if isinstance(model, RunFolder) else model
-    total = len(sentences(pairs, symbols))
-    total = min(total, limit or total)
-    answer = Model(path, decoding, threads_per_operation=threads_for(total), task=kind.name, trust=trust)
-    if left_out := sum(bool(source.strip()) and not target.strip() for source, target in pairs):
-        typer.echo(f"kformer: left out, because the target is blank: {count(left_out, 'pair')}.", err=True)
-    with status(f"loading {path}"):
-        answer.load()
+    total = _number_of_sources([pairs], symbols, limit)
+    answer = _loaded(model, kind.name, decoding, total, trust)
     with progress_bar("translating" if kind.scored_by == "translations" else "reading", total) as advance:
         if kind.scored_by == "translations":
             return score(answer, pairs, symbols, limit, advance, bleu_tokenizer)

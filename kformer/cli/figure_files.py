@@ -15,11 +15,11 @@ SUFFIXES = (".png", ".svg", ".html")
 DOTS_PER_INCH = 150
 
 
-def checked_figure(output: Path | None, name: str) -> Path:
+def checked_figure(output: Path | None, name: str, option: str = "--output") -> Path:
     """The file to write, by default one in this folder."""
     output = Path(f"{name}.png") if output is None else output
     if output.suffix not in SUFFIXES:
-        raise ValueError(f"--output must end with one of {', '.join(SUFFIXES)}. Received: {output}.")
+        raise ValueError(f"{option} must end with one of {', '.join(SUFFIXES)}. Received: {output}.")
     check_file_path(output)
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("A picture needs Matplotlib: pip install 'kformer[plots]'.")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from kformer.cli.startup import start_tensorflow
-from kformer.config import TASKS, DecodingConfig, task_kind
+from kformer.config import BLEU_TOKENIZERS, TASKS, DecodingConfig, task_kind
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.data import Corpus, Pairs, TextFile, TsvFile, load_corpus, open_pairs, read_texts
 from kformer.data.sources.registry import CORPORA, FileSource, source_of
@@ -104,6 +104,26 @@ MaxSourceLength = Annotated[
         help="A translator divides a longer line into its sentences; other models read no more at once. By default as "
         "the texts were long that the model learned from.",
         rich_help_panel="Search",
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PART", help="Part of the corpus: train, valid, or test, the default.", rich_help_panel="Data"
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of sentences to score, from the first one.", rich_help_panel="Data"),
+]
+BleuTokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"How BLEU splits texts into words, by sacreBLEU: {', '.join(BLEU_TOKENIZERS)}. The default is 13a, "
+        "but zh for Chinese references and char for other scripts without blanks.",
+        autocompletion=lambda: list(BLEU_TOKENIZERS),
+        rich_help_panel="Scores",
     ),
 ]
 Tag = Annotated[

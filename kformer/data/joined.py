@@ -4,6 +4,7 @@ A tag is a word before the source that says what is wanted of the model, such as
 al. (2017), "Google's Multilingual Neural Machine Translation System", section 3.
 """
 
+import collections
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -39,15 +40,13 @@ class JoinedPairs:
                 f"There must be a tag for each corpus. Received: {len(self.tags)} tags for {len(self.parts)} corpora. "
                 'Give "" for a corpus without a tag.'
             )
-        self._sizes: tuple[int, ...] | None = None
+        self._sizes: tuple[int, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many pairs each part has."""
-        if self._sizes is None:
-            for _ in self:
-                pass
-        assert self._sizes is not None
+        if not self._sizes:
+            collections.deque(self, maxlen=0)  # reads all
         return self._sizes
 
     def __iter__(self) -> Iterator[Pair]:

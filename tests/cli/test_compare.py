@@ -5,24 +5,11 @@ import shutil
 
 import pytest
 import toy
-from typer.testing import CliRunner
+from commands import refused, run
 
-from kformer.cli.main import app
 from kformer.runs.folder import RunFolder
 
 pytestmark = pytest.mark.tensorflow_only
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
-
-
-def refused(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code in (1, 2)
-    return str(result.exception) + result.output
 
 
 def write(path, pairs):
@@ -75,7 +62,8 @@ def test_settings_scores_lengths_and_lines_are_shown(numbers_run, other, tests, 
         (["{run}", "{run}"], "The models must differ."),
         (["{run}", "nowhere"], "nowhere does not exist"),
         (["{run}", "{other}"], "There must be one test set."),
-        (["{run}", "{other}", "--plot", "a.gif"], "must end with one of .png, .svg, .html"),
+        (["{run}", "{other}", "--plot", "a.gif"], "--plot must end with one of .png, .svg, .html"),
+        (["{run}", "{other}", "--bleu-tokenizer", "14a"], "must be one of 13a"),
     ],
 )
 def test_what_cannot_be_compared_is_told_at_once(numbers_run, other, arguments, message):
@@ -94,6 +82,14 @@ def test_a_score_has_an_interval_and_another_model_a_p_value(numbers_run, other,
     assert both["against"]["bleu"] < both["bleu"]
     assert both["against"]["bleu_p_value"] < 0.05
     assert {name: both[name] for name in plain} == pytest.approx(plain)
+
+
+def test_blank_targets_are_told_with_intervals_too(numbers_run, tmp_path):
+    pairs = write(tmp_path / "pairs.tsv", [("one two three four", "cuatro tres dos uno"), ("one", " ")])
+    for options in ([], ["--intervals"]):
+        assert "left out, because the target is blank: 1 pair." in run(
+            "evaluate", numbers_run, "--test", pairs, *options
+        )
 
 
 def test_intervals_are_of_translators():

@@ -7,9 +7,7 @@ import threading
 
 import pytest
 import toy
-from typer.testing import CliRunner
-
-from kformer.cli.main import app
+from commands import refused, run
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -31,18 +29,6 @@ def unread(monkeypatch):
         raise AssertionError(f"{lines.path} was read again.")
 
     return lambda: monkeypatch.setattr("kformer.data.sources.lines.TextLines.open", refuse)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
-
-
-def refused(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 1
-    return str(result.exception)
 
 
 def test_training_begins_and_goes_on_without_the_texts(tmp_path, file, unread):

@@ -1,7 +1,5 @@
 """Several corpora as one, with tags before the sources."""
 
-import re
-
 import pytest
 import toy
 
@@ -165,7 +163,3 @@ def test_a_tag_makes_another_corpus(tmp_path, both):
     keys = {prepared(JoinedFiles(both.parts, tags), tmp_path).key for tags in (both.tags, both.tags[::-1], None)}
     assert len(keys) == 3
     assert len([*(tmp_path / "cache").glob("texts-*/")]) == 3
-
-
-def test_a_pipe_is_no_file_that_is_joined():
-    assert re.search("FilePairs", str(JoinedFiles.__mro__))

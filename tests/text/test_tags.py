@@ -111,7 +111,7 @@ def test_tokens_stand_in_the_text_with_its_tag(plain, tagged):
     assert found["translation"] == plain("five one\n  five two").encode()
     begin, end = found["source_start"].tolist(), found["source_end"].tolist()
     words = [text.encode()[start:stop].decode() for start, stop in zip(begin, end, strict=True)]
-    assert "".join(words).split() == ["one", "two"] or "".join(words).strip() == "onetwo"
+    assert "".join("".join(words).split()) == "onetwo"
     tag = len(tagged.source_tokenizer.tokenize(tf.constant(["five"])).to_list()[0])
     assert words[:tag] == [""] * tag
     assert begin[:tag] == [5] * tag  # behind the tag and its blank

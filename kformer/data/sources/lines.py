@@ -51,14 +51,19 @@ class BadLines:
         if self._count == _NAMED_LINES and number <= 2 * _NAMED_LINES and not self._skip:
             raise ValueError(f"{self._first[0]}\nOf the first {number} lines, {self._count} cannot be read.")
 
-    def tell(self) -> None:
+    def tell(self, again: bool) -> None:
         """Warns of what was left out.
+
+        Args:
+            again: Whether the lines have been read before, so that a warning was given then.
 
         Raises:
             ValueError: Nothing is to be left out.
         """
         first, number = "\n".join(self._first), count(self._count, "line")
-        if self._count and self._skip:
+        if self._skip and (again or not self._count):
+            return
+        if self._skip:
             verb = "is" if self._count == 1 else "are"
             warnings.warn(f"{number} cannot be read and {verb} left out:\n{first}", stacklevel=2)
         elif self._count == 1:
@@ -80,7 +85,7 @@ class FilePairs(abc.ABC):
 
     skip_bad_lines: bool = False
     _number: int | None = None
-    _told: bool = False  # whether all lines have been read, so that a warning of bad ones was given
+    _were_read: bool = False  # whether all lines have been read before
 
     def held(self) -> list[Pair]:
         """All pairs, after one reading: `list(pairs)` would ask for their number first."""
@@ -101,9 +106,8 @@ class FilePairs(abc.ABC):
         """Gives what notes the lines that cannot be read, and tells of them in the end."""
         bad = BadLines(self.skip_bad_lines)
         yield bad
-        if not self._told:
-            bad.tell()
-            self._told = True
+        bad.tell(again=self._were_read)
+        self._were_read = True
 
     @abc.abstractmethod
     def __iter__(self) -> Iterator[Pair]: ...

@@ -1,5 +1,6 @@
 """Lines that cannot be read: an error that names the first ten, or left out on demand."""
 
+import os
 import re
 
 import pytest
@@ -108,3 +109,13 @@ def test_it_is_handed_on_and_another_corpus(tmp_path):
     joined = JoinedFiles([open_pairs(tmp_path / "a.tsv", skip_bad_lines=True), tsv(tmp_path / "b.tsv", {5})])
     with pytest.warns(UserWarning, match="a.tsv, line 4"), pytest.raises(ValueError, match="b.tsv, line 6"):
         list(joined)
+
+
+def test_lines_that_became_bad_are_an_error_also_when_the_file_was_read_before(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\tuno\ntwo\tdos\n")
+    pairs, state = TsvFile(path), path.stat()
+    assert len(list(pairs)) == 2
+    path.write_text("one\tuno\ntwo dos\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert "line 2: 1 column where 2 were expected" in told(pairs)
