@@ -168,10 +168,14 @@ def test_training_says_how_many_tokens_an_update_sees(trained):
 def test_evaluate_takes_test_set_and_search_from_a_recipe(trained, tmp_path, monkeypatch):
     searches = []
 
+    def load(model):
+        searches.append(model.decoding)
+        return model
+
     def answer(model, texts):
         return [[Hypothesis("eins " * len(text.split()), 0.0)] for text in texts]
 
-    monkeypatch.setattr(Model, "load", lambda model: searches.append(model.decoding))
+    monkeypatch.setattr(Model, "load", load)
     monkeypatch.setattr(Model, "__call__", answer)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(f"corpus: {trained.corpus}\ndecoding: {{beam_size: 2, length_penalty: 1.5}}\n")
