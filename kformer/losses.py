@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kformer.config import LABEL_SMOOTHING_FORMS
-from kformer.labels import LOWEST, labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
+from kformer.loss_inputs import LOWEST, labels_and_logits, nan_without_class, token_mask, token_weights, without_padding
 
 
 def label_smoothed_cross_entropy(labels: Any, logits: Any, epsilon: float = 0.1, form: str = "all") -> Any:

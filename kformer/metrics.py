@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.labels import (
+from kformer.loss_inputs import (
     LOWEST,
     labels_and_logits,
     nan_without_class,
@@ -42,7 +42,7 @@ class _TokenMean(keras.Metric, abc.ABC):
 
         Raises:
             ValueError: There is a `sample_weight`, the shapes do not fit each other, or a label is no class, see
-                `kformer.labels.labels_and_logits`.
+                `kformer.loss_inputs.labels_and_logits`.
         """
         refuse_sample_weight(self.name, sample_weight)
         mask = token_mask(y_true, self.pad_id)

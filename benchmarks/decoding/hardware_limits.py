@@ -66,7 +66,7 @@ def _measure_here(threads: int) -> Limits:
     import numpy as np
     import tensorflow as tf
 
-    from kformer.export.kernels import MATRICES
+    from kformer.export.quantization import MATRICES
     from kformer.export.variables import Weights
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -1,4 +1,4 @@
-"""What the operations of a decoding step cost in TensorFlow: the reasons for `kformer/export/kernels.py`.
+"""What the operations of a decoding step cost in TensorFlow: the reasons for `kformer/export/quantization.py`.
 
     python -m benchmarks.decoding.kernels
 
@@ -15,8 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kformer.export.cache import InPlaceCache
-from kformer.export.kernels import Int8Matrix
+from kformer.export.in_place_cache import InPlaceCache
+from kformer.export.quantization import Int8Matrix
 from kformer.export.variables import Weights
 
 STEPS = 10

@@ -28,8 +28,8 @@ def print_reloads(kind: str, model: pathlib.Path, reloads: int) -> None:
     import numpy as np
 
     from kformer.serving import loading
+    from kformer.serving.model_manager import ModelManager
     from kformer.serving.model_settings import Batching, ModelSettings
-    from kformer.serving.models import ModelManager
     from kformer.serving.servable import Servable
 
     if kind != "as served":

@@ -17,12 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig
-from kformer.export.cache import InPlaceCache
-from kformer.export.kernels import ServedArithmetic
+from kformer.export.in_place_cache import InPlaceCache
+from kformer.export.quantization import ServedArithmetic
 from kformer.export.variables import Weights
 from kformer.models import build_transformer
 from kformer.models.stepwise import StepwiseTransformer
-from kformer.text.search import Searcher
+from kformer.text.searcher import Searcher
 
 VARIANTS = {
     "8 heads, 6 + 6": {},

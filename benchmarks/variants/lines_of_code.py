@@ -11,7 +11,16 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-from kformer.layers import adaptive_depth, band, depth, positional_encoding, reach, relative_positions
+from kformer.layers import (
+    adaptive_depth,
+    depth,
+    position_bias,
+    positional_encoding,
+    reach,
+    relative_positions,
+    rotary_positions,
+    windowed_attention,
+)
 from kformer.layers.embedding import ProjectedTokenEmbedding
 from kformer.layers.feed_forward import FeedForward, GatedFeedForward
 from kformer.layers.normalization import RMSNormalization
@@ -22,14 +31,14 @@ from kformer.tasks import classify, language_model, masked_language_model, tag
 VARIANTS: dict[str, list[type | Callable]] = {
     "sinusoidal positions": [positional_encoding.PositionalEncoding, positional_encoding.sinusoids],
     "learned positions": [positional_encoding.LearnedPositionalEncoding],
-    "rotary positions": [relative_positions.RotaryPositions],
-    "ALiBi": [relative_positions.LinearBias],
+    "rotary positions": [rotary_positions.RotaryPositions],
+    "ALiBi": [position_bias.LinearBias],
     "relative positions (Shaw et al.)": [relative_positions.RelativePositions],
-    "relative positions (T5's buckets)": [relative_positions.BucketedBias],
+    "relative positions (T5's buckets)": [position_bias.BucketedBias],
     "a feed-forward network": [FeedForward],
     "the same with a gate": [GatedFeedForward],
     "RMS norm": [RMSNormalization],
-    "a window of attention": [band.Band, band.Blocks, reach.Window],
+    "a window of attention": [windowed_attention.Band, windowed_attention.Blocks, reach.Window],
     "shared layers": [depth.SharedDepth],
     "adaptive depth": [adaptive_depth.AdaptiveDepth, adaptive_depth.Halting, depth.Ponder],
     "embeddings of another size": [ProjectedTokenEmbedding],

@@ -20,7 +20,7 @@ from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.export.formats import EXPORT_FORMATS, check_format
 from kformer.export.kinds import MORE_SIGNATURES, VARIANTS, check_kind, check_signatures
-from kformer.export.servers import check_server
+from kformer.export.server_versions import check_server
 from kformer.files.writing import check_new_folder
 from kformer.inference.find import check_answers
 from kformer.runs.folder import RunFolder

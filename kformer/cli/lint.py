@@ -6,7 +6,7 @@ import typer
 
 from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
-from kformer.export.servers import known_server, oldest_server, processor, server_versions
+from kformer.export.server_versions import known_server, oldest_server, processor, server_versions
 from kformer.runtime.versions import find_saved_model
 from kformer.wording import count
 

@@ -23,7 +23,7 @@ from kformer.client.errors import ServerError
 from kformer.client.proto_json import metadata_json, status_json
 from kformer.client.retries import retries
 from kformer.client.settings import ClientSettings, ServerAddress
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 
 _OPTIONS = (
     # Otherwise answers have at most 4 MiB.

@@ -12,8 +12,8 @@ import numpy as np
 
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.tags import without_tag
-from kformer.scripts import script_of, scripts
 from kformer.wording import did_you_mean
+from kformer.writing_systems import script_of, scripts
 
 _EXAMPLES = 3  # of each reason
 _SHOWN = 70  # characters of an example

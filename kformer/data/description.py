@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kformer.data.pairs import Pair
-from kformer.scripts import script_of
 from kformer.wording import count
+from kformer.writing_systems import script_of
 
 SIDES = ("source", "target")
 _BAR = 40  # characters of the longest bar

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from kformer.config import task_kind
 from kformer.data.corpus import Corpus
 from kformer.data.pairs import Pair
-from kformer.scripts import WHITESPACE
 from kformer.wording import count
+from kformer.writing_systems import WHITESPACE
 
 _BLANKS = re.compile(f"[{WHITESPACE}]+")
 

@@ -1,6 +1,6 @@
 """Constraints: what a search may choose next. Each kind is a class.
 
-`Searcher.constraints` in `kformer/text/search.py` chooses those of a model.
+`Searcher.constraints` in `kformer/text/searcher.py` chooses those of a model.
 
 Letters: B sentences, K beams (1 in greedy search and sampling), N = B * K rows, P tokens read at once, F tokens of the
 longest prefix, T buffer length, V vocabulary.

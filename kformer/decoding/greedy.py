@@ -3,7 +3,7 @@
 from typing import Any
 
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import RowSearch, RowState
+from kformer.decoding.row_search import RowSearch, RowState
 from kformer.decoding.search import NextLogits, run
 from kformer.decoding.space import SearchSpace
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from kformer.decoding.result import SearchResult
-from kformer.decoding.rows import RowSearch, RowState
+from kformer.decoding.row_search import RowSearch, RowState
 from kformer.decoding.search import NextLogits, run
 from kformer.decoding.space import SearchSpace
 from kformer.indexing import take_columns

@@ -1,4 +1,4 @@
-"""Finds the largest of many values, faster than a backend does.
+"""Finds the k largest of many values, faster than a backend does. Top-k sampling is in `sampling`.
 
 Letters: N rows, V vocabulary.
 """

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import sacrebleu
 
 from kformer.config import BLEU_TOKENIZERS
-from kformer.scripts import is_han, is_unspaced
 from kformer.wording import did_you_mean
+from kformer.writing_systems import is_han, is_unspaced
 
 _PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}
 _MOSTLY_HAN = 0.9  # Japanese has fewer, because of its kana

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from kformer.export.variables import copy_weights
 from kformer.layers import TokenEmbedding
-from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.layers.dense import Arithmetic, Dense
 from kformer.tasks.predictor import Predictor
 
 # By product: the lowest and the highest number of its inputs. The key has the index of the product's matrix in

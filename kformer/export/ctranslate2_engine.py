@@ -11,7 +11,7 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec
-from kformer.text.texts import translate_texts
+from kformer.text.translate_texts import translate_texts
 from kformer.tokenizers import load_tokenizers
 
 # What kformer adds to a folder of CTranslate2.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kformer.decoding import SearchResult
-from kformer.export.cache import InPlaceCache
 from kformer.export.calibration import InputRanges, input_ranges
-from kformer.export.kernels import ServedArithmetic
+from kformer.export.in_place_cache import InPlaceCache
+from kformer.export.quantization import ServedArithmetic
 from kformer.export.signatures import Function, Served, reading, signature
 from kformer.export.signatures import n_best as n_best_of
 from kformer.export.variables import FrozenScope, Weights, copy_weights
@@ -16,7 +16,7 @@ from kformer.runtime.signature_names import DEFAULT_SIGNATURE, READING
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.translator import Translator
 from kformer.text.codec import best
-from kformer.text.texts import translate_texts
+from kformer.text.translate_texts import translate_texts
 
 LENGTH_STEP = 16  # tokens
 

@@ -12,7 +12,7 @@ from kformer.importing.activations import NAMES
 from kformer.importing.bert import GELUS
 from kformer.importing.bert_tokenizer import SPECIAL
 from kformer.importing.bert_weights import BIAS, find_weights
-from kformer.importing.imported import tensors_of
+from kformer.importing.imported_model import tensors_of
 from kformer.tokenizers import WordPieceTokenizer
 
 _CLASSES = {

@@ -12,7 +12,7 @@ from kformer.files.writing import write_json
 from kformer.importing.activations import NAMES
 from kformer.importing.byte_vocabulary import ADDED, unused_id
 from kformer.importing.gpt2 import places_of_weights
-from kformer.importing.imported import tensors_of
+from kformer.importing.imported_model import tensors_of
 from kformer.tokenizers import ByteBPETokenizer
 
 

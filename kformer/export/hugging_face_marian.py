@@ -11,8 +11,9 @@ from kformer.export.halved_positions import with_halved_positions
 from kformer.export.hugging_face import TOKENIZER_CONFIG, HuggingFaceModel, search_fields
 from kformer.files.writing import write_json
 from kformer.importing.activations import NAMES
-from kformer.importing.bart_family import BIAS, EPSILON, places_of_weights
-from kformer.importing.imported import tensors_of
+from kformer.importing.bart_family import EPSILON
+from kformer.importing.bart_weights import BIAS, places_of_weights
+from kformer.importing.imported_model import tensors_of
 from kformer.text.codec import longest_translation
 from kformer.tokenizers import PieceVocabularyTokenizer, SentencePieceTokenizer, Tokenizer
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kformer.export.operations import Place, places, read
-from kformer.export.servers import lacking, oldest_server, processor, server_versions
+from kformer.export.server_versions import lacking, oldest_server, processor, server_versions
+from kformer.runtime.allowed_files import outside_links
 from kformer.runtime.confinement import MOST_NAMED, forbidden
 from kformer.runtime.paths import unreadable_part
-from kformer.runtime.version_files import outside_links
 
 # They call back into the process that saved the model.
 PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

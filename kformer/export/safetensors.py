@@ -19,7 +19,7 @@ from kformer.export.variables import copy_weights
 from kformer.files.writing import write_json
 from kformer.importing.checkpoint import write_checkpoint
 from kformer.importing.formats import IMPORT_FORMATS
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.importing.run import read_folder
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers.base import NUM_SPECIAL_IDS

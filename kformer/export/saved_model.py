@@ -12,7 +12,7 @@ from kformer.export.graph import functions_of_this_machine, served_functions
 from kformer.export.kinds import check_kind, check_signatures
 from kformer.export.loops import run_loops_as_functions
 from kformer.export.server_files import BATCH_SIZES, write_server_files
-from kformer.export.servers import check_operations_of_server, check_server, oldest_server, processor
+from kformer.export.server_versions import check_operations_of_server, check_server, oldest_server, processor
 from kformer.export.signatures import Function
 from kformer.export.target import (
     ExportTarget,

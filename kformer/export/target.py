@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.config import task_kind
-from kformer.export.card import write_card
+from kformer.export.model_card import write_card
 from kformer.files.checksums import note_checksums
 from kformer.files.writing import WriteError, new_folder, staging_folder, sync_tree
-from kformer.runtime.description import DESCRIPTION_FILE
+from kformer.runtime.export_description import DESCRIPTION_FILE
 from kformer.runtime.paths import check_export_path
 from kformer.runtime.versions import check_version, next_version
 from kformer.tasks.predictor import Predictor
@@ -173,7 +173,7 @@ def write_errors_of_tensorflow() -> Iterator[None]:
 
 
 def describe(folder: pathlib.Path, predictor: Predictor, facts: dict[str, Any]) -> None:
-    """Writes what any loader needs to know of an exported model, see `kformer.runtime.description.description`."""
+    """Writes what any loader needs to know of an exported model, see `kformer.runtime.export_description`."""
     symbols = predictor.source_tokenizer.kind == SymbolTokenizer.kind
     answers = {"task": predictor.task, "outputs": task_kind(predictor.task).outputs, "labels": predictor.labels}
     path = folder / DESCRIPTION_FILE

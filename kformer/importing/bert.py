@@ -10,7 +10,7 @@ from kformer.importing.bert_tokenizer import read_tokenizer
 from kformer.importing.bert_weights import BIAS, HEAD, TRANSFORM, Names, find_weights
 from kformer.importing.checkpoint import Checkpoint, open_checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.tokenizers import SymbolTokenizer, Tokenizer
 
 _TASKS = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kformer.config import TransformerConfig
-from kformer.importing.imported import Source, as_it_is, dense, same
+from kformer.importing.imported_model import Source, as_it_is, dense, same
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 
 HEAD = "cls.predictions"

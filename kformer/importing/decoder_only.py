@@ -2,7 +2,7 @@
 
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.imported import Source, same, transposed
+from kformer.importing.imported_model import Source, same, transposed
 
 _SOFTMAX = "lm_head.weight"
 

@@ -17,7 +17,7 @@ class ImportFormat(NamedTuple):
         name: By which it is chosen.
         reader: Module and name of the function that reads a folder; `pkgutil.resolve_name` reads it when it is used.
             It takes the folder (or file), and `Languages` if the format has them, and returns a
-            `kformer.importing.imported.ImportedModel`.
+            `kformer.importing.imported_model.ImportedModel`.
         model_types: Values of `model_type` in a config.json of Hugging Face.
         suffixes: Of a file that is named in place of a folder, because it says where the model's files are.
         has_languages: Whether its models translate between many languages, of which a run has two.

@@ -13,7 +13,7 @@ from kformer.importing.checkpoint import Checkpoint, open_checkpoint
 from kformer.importing.decoder_only import embeddings, places_of_embeddings
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_continuation
-from kformer.importing.imported import ImportedModel, Source, as_it_is, norm, same
+from kformer.importing.imported_model import ImportedModel, Source, as_it_is, norm, same
 
 _PARTS = ("query", "key", "value")  # of the one matrix `c_attn`, in their order
 _EMBEDDINGS = "wte.weight"

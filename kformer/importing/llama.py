@@ -11,7 +11,7 @@ from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.decoder_only import embeddings
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_continuation
-from kformer.importing.imported import ImportedModel, Source, same, transposed
+from kformer.importing.imported_model import ImportedModel, Source, same, transposed
 from kformer.tokenizers import LlamaTokenizer
 from kformer.tokenizers.sentencepiece import read_model
 

@@ -1,13 +1,17 @@
-"""Marian's translators as Hugging Face keeps them, such as those of OPUS-MT (Junczys-Dowmunt et al. 2018)."""
+"""Marian's translators as Hugging Face keeps them, such as those of OPUS-MT (Junczys-Dowmunt et al. 2018).
+
+Where their weights lie is in `bart_weights`; what config.json says of BART and its relatives, in `bart_family`.
+"""
 
 import pathlib
 
 from kformer.config import TransformerConfig
-from kformer.importing.bart_family import UNUSED, find_weights, read_transformer
+from kformer.importing.bart_family import read_transformer
+from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.importing.pieces import read_model_file, read_pieces, unknown_id
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 

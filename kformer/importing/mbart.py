@@ -5,7 +5,7 @@ import pathlib
 from kformer.importing.bart import read_bart_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, read_codes
 from kformer.importing.multilingual import fairseq_vocabulary, of_two_languages
 from kformer.importing.pieces import read_model_file

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kformer.config import TransformerConfig
-from kformer.importing.bart_family import UNUSED, find_weights
+from kformer.importing.bart_weights import UNUSED, find_weights
 from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, choose_languages
 from kformer.importing.pieces import fairseq_pieces, unknown_id
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer

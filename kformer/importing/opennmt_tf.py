@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kformer.config import DecodingConfig, TransformerConfig, read_mapping
 from kformer.importing.checkpoint import Checkpoint, CheckpointError
-from kformer.importing.imported import ImportedModel, Source, same
+from kformer.importing.imported_model import ImportedModel, Source, same
 from kformer.tokenizers import PieceVocabularyTokenizer
 
 _SINUSOIDS = "opennmt.layers.SinusoidalPositionEncoder"

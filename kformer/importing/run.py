@@ -10,7 +10,7 @@ from typing import Any
 from kformer.files.checksums import checksum
 from kformer.files.writing import check_new_folder, new_folder
 from kformer.importing.formats import ImportFormat, choose_format
-from kformer.importing.imported import ImportedModel
+from kformer.importing.imported_model import ImportedModel
 from kformer.importing.languages import Languages, check_languages
 from kformer.runs.create import create_run
 from kformer.runs.folder import RunFolder

@@ -9,7 +9,7 @@ from kformer.config import TransformerConfig
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
-from kformer.importing.imported import ImportedModel, Source, same, transposed
+from kformer.importing.imported_model import ImportedModel, Source, same, transposed
 from kformer.importing.pieces import read_model_file
 from kformer.tokenizers import PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import read_model

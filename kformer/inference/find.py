@@ -5,7 +5,7 @@ from typing import Any
 
 from kformer.config import DecodingConfig, task_kind
 from kformer.runs.folder import RunFolder
-from kformer.runtime.description import description
+from kformer.runtime.export_description import description
 from kformer.runtime.versions import find_saved_model
 
 

@@ -7,8 +7,8 @@ from kformer.config import DecodingConfig
 from kformer.inference.saved_model_cache import saved_model_of
 from kformer.runs.folder import RunFolder
 from kformer.runtime.c_api import SavedModel, SavedModelError
-from kformer.runtime.description import description
 from kformer.runtime.export_check import check_export
+from kformer.runtime.export_description import description
 
 if TYPE_CHECKING:
     from kformer.export.ctranslate2_engine import CTranslate2Engine

@@ -13,7 +13,7 @@ from kformer.config import DecodingConfig, answer_outputs
 from kformer.inference.find import check_search, check_task, find_model, search_of
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
-from kformer.runtime.description import description
+from kformer.runtime.export_description import description
 from kformer.runtime.signature_names import CUT, MOSTLY_UNKNOWN, READING
 from kformer.runtime.tensors import text_array
 from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses

@@ -1,4 +1,8 @@
-"""Dropout with cheap random numbers (section 5.4)."""
+"""The dropout of all layers (section 5.4): Keras's, with cheaper random numbers on TensorFlow.
+
+It is applied to the output of each sublayer (`residual`), to embeddings with their positions (`stack`) and, if the
+configuration says so, to attention weights (`attention`).
+"""
 
 import keras
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.layers.dense import Arithmetic, Dense
 from kformer.layers.initializers import small_normal, unit_variance
 from kformer.layers.tensors import Tensor
 

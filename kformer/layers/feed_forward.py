@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from kformer.layers.arithmetic import Arithmetic, Dense, project_together
+from kformer.layers.dense import Arithmetic, Dense, project_together
 from kformer.layers.tensors import Tensor
 
 

@@ -1,4 +1,6 @@
-"""The last layer of a model: logits before the softmax.
+"""The last layer of a model: logits in the precision of the softmax, with or without a bias.
+
+The product with the matrix of the vocabulary is in `embedding`.
 
 Shape letters: V vocabulary.
 """

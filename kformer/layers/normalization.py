@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from kformer.layers.arithmetic import Arithmetic
+from kformer.layers.dense import Arithmetic
 from kformer.layers.tensors import Tensor
 
 LAYER_NORM_EPSILON = 1e-6  # TensorFlow's Transformers use it; PyTorch's use 1e-5.

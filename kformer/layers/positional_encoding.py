@@ -1,5 +1,7 @@
 """Positional encodings: sinusoids (section 3.5), learned vectors (row E of Table 3), or a class of your own.
 
+Those that act in attention are in `rotary_positions`, `position_bias` (ALiBi, T5) and `relative_positions` (Shaw).
+
 Shape letters: B batch, H heads, T length, S keys, K size of a head, D model size.
 """
 

@@ -1,5 +1,7 @@
 """The positions that self-attention in a stack can attend to: all, or those in a window (section 4).
 
+The mask of a stack and the places of a cache follow from it. Attention in a window: see `windowed_attention`.
+
 Shape letters: B batch, T positions of queries and keys, r window, k positions of a step.
 """
 
@@ -9,10 +11,10 @@ from typing import Any
 from keras import ops
 
 from kformer.indexing import take_rows
-from kformer.layers.band import Band, Blocks, smaller_of
 from kformer.layers.masks import causal_mask
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.tensors import ScoreBias, Tensor, rank
+from kformer.layers.windowed_attention import Band, Blocks, smaller_of
 
 
 class Reach(abc.ABC):

@@ -1,6 +1,6 @@
-"""Trained vectors for the distances between positions (Shaw et al. 2018): their part in scores and in values.
+"""What attention computes with vectors for distances (Shaw et al. 2018): their part in scores and in values.
 
-A distance j - i from a query at i to a key at j has the number clip(j - i, -k, k) + k, from 0 to 2 k.
+The positional encodings that hand the distances to attention are in `relative_positions`.
 
 Shape letters: B batch, H heads, T queries, S keys, K size of a head, k the largest distance.
 """
@@ -25,6 +25,16 @@ class Distances:
     """
 
     numbers: Tensor
+
+
+def number_distances(distances: Tensor, most: int) -> Tensor:
+    """The numbers of distances j - i from a query at i to a key at j: clip(j - i, -k, k) + k, from 0 to 2 k.
+
+    Args:
+        distances: (T, S) or (B, T, S) int32.
+        most: k.
+    """
+    return ops.clip(distances, -most, most) + most
 
 
 @keras.saving.register_keras_serializable(package="kformer")

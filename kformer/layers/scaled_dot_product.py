@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kformer.layers.heads import product_by_head
+from kformer.layers.grouped_heads import product_by_head
 from kformer.layers.masks import over_heads
 from kformer.layers.relative_vectors import RelativeBias
 from kformer.layers.tensors import ScoreBias, Tensor

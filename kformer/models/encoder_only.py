@@ -14,7 +14,7 @@ from keras import ops
 
 from kformer.config import TransformerConfig, check_special_ids
 from kformer.layers import Encoder, EncoderLayer, Logits, SegmentEmbedding, TokenEmbedding
-from kformer.layers.arithmetic import Dense, KeptDense
+from kformer.layers.dense import Dense, KeptDense
 from kformer.layers.dropout import Dropout
 from kformer.layers.feed_forward import gelu_tanh
 from kformer.layers.normalization import make_norm

@@ -1,4 +1,4 @@
-"""One process owns a run folder while it trains in it.
+"""The lock of a run folder: one process owns it while it trains in it.
 
 The owner holds a lock (flock) on the file `lock` in the folder, and writes its host and process id into that file. The
 operating system releases the lock when the process ends for any reason. The file stays; an owner that ends normally

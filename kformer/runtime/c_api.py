@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kformer.process.forks import check_process
+from kformer.runtime.allowed_files import check_files
 from kformer.runtime.confinement import check_confined
 from kformer.runtime.libtensorflow import (
     FAILED_PRECONDITION,
@@ -34,7 +35,6 @@ from kformer.runtime.libtensorflow import (
 from kformer.runtime.paths import readable_path
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.runtime.tensors import delete_tensor, new_tensor, text_array, to_array
-from kformer.runtime.version_files import check_files
 
 # Serialized protobuf messages. RunOptions.inter_op_thread_pool (field 3) is -1: the thread that calls.
 ON_CALLING_THREAD = b"\x18" + b"\xff" * 9 + b"\x01"

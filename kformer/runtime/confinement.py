@@ -15,8 +15,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from kformer.runtime.allowed_files import outside_links
 from kformer.runtime.light_graph import functions_of, node_name, read_meta_graphs, types_of
-from kformer.runtime.version_files import outside_links
 
 _LIST = pathlib.Path(__file__).with_name("allowed_operations.txt")
 # Operations that get the path of a file, with the place of that input.

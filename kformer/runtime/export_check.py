@@ -1,13 +1,13 @@
-"""Whether an export may be loaded: it is whole, and no link leads out of its folder."""
+"""Whether an export may be loaded: it is whole (its checksums), and no link leads out of its folder."""
 
 import pathlib
 import warnings
 
 from kformer.files.checksums import SUMS_FILE, check_folder
 from kformer.process.hardware import cpu_multiplies_bfloat16
+from kformer.runtime.allowed_files import check_files
 from kformer.runtime.confinement import check_links
-from kformer.runtime.description import DESCRIPTION_FILE, description
-from kformer.runtime.version_files import check_files
+from kformer.runtime.export_description import DESCRIPTION_FILE, description
 
 
 def check_export(path: pathlib.Path, trust: bool = False) -> None:

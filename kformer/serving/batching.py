@@ -17,8 +17,8 @@ import numpy as np
 
 from kformer.serving.costs import Costs, longest_text
 from kformer.serving.fair_queue import Answer, Arrays, Request
-from kformer.serving.lanes import LONG_BYTES, Batch, Lanes, is_long
 from kformer.serving.model_settings import Batching
+from kformer.serving.scheduling import LONG_BYTES, Batch, Lanes, is_long
 
 Run: TypeAlias = Callable[[str, Arrays], dict[str, np.ndarray]]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.middleware.gzip import GZipMiddleware
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.access import refuse
 from kformer.serving.errors import ServingError, too_large
 

@@ -1,4 +1,4 @@
-"""Refuses requests over REST that do not arrive in time."""
+"""A connection of REST: a request that does not arrive in time is refused, and a client that has gone is noticed."""
 
 import asyncio
 import collections

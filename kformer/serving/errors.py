@@ -1,6 +1,6 @@
 """The error of a request: one class, which REST and gRPC each report in their own way."""
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 
 SERVER_FAILED = "The server failed. Its log says why."
 _LONGEST = 500  # characters of a message: gRPC sends it as a header, and clients refuse headers beyond 8 KB

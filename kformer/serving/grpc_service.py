@@ -19,10 +19,10 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.config_files import model_settings
 from kformer.serving.errors import SERVER_FAILED, ServingError
-from kformer.serving.models import ModelManager
+from kformer.serving.model_manager import ModelManager
 from kformer.serving.predict import Answerer
 from kformer.serving.protos import inputs_of, metadata_response, predict_response, status_response
 from kformer.serving.reloading import reload_within

@@ -1,7 +1,8 @@
-"""By which names REST is asked. A page of a stranger may have its own name lead to this machine (DNS rebinding).
+"""By which names REST may be asked, and by pages of which origins (CORS).
 
-A browser then takes the server's answers for those of the stranger, who can read them. Such a request has the
-stranger's name in its header Host, never an IP address.
+A page of a stranger may have its own name lead to this machine (DNS rebinding). A browser then takes the server's
+answers for those of the stranger, who can read them. Such a request has the stranger's name in its header Host, never
+an IP address.
 """
 
 import ipaddress

@@ -16,7 +16,7 @@ import numpy as np
 
 from kformer.files.compression import compression_of
 from kformer.files.encodings import encoding_of
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.runtime.tensors import DATA_TYPES, TYPE_NAMES
 from kformer.serving.errors import ServingError
 from kformer.serving.signatures import MOST_DIMENSIONS, Signature, Tensor

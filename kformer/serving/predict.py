@@ -1,4 +1,7 @@
-"""Answers the requests of both REST and gRPC. `Servable.submit` puts each into a batch, see `batching`."""
+"""Answers the requests of both REST and gRPC, each within its time.
+
+`Servable.submit` puts a request into a batch, see `batching`.
+"""
 
 import asyncio
 import contextlib
@@ -10,11 +13,11 @@ from starlette.requests import ClientDisconnect
 
 from kformer.runtime.c_api import SavedModelError
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.batching import Answer, ClosedError
 from kformer.serving.errors import ServingError
 from kformer.serving.metrics import Metrics
-from kformer.serving.models import ModelManager
+from kformer.serving.model_manager import ModelManager
 from kformer.serving.servable import Servable
 from kformer.serving.settings import Limits
 from kformer.serving.signatures import Signature, check_sizes

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2, predict_pb2
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.runtime.tensors import DATA_TYPES, TYPE_NAMES
 from kformer.serving.errors import ServingError
 from kformer.serving.servable import Servable

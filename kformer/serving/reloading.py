@@ -6,11 +6,11 @@ import pathlib
 import threading
 from collections.abc import Sequence
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.config_files import ModelConfigFile
 from kformer.serving.errors import ServingError
+from kformer.serving.model_manager import ModelManager
 from kformer.serving.model_settings import ModelSettings
-from kformer.serving.models import ModelManager
 from kformer.serving.settings import ReloadSettings
 
 log = logging.getLogger(__name__)

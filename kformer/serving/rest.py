@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from kformer.client.proto_json import metadata_json, status_json
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.runtime.versions import LARGEST_VERSION
 from kformer.serving.access import PAGE_FILES
 from kformer.serving.connections import CLIENT_GONE

@@ -16,7 +16,7 @@ from kformer.export.warmup import WARMUP_FILE
 from kformer.runtime.c_api import SavedModel, SavedModelError
 from kformer.runtime.export_check import check_export
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.batching import Answer, Batcher
 from kformer.serving.errors import ServingError
 from kformer.serving.model_settings import Batching

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from kformer.serving.grpc_server import GrpcServer
 from kformer.serving.metrics import Metrics
-from kformer.serving.models import ModelManager
+from kformer.serving.model_manager import ModelManager
 from kformer.serving.predict import Answerer
 from kformer.serving.reloading import ConfigWatch
 from kformer.serving.rest import Rest, application

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.errors import ServingError, too_large
 
 MOST_DIMENSIONS = 8  # of an input in a request: NumPy's arrays have a limit, too

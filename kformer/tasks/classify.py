@@ -14,10 +14,10 @@ from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.data.id_stores import IdStore
-from kformer.tasks.labels import LabelPredictor, LabelTask
-from kformer.tasks.texts import TAB, encode_texts, encoded_texts
-from kformer.text.text_model import text_tensor
-from kformer.text.texts import BATCH_TOKENS, in_batches
+from kformer.tasks.encoder_inputs import TAB, encode_texts, encoded_texts
+from kformer.tasks.label_task import LabelPredictor, LabelTask
+from kformer.text.model_function import text_tensor
+from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.tokenizers.ragged import sums

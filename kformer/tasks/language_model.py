@@ -23,6 +23,7 @@ from kformer.tasks.base import Task
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.tasks.text_parts import divided, parts_of, pieces
 from kformer.text.codec import TextCodec, longest_source, longest_translation
+from kformer.text.model_function import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.option_tensors import (
     OPTION_SPECS,
     Options,
@@ -33,9 +34,8 @@ from kformer.text.option_tensors import (
     option_tensors,
 )
 from kformer.text.scoring import next_tokens
-from kformer.text.search import Searcher
-from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
-from kformer.text.texts import BATCH_TOKENS, in_batches
+from kformer.text.searcher import Searcher
+from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths

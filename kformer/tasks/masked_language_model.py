@@ -18,8 +18,8 @@ from kformer.data.encoding import Sequences, encode_with
 from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.tasks.base import Task
+from kformer.tasks.encoder_inputs import encode_texts, encoded_texts
 from kformer.tasks.predictor import Predictor
-from kformer.tasks.texts import encode_texts, encoded_texts
 from kformer.text.codec import longest_source
 from kformer.tokenizers import Tokenizer, train_tokenizers
 

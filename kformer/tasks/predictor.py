@@ -19,8 +19,8 @@ from kformer.presets import find_preset
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
-from kformer.text.search import Searcher
-from kformer.text.text_model import ModelFunction, is_one_text, model_function, require_tensorflow, text_tensor
+from kformer.text.model_function import ModelFunction, is_one_text, model_function, require_tensorflow, text_tensor
+from kformer.text.searcher import Searcher
 from kformer.tokenizers import Tokenizer, load_tokenizers
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")

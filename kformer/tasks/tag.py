@@ -18,9 +18,9 @@ from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
 from kformer.data.encoding import Sequences, encode_with, rows_of, string_tensor
 from kformer.data.id_stores import IdStore
-from kformer.tasks.labels import NO_LABEL, LabelPredictor, LabelTask
-from kformer.tasks.texts import with_start
-from kformer.text.texts import BATCH_TOKENS, in_batches
+from kformer.tasks.encoder_inputs import with_start
+from kformer.tasks.label_task import NO_LABEL, LabelPredictor, LabelTask
+from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.tokenizers.ragged import join, sums_before

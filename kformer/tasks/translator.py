@@ -20,12 +20,12 @@ from kformer.text.attention_maps import Attention
 from kformer.text.beam_tree import BeamTree
 from kformer.text.codec import TextCodec, best
 from kformer.text.detailed import translate_detailed
+from kformer.text.model_function import ModelFunction, is_one_text, model_function, text_tensor
 from kformer.text.option_tensors import OPTION_SPECS, named_options, option_tensors
 from kformer.text.scoring import score_pairs, target_batch
-from kformer.text.search import Searcher
-from kformer.text.text_model import ModelFunction, is_one_text, model_function, text_tensor
-from kformer.text.texts import translate_texts
+from kformer.text.searcher import Searcher
 from kformer.text.tracing import trace_text
+from kformer.text.translate_texts import translate_texts
 from kformer.text.with_options import translate_with_options
 from kformer.tokenizers import Tokenizer
 

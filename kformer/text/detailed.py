@@ -15,7 +15,7 @@ from kformer.text.codec import TextCodec
 from kformer.text.parts import Parts, join
 from kformer.text.places import locate
 from kformer.text.scoring import SCORED_TOKENS, target_batch
-from kformer.text.texts import BATCH_TOKENS, Find, run_batches
+from kformer.text.translate_texts import BATCH_TOKENS, Find, run_batches
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import in_rows, kept, row_ids, sums, sums_before, with_lengths
 

@@ -1,4 +1,4 @@
-"""The places that the tokens of divided texts have in the original texts.
+"""The places (offsets in bytes) that the tokens of divided texts have in the original texts.
 
 Shape letters: B texts, P pieces of them.
 """

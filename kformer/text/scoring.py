@@ -9,7 +9,7 @@ import tensorflow as tf
 from kformer.config import TransformerConfig
 from kformer.text.codec import TextCodec, longest_translation
 from kformer.text.option_tensors import require
-from kformer.text.texts import in_batches
+from kformer.text.translate_texts import in_batches
 
 SCORED_TOKENS = 512  # target tokens in a batch: each has logits for the whole vocabulary
 

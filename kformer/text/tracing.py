@@ -12,7 +12,7 @@ from kformer.text.attention import check_length
 from kformer.text.attention_maps import END, NO_BYTES
 from kformer.text.beam_tree import BeamTree
 from kformer.text.codec import TextCodec
-from kformer.text.search import Searcher
+from kformer.text.searcher import Searcher
 
 
 def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, length_penalty: float) -> BeamTree:

@@ -9,8 +9,8 @@ from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec, best, longest_translation
 from kformer.text.option_tensors import Options, asked_lengths, batch_seed, checks, require
 from kformer.text.parts import differs_from_last
-from kformer.text.search import Searcher
-from kformer.text.texts import translate_parts
+from kformer.text.searcher import Searcher
+from kformer.text.translate_texts import translate_parts
 from kformer.tokenizers import Tokenizer
 
 

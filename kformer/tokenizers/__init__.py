@@ -2,8 +2,8 @@
 
 from kformer.tokenizers.base import Tokenizer
 from kformer.tokenizers.byte_bpe import ByteBPETokenizer
+from kformer.tokenizers.existing_sentencepiece import read_sentencepiece
 from kformer.tokenizers.keras_nlp import KerasNLPTokenizer
-from kformer.tokenizers.own_model import read_sentencepiece
 from kformer.tokenizers.piece_vocabulary import LlamaTokenizer, PieceVocabularyTokenizer
 from kformer.tokenizers.sentencepiece import SentencePieceTokenizer
 from kformer.tokenizers.storage import load_tokenizer, load_tokenizers, save_tokenizer, save_tokenizers

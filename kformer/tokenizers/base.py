@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
-from kformer.scripts import is_unspaced
 from kformer.tokenizers.offsets import Spans
 from kformer.tokenizers.ragged import sums, with_lengths
 from kformer.tokenizers.text_ops import as_ids
+from kformer.writing_systems import is_unspaced
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their names, as in SentencePiece

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
-from kformer.scripts import WHITESPACE
 from kformer.tokenizers.base import Tokenizer, begins_word
 from kformer.tokenizers.offsets import (
     Spans,
@@ -34,6 +33,7 @@ from kformer.tokenizers.ragged import (
     with_lengths,
 )
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
+from kformer.writing_systems import WHITESPACE
 
 MERGES_FILE = "merges.json"
 _SPACE = WHITESPACE.replace("\ufeff", "")  # a byte order mark is no white space for GPT-2

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kformer.scripts import MEANINGLESS, WHITESPACE
 from kformer.tokenizers.ragged import find, join, kept, next_of, numbers, pick, previous_of, row_ids, sums, sums_before
 from kformer.tokenizers.text_ops import replace_invalid, tf_text, trimmed
+from kformer.writing_systems import MEANINGLESS, WHITESPACE
 
 _EXTRA = "\n"
 _SPACES, _MEANINGLESS = tuple(map(ord, WHITESPACE)), tuple(map(ord, MEANINGLESS))

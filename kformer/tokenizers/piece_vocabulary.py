@@ -13,10 +13,10 @@ import sentencepiece
 import tensorflow as tf
 
 from kformer.tokenizers.base import Tokenizer, begins_word
-from kformer.tokenizers.model_proto import without_dummy_prefix
 from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, moved, trimmed_places, valid_characters
 from kformer.tokenizers.ragged import join, sums, with_first, with_lengths
 from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
+from kformer.tokenizers.sentencepiece_proto import without_dummy_prefix
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 PIECES_FILE = "pieces.json"

@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from kformer.files.writing import temporary_folder
 from kformer.tokenizers.base import END_ID, NUM_SPECIAL_IDS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer, begins_word
-from kformer.tokenizers.model_proto import without_rule_files
 from kformer.tokenizers.offsets import (
     Spans,
     byte_lengths,
@@ -29,6 +28,7 @@ from kformer.tokenizers.offsets import (
     with_every_bad_byte_replaced,
 )
 from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
+from kformer.tokenizers.sentencepiece_proto import without_rule_files
 from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, normalize_text, read_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
@@ -51,9 +51,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     A tokenizer that `train` made changes texts only in their Unicode form and their white space: `normalize` returns
     the form NFC, with one blank for each run of white space and no blank at the ends, and without soft hyphens, zero
-    width spaces and marks of direction (`kformer.scripts.MEANINGLESS`). A text of invisible characters alone has no
-    token. Characters outside the vocabulary are written as bytes. Text that looks like a special piece, such as "<s>"
-    or "<0x41>", is treated as text.
+    width spaces and marks of direction (`kformer.writing_systems.MEANINGLESS`). A text of invisible characters alone
+    has no token. Characters outside the vocabulary are written as bytes. Text that looks like a special piece, such as
+    "<s>" or "<0x41>", is treated as text.
 
     Args:
         model_bytes: a serialized SentencePiece model with pad, start (bos), end (eos) and unknown pieces. If it was

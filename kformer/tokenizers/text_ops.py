@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kformer.scripts import MEANINGLESS, WHITESPACE
+from kformer.writing_systems import MEANINGLESS, WHITESPACE
 
 # Within the brackets of a regular expression: characters that show nothing where they stand alone.
 INVISIBLE = MEANINGLESS + "\u180e\u200c\u200d"

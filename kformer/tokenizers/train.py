@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from kformer.config import TrainingConfig
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
-from kformer.tokenizers.own_model import read_sentencepiece
+from kformer.tokenizers.existing_sentencepiece import read_sentencepiece
 from kformer.tokenizers.sentencepiece import MODEL_TYPES, MOST_TEXTS, SentencePieceTokenizer, VocabularyTooLarge
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.words import WordTokenizer

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from kformer.scripts import WHITESPACE
 from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, read_characters
 from kformer.tokenizers.ragged import join, previous_of, sums_before
 from kformer.tokenizers.symbols import SymbolTokenizer
 from kformer.tokenizers.text_ops import read_text, tf_text
+from kformer.writing_systems import WHITESPACE
 
 _LETTER = r"[\p{L}\p{N}]"
 _PATTERNS = (
@@ -37,7 +37,7 @@ class WordTokenizer(SymbolTokenizer):
     A word consists of letters and digits, with apostrophes, hyphens or, between digits, `.,:` inside. Every punctuation
     mark is a token of its own, and so is a run of other signs. A word outside the vocabulary gets the unknown id 3,
     which is shown as "⁇". Upper case and lower case are different. Texts are brought into the Unicode form NFC first,
-    and lose soft hyphens, zero width spaces and marks of direction (`kformer.scripts.MEANINGLESS`).
+    and lose soft hyphens, zero width spaces and marks of direction (`kformer.writing_systems.MEANINGLESS`).
 
     `detokenize` puts one blank between tokens, but none before a closing mark and none after an opening one. Straight
     double quotation marks open and close in turn. So `normalize` may change the blanks around punctuation.

@@ -20,7 +20,7 @@ from kformer.tasks.translator import TEXT
 from kformer.text.batches import BATCH_SIZE, Hypothesis, hypotheses
 from kformer.text.codec import TextCodec
 from kformer.text.parts import Parts, join
-from kformer.text.search import Searcher, compiled_search, own_values
+from kformer.text.searcher import Searcher, compiled_search, own_values
 from kformer.tokenizers import Tokenizer
 from kformer.training.callbacks import TensorBoardLog
 

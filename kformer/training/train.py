@@ -16,7 +16,7 @@ from kformer.runs.exit_status import FINISHED, RESUME
 from kformer.runs.folder import RunFolder
 from kformer.runs.summary import write_ended
 from kformer.runtime.paths import check_export_path
-from kformer.text.text_model import require_tensorflow
+from kformer.text.model_function import require_tensorflow
 from kformer.training.build_run import build_run
 from kformer.training.callbacks import GracefulInterrupt, StopTogether
 from kformer.training.checkpoints import TrainingState

@@ -35,7 +35,7 @@ from kformer.inference.find import reads_symbols
 from kformer.inference.lines import answer_lines
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
-from kformer.runtime.description import DESCRIPTION_FILE, description
+from kformer.runtime.export_description import DESCRIPTION_FILE, description
 from kformer.tasks.translator import Translator
 from kformer.text.batches import Hypothesis
 from kformer.training.train import TrainingReport

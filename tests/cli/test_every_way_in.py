@@ -21,7 +21,7 @@ from kformer.inference import load
 from kformer.models import build_model
 from kformer.tasks import Classifier, LanguageModel, Tagger
 from kformer.tasks.translator import Translator
-from kformer.text.text_model import text_tensor
+from kformer.text.model_function import text_tensor
 from kformer.tokenizers import SymbolTokenizer, WordTokenizer
 
 pytestmark = pytest.mark.tensorflow_only

@@ -24,14 +24,14 @@ from numpy_models import NumpyModel
 
 from kformer.config import DecodingConfig
 from kformer.export.check import check_operations, check_without_python
-from kformer.export.kernels import MATRICES
 from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.export.operations import operations
+from kformer.export.quantization import MATRICES
 from kformer.export.saved_model import export_saved_model
 from kformer.export.server_files import BATCH_SIZES
 from kformer.inference import Model
 from kformer.models import build_transformer
-from kformer.runtime.description import description
+from kformer.runtime.export_description import description
 from kformer.runtime.versions import find_saved_model, next_version, versions
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import SymbolTokenizer

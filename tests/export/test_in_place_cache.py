@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from kformer.config import TransformerConfig
-from kformer.export.cache import InPlaceCache
+from kformer.export.in_place_cache import InPlaceCache
 from kformer.models import StepwiseTransformer, build_transformer
 
 pytestmark = pytest.mark.tensorflow_only

@@ -86,18 +86,18 @@ def test_an_operation_of_a_foreign_library_is_an_error(tmp_path):
 
 def test_an_operation_that_only_newer_servers_have_names_the_oldest(tmp_path):
     model = renamed(saved(tmp_path, shout, TEXT), "StringUpper", "Utf8Example")
-    from kformer.export import servers
+    from kformer.export import server_versions
     from kformer.runtime import confinement
 
     lists = {"versions": ["2.12", "2.20"], "everywhere": sorted(operations(model)), "some": {"Utf8Example": ["2.20"]}}
     lists["everywhere"].remove("Utf8Example")
-    servers._everywhere.cache_clear()
+    server_versions._everywhere.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "_lists", lambda: lists)
+        patch.setattr(server_versions, "_lists", lambda: lists)
         patch.setattr(confinement, "allowed_operations", lambda: operations(model))
         assert lint(model, "2.20") == []
         (finding,) = lint(model, "2.12")
-    servers._everywhere.cache_clear()
+    server_versions._everywhere.cache_clear()
     assert finding.problem == "TensorFlow Serving 2.12 lacks Utf8Example"
     assert "Use a server from 2.20 on" in finding.remedy
 

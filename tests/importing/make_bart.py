@@ -52,7 +52,7 @@ def other_lines() -> list[str]:
 
 
 def is_line(text: str) -> bool:
-    from kformer.scripts import WHITESPACE
+    from kformer.writing_systems import WHITESPACE
 
     return text == text.strip(WHITESPACE) and "\n" not in text
 

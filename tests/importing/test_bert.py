@@ -17,8 +17,8 @@ from kformer.importing.run import import_model
 from kformer.models.building import build_model
 from kformer.runs.weights import load_weights
 from kformer.tasks.classify import Classifier
+from kformer.tasks.encoder_inputs import encode_texts
 from kformer.tasks.tag import Tagger
-from kformer.tasks.texts import encode_texts
 from kformer.tokenizers import SymbolTokenizer, load_tokenizers
 from kformer.training.first_weights import load_first_weights
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from importing.examples import FOLDER
 
-from kformer.importing import imported
+from kformer.importing import imported_model
 from kformer.importing.formats import choose_format
 from kformer.importing.run import import_model, read_folder
 
@@ -47,7 +47,7 @@ def test_a_field_of_the_wrong_type_is_an_error_of_the_folder(name, value, tmp_pa
     ],
 )
 def test_sizes_that_no_weight_has_are_told_before_the_model_fills_the_memory(name, field, told, tmp_path, monkeypatch):
-    monkeypatch.setattr(imported, "build_model", None)  # which would be called
+    monkeypatch.setattr(imported_model, "build_model", None)  # which would be called
     folder = shutil.copytree(FOLDER / name, tmp_path / "folder")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps({**config, field: 960_000}), encoding="utf-8")

@@ -21,7 +21,7 @@ from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import Model, load
 from kformer.models import build_model
 from kformer.runtime.c_api import SavedModelError
-from kformer.runtime.description import DESCRIPTION_FILE
+from kformer.runtime.export_description import DESCRIPTION_FILE
 from kformer.tasks import LanguageModel
 from kformer.tokenizers import WordTokenizer
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kformer.layers import Encoder, EncoderLayer, MultiHeadAttention, RelativeDistances, RelativeVectors, causal_mask
+from kformer.layers import (
+    Encoder,
+    EncoderLayer,
+    MultiHeadAttention,
+    RelativeDistances,
+    RelativePositions,
+    RelativeVectors,
+    causal_mask,
+)
 from kformer.layers.relative_vectors import Distances, products_at, sums_at
 
 B, H, T, S, K, MOST = 2, 3, 5, 7, 4, 2
@@ -129,3 +137,28 @@ def test_layer_and_positions_are_made_again_from_their_configuration():
     assert isinstance(again.self_attention.relative, RelativeVectors)
     assert again.self_attention.relative.max_distance == MOST
     assert RelativeDistances.from_config(RelativeDistances(9).get_config()).max_distance == 9
+
+
+def test_relative_positions_add_the_vector_of_the_distance_to_the_key():
+    # Shaw et al. (2018), equation 2: q_i (k_j + a_ij) / sqrt(K), less the part without a_ij.
+    positions, query = RelativePositions(K, max_distance=2), normal(B, H, T, K)
+    positions.build((B, S, 12))
+    positions.vectors.assign(vectors := normal(5, K, seed=1))
+    bias = ops.convert_to_numpy(positions.score_bias(positions.table(T), positions.table(S))(query))
+    expected = np.zeros((B, H, T, S))
+    for i in range(T):
+        for j in range(S):
+            expected[:, :, i, j] = query[:, :, i] @ vectors[min(max(j - i, -2), 2) + 2] / math.sqrt(K)
+    np.testing.assert_allclose(bias, expected, atol=1e-5)
+
+
+def test_hypotheses_at_one_position_have_the_same_distances():
+    positions, query = RelativePositions(K, max_distance=2), normal(B, H, 3, K)
+    positions.build((B, S, 12))
+    positions.vectors.assign(normal(5, K, seed=1))
+    here, keys = positions.table(1, offset=3), positions.table(S)
+    together = ops.convert_to_numpy(positions.score_bias(here, keys)(query))
+    assert together.shape == (B, H, 3, S)
+    for row in range(3):
+        alone = ops.convert_to_numpy(positions.score_bias(here, keys)(query[:, :, row : row + 1]))
+        np.testing.assert_allclose(together[:, :, row : row + 1], alone, atol=1e-6)

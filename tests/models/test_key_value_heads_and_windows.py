@@ -10,7 +10,7 @@ from test_start_decoding import all_at_once, stepwise
 from kformer.config import DecodingConfig
 from kformer.layers import Cache
 from kformer.models import reorder_rows, start_decoding
-from kformer.text.search import ROOM_STEP, Searcher, compiled_search
+from kformer.text.searcher import ROOM_STEP, Searcher, compiled_search
 
 LENGTH = 8  # positions, more than twice a window
 FORMS = [
@@ -62,7 +62,7 @@ def test_a_saved_model_computes_the_same(tmp_path):
 
 
 def cache_of_exports() -> type[Cache]:
-    from kformer.export.cache import InPlaceCache
+    from kformer.export.in_place_cache import InPlaceCache
 
     return InPlaceCache
 

@@ -6,7 +6,7 @@ import pytest
 from small_models import PAD, SOURCE, START, V, logits_of, small_config, small_transformer
 
 from kformer.config import DecodingConfig
-from kformer.text.search import ROOM_STEP, Searcher, compiled_search
+from kformer.text.searcher import ROOM_STEP, Searcher, compiled_search
 
 END = 2
 LIMITS = np.array([6, 4], "int32")

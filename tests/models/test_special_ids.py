@@ -10,7 +10,7 @@ from kformer.config import DecodingConfig
 from kformer.data.arrangements import Rows, shifted
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.models import build_classifier, start_decoding
-from kformer.text.search import Searcher
+from kformer.text.searcher import Searcher
 
 END = 2
 STARTS = pytest.mark.parametrize("start", [PAD, END], ids=["as Marian", "as BART"])

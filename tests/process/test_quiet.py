@@ -179,7 +179,7 @@ def test_a_script_with_the_real_tensorflow_writes_nothing_to_standard_error(tmp_
 def test_tensorflow_warns_of_functions_that_are_traced_too_often_but_not_of_those_of_predictors(of_kformer, warnings):
     import tensorflow as tf
 
-    from kformer.text.text_model import model_function
+    from kformer.text.model_function import model_function
 
     class Predictor:
         model = types.SimpleNamespace(weights=[])

@@ -18,7 +18,7 @@ from manifests import FOLDER, ROOT, documents
 
 from kformer.cli.main import app
 from kformer.export.server_files import BATCH_SIZES, write_server_files
-from kformer.export.servers import server_versions
+from kformer.export.server_versions import server_versions
 from kformer.serving.config_files import DEFAULT_METRICS_PATH, read_batching, read_metrics_path, read_models
 
 pytestmark = pytest.mark.tensorflow_only  # that is: once

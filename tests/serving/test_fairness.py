@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from kformer.runtime.status import Code
-from kformer.serving import lanes as lanes_module
+from kformer.runtime.status_codes import Code
+from kformer.serving import scheduling
 from kformer.serving.batching import Batcher
 from kformer.serving.costs import Costs
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
-from kformer.serving.lanes import Lanes
 from kformer.serving.model_settings import Batching
 from kformer.serving.predict import Answerer
 from kformer.serving.rest import application
+from kformer.serving.scheduling import Lanes
 from kformer.serving.settings import Limits
 
 pytestmark = pytest.mark.tensorflow_only
@@ -155,7 +155,7 @@ def test_those_that_are_refused_come_back_one_after_the_other():
 
 def test_a_client_that_asks_at_once_again_does_not_put_off_the_turns_of_others_for_long(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(lanes_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(scheduling.time, "monotonic", lambda: now[0])
     target = lanes()
     for _ in range(5):
         put(target, request("a", seconds=4.0))
@@ -439,7 +439,7 @@ def test_a_word_is_answered_while_large_requests_fill_the_server(slow):
 
 def test_a_thread_that_was_kept_for_small_requests_goes_on_when_none_comes(slow, monkeypatch):
     ask, run = slow
-    monkeypatch.setattr(lanes_module, "SECONDS_KEPT", 0.3)
+    monkeypatch.setattr(scheduling, "SECONDS_KEPT", 0.3)
     ask(1, "one").result(5)
     for _ in range(2):
         ask(32, "many")

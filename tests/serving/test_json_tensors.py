@@ -9,7 +9,7 @@ import pytest
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.errors import ServingError
 from kformer.serving.json_tensors import read_body, write_body
 from kformer.serving.signatures import Signature

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving import logs
 from kformer.serving.batching import ClosedError
 from kformer.serving.errors import ServingError

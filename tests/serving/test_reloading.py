@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from servers import wait
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.config_files import ModelConfigFile
 from kformer.serving.errors import ServingError
 from kformer.serving.model_settings import ModelSettings

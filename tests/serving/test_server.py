@@ -28,7 +28,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving import grpc_server, served_model
 from kformer.serving.config_files import ModelConfigFile
 from kformer.serving.errors import ServingError

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving import batching as batching_module
 from kformer.serving.batching import Batcher, ClosedError
 from kformer.serving.errors import ServingError

@@ -22,7 +22,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
-from kformer.runtime.description import description
+from kformer.runtime.export_description import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
 from kformer.tasks.translator import Translator
 from kformer.text.option_tensors import option_tensors

@@ -15,11 +15,11 @@ from kformer.config import TASKS, TaskKind
 from kformer.data import Corpus
 from kformer.data.arrangements import Arrangement
 from kformer.data.encoding import encode_with, ended
-from kformer.layers.arithmetic import Dense
+from kformer.layers.dense import Dense
 from kformer.models import build_classifier
-from kformer.tasks.labels import LabelPredictor, LabelTask
+from kformer.tasks.encoder_inputs import encode_texts, encoded_texts
+from kformer.tasks.label_task import LabelPredictor, LabelTask
 from kformer.tasks.objective import Objective
-from kformer.tasks.texts import encode_texts, encoded_texts
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.training.train import train
 

@@ -12,7 +12,7 @@ from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec
 from kformer.text.parts import Parts, divide, join
-from kformer.text.texts import BATCH_TOKENS, translate_texts
+from kformer.text.translate_texts import BATCH_TOKENS, translate_texts
 from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only

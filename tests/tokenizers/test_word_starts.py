@@ -6,7 +6,6 @@ import pytest
 
 from kformer.config import TrainingConfig
 from kformer.data.arrangements import Rows
-from kformer.scripts import is_han, is_unspaced
 from kformer.tasks import task_of
 from kformer.tokenizers import (
     KerasNLPTokenizer,
@@ -16,6 +15,7 @@ from kformer.tokenizers import (
     WordPieceTokenizer,
     WordTokenizer,
 )
+from kformer.writing_systems import is_han, is_unspaced
 
 WITH_BLANKS = {
     "Latin": "All human beings are born free and equal in dignity and rights.",

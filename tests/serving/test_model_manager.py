@@ -14,12 +14,12 @@ import pytest
 from servers import wait
 
 from kformer.runtime.c_api import SavedModelError
-from kformer.runtime.status import Code
-from kformer.serving import loading, models, served_model
+from kformer.runtime.status_codes import Code
+from kformer.serving import loading, model_manager, served_model
 from kformer.serving import version as version_module
 from kformer.serving.errors import ServingError
+from kformer.serving.model_manager import ModelManager
 from kformer.serving.model_settings import ModelSettings
-from kformer.serving.models import ModelManager
 from kformer.serving.served_model import ServedModel
 from kformer.serving.version import State, Version
 
@@ -586,8 +586,8 @@ def test_memory_is_given_back_again_and_again(world, monkeypatch):
     def give_back():
         given[threading.get_ident()].append(time.monotonic())
 
-    monkeypatch.setattr(models, "give_back", give_back)
-    monkeypatch.setattr(models, "_SECONDS_OF_MEMORY", 0.05)
+    monkeypatch.setattr(model_manager, "give_back", give_back)
+    monkeypatch.setattr(model_manager, "_SECONDS_OF_MEMORY", 0.05)
     world.manager.start(0.01)
     try:
         wait(lambda: any(len(times) > 2 for times in list(given.values())))

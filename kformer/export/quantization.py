@@ -1,4 +1,4 @@
-"""The products of a Transformer with its weights, as an export computes them: in float32, bfloat16 or 8-bit integers.
+"""The precision of an export: products with weights in float32, in bfloat16, or quantized to 8-bit integers.
 
 Each matrix has the layout in which TensorFlow's oneDNN kernels were measured to be fastest (see docs/decisions.md).
 
@@ -17,7 +17,7 @@ from tensorflow.core.framework import attr_value_pb2
 from kformer.export.calibration import InputRanges
 from kformer.export.variables import FrozenScope, Weights
 from kformer.layers import TokenEmbedding
-from kformer.layers.arithmetic import Arithmetic, Dense
+from kformer.layers.dense import Arithmetic, Dense
 
 LARGEST = 127  # the largest signed byte; the smallest one used is -127
 # The largest weight. Processors without VNNI add two neighbouring products in a signed 16-bit number, which holds

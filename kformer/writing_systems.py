@@ -1,4 +1,4 @@
-"""What separates words (white space, and scripts that are written without blanks between words), and what does not."""
+"""White space, invisible characters, the script of a letter, and scripts without blanks between words."""
 
 import functools
 import unicodedata

@@ -1,4 +1,4 @@
-"""Products with weights: the dense layer of this package, and dtype policies that replace how products are computed.
+"""The dense layer of this package, and dtype policies that replace how products with weights are computed.
 
 Shape letters: K inputs, M outputs, V vocabulary, D model size.
 """

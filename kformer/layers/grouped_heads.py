@@ -1,4 +1,4 @@
-"""Products of heads that share keys and values.
+"""Products of query heads that share keys and values (grouped-query and multi-query attention).
 
 Shape letters: B batch, T queries, H heads, G heads of keys and values, N and M any two sizes.
 """

@@ -9,7 +9,7 @@ from kformer.decoding import NoRepeatedNGrams
 from kformer.decoding.beam_search import BeamSearch
 from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.search import run
-from kformer.decoding.stretches import run_in_stretches
+from kformer.decoding.shrinking_batch import run_in_stretches
 
 pytestmark = pytest.mark.tensorflow_only  # It needs shapes that change in a loop.
 

@@ -1,4 +1,4 @@
-"""The base class of greedy search and sampling: both write one sequence for each sentence.
+"""The base class of greedy search and sampling: both write one row, a single sequence, for each sentence.
 
 Letters: B sentences, T buffer length, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""What predictors are made of: texts as tensors, and functions that follow the weights of their model."""
+"""Methods of predictors as `tf.function`, traced again when the model has other weights; checks of their texts."""
 
 import reprlib
 import sys

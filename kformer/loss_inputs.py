@@ -1,4 +1,4 @@
-"""What losses and metrics over tokens take: labels, logits, padding and sample weights.
+"""What losses and metrics over tokens take: labels, logits and sample weights; and padding, which counts nothing.
 
 Shapes: B rows of the batch, T target length, V target vocabulary.
 """

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from kformer.tasks.texts import encode_texts
+from kformer.tasks.encoder_inputs import encode_texts
 from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only

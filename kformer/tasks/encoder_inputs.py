@@ -1,4 +1,4 @@
-"""The ids of the texts that an encoder-only model reads: one text, or two texts with a tab between them.
+"""The ids that an encoder-only model reads: of one text, or of two texts with a tab between them.
 
 Shape letters: B texts, S tokens.
 """

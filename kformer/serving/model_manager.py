@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kformer.process.memory import give_back
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.errors import ServingError
 from kformer.serving.loading import Load, Loader, OnChange
 from kformer.serving.model_settings import ModelSettings

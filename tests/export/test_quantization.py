@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.export.cache import InPlaceCache
-from kformer.export.kernels import (
+from kformer.export.in_place_cache import InPlaceCache
+from kformer.export.quantization import (
     LARGEST,
     LARGEST_WEIGHT,
     ZERO_STEP,

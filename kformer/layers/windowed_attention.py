@@ -1,4 +1,4 @@
-"""The mask of a window of self-attention (section 4), which is never stored as a matrix, and attention within it.
+"""Self-attention within a window (section 4), block by block, and its mask, which is never stored as a matrix.
 
 The paper restricts self-attention to "a neighborhood of size r" to make long sequences cheaper. Here the positions are
 divided into blocks of r. Scores are computed only between the queries of a block and the keys of the same block and of

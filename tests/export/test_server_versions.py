@@ -12,8 +12,8 @@ import toy
 from kformer.export.kinds import EXPORT_PRECISIONS
 from kformer.export.operations import operations
 from kformer.export.saved_model import export_saved_model
-from kformer.export.servers import check_server, lacking, oldest_server, processor, server_versions
-from kformer.runtime.description import description
+from kformer.export.server_versions import check_server, lacking, oldest_server, processor, server_versions
+from kformer.runtime.export_description import description
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -1,4 +1,4 @@
-"""Searches in which finished sentences leave the batch. They need a backend whose shapes may change in a loop.
+"""Searches whose batch shrinks: finished sentences leave it. The backend must allow shapes that change in a loop.
 
 Letters: B sentences that take part, A all sentences of the batch.
 """

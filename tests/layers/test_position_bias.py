@@ -1,6 +1,6 @@
-"""Positions that count distances, each against its formula in plain NumPy.
+"""Biases by the distance, each against its formula in plain NumPy.
 
-Shape letters: B batch, H heads, T queries, S keys, K size of a head.
+Shape letters: H heads, T queries, S keys.
 """
 
 import math
@@ -8,9 +8,8 @@ import math
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from kformer.layers import BucketedBias, LinearBias, RelativePositions, RotaryPositions
+from kformer.layers import BucketedBias, LinearBias
 
 B, H, T, S, K = 2, 3, 5, 7, 4
 
@@ -21,25 +20,6 @@ def numbers(tensor):
 
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
-@pytest.mark.parametrize("max_wavelength", [10000.0, 500000.0])
-def test_rotary_positions_multiply_pairs_as_complex_numbers(max_wavelength):
-    # Su et al. (2021), section 3.2.1: (x_1 + i x_2) exp(i m theta).
-    positions, heads = RotaryPositions(K, max_wavelength), normal(B, H, T, K)
-    positions = RotaryPositions.from_config(positions.get_config())
-    angles = np.outer(np.arange(3, 3 + T), max_wavelength ** (-np.arange(0, K, 2) / K))  # (T, K / 2)
-    turned = (heads[..., ::2] + 1j * heads[..., 1::2]) * np.exp(1j * angles)
-    expected = np.stack([turned.real, turned.imag], axis=-1).reshape(heads.shape)
-    np.testing.assert_allclose(numbers(positions.rotate(heads, positions.table(T, offset=3))), expected, atol=1e-5)
-
-
-def test_rotary_positions_keep_the_dtype_and_refuse_half_a_pair():
-    positions = RotaryPositions(K)
-    heads = ops.cast(normal(B, H, T, K), "bfloat16")
-    assert keras.backend.standardize_dtype(positions.rotate(heads, positions.table(T)).dtype) == "bfloat16"
-    with pytest.raises(ValueError, match="head_dim must be even: .* Received: head_dim=5. Choose 6."):
-        RotaryPositions(5)
 
 
 def test_linear_biases_fall_with_the_distance():
@@ -142,28 +122,3 @@ def test_a_saved_decoder_keeps_its_one_way_buckets():
 def test_buckets_that_cannot_be_divided_are_refused(sizes, part):
     with pytest.raises(ValueError, match=f"multiple of 4, and max_distance above num_buckets / {part}. Received: "):
         BucketedBias(H, **sizes)
-
-
-def test_relative_positions_add_the_vector_of_the_distance_to_the_key():
-    # Shaw et al. (2018), equation 2: q_i (k_j + a_ij) / sqrt(K), less the part without a_ij.
-    positions, query = RelativePositions(K, max_distance=2), normal(B, H, T, K)
-    positions.build((B, S, 12))
-    positions.vectors.assign(vectors := normal(5, K, seed=1))
-    bias = numbers(positions.score_bias(positions.table(T), positions.table(S))(query))
-    expected = np.zeros((B, H, T, S))
-    for i in range(T):
-        for j in range(S):
-            expected[:, :, i, j] = query[:, :, i] @ vectors[min(max(j - i, -2), 2) + 2] / math.sqrt(K)
-    np.testing.assert_allclose(bias, expected, atol=1e-5)
-
-
-def test_hypotheses_at_one_position_have_the_same_distances():
-    positions, query = RelativePositions(K, max_distance=2), normal(B, H, 3, K)
-    positions.build((B, S, 12))
-    positions.vectors.assign(normal(5, K, seed=1))
-    here, keys = positions.table(1, offset=3), positions.table(S)
-    together = numbers(positions.score_bias(here, keys)(query))
-    assert together.shape == (B, H, 3, S)
-    for row in range(3):
-        alone = numbers(positions.score_bias(here, keys)(query[:, :, row : row + 1]))
-        np.testing.assert_allclose(together[:, :, row : row + 1], alone, atol=1e-6)

@@ -1,14 +1,15 @@
-"""Which request is computed next: small requests and large ones wait in lanes of their own.
+"""Which request is computed next, and which is refused because too many wait.
 
-Where both lanes have work, they get equal time. Large requests leave a thread to small ones, so that a word does not
-wait for a page. The methods are called by one thread at a time.
+Small requests and large ones wait in lanes of their own. How clients share a lane: see `fair_queue`. Where both lanes
+have work, they get equal time. Large requests leave a thread to small ones, so that a word does not wait for a page.
+The methods are called by one thread at a time.
 """
 
 import dataclasses
 import math
 import time
 
-from kformer.runtime.status import Code
+from kformer.runtime.status_codes import Code
 from kformer.serving.errors import ServingError
 from kformer.serving.fair_queue import FairQueue, Request
 from kformer.serving.model_settings import Batching

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kformer.config import DecodingConfig
-from kformer.export.card import CARD_FILE, READABLE_CARD_FILE, model_card, write_card
+from kformer.export.model_card import CARD_FILE, READABLE_CARD_FILE, model_card, write_card
 from kformer.tasks.translator import Translator
 
 pytestmark = pytest.mark.tensorflow_only

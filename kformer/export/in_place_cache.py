@@ -1,4 +1,4 @@
-"""How an export keeps the keys and values of a search: in TensorFlow's own operations, without copies.
+"""The keys and values of a search in an export, written in place by TensorFlow's operations, without copies.
 
 Shape letters: B sentences, Q queries of a sentence, H heads, G heads of keys and values, K size of a head, S keys.
 """

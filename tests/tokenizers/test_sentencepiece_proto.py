@@ -2,7 +2,7 @@
 
 import pytest
 
-from kformer.tokenizers.model_proto import without_rule_files
+from kformer.tokenizers.sentencepiece_proto import without_rule_files
 
 
 def field(number: int, content: bytes) -> bytes:

@@ -26,7 +26,7 @@ from kformer.decoding.greedy import GreedySearch
 from kformer.decoding.opennmt_beam_search import OpenNMTBeamSearch
 from kformer.decoding.sampling import check_sampling_options
 from kformer.decoding.search import Search, run
-from kformer.decoding.stretches import run_in_stretches
+from kformer.decoding.shrinking_batch import run_in_stretches
 from kformer.decoding.transformers_beam_search import TransformersBeamSearch
 from kformer.layers import Cache
 from kformer.layers.tensors import Tensor

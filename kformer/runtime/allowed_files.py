@@ -1,4 +1,7 @@
-"""What the files of a version may be. This is looked at before any of them is opened: a device or a pipe has no end."""
+"""Which files a SavedModel may hold: regular ones of limited size and number, without links that lead out of it.
+
+This is looked at before any of them is opened: a device or a pipe has no end. Operations: see `confinement`.
+"""
 
 import os
 import pathlib
