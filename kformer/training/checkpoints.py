@@ -37,7 +37,8 @@ class TrainingState:
     seconds: float = dataclasses.field(default=0.0, compare=False)
     best: float | None = None  # the best value so far of the monitored metric
     best_loss: float | None = None  # the validation loss at the best value
-    waited: int = 0  # validations since the best one
+    improved: float | None = None  # that value at the last validation that was an improvement for the patience
+    waited: int = 0  # validations since then
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
     # The run's TransformerConfig and TrainingConfig as plain values, so that a resume can tell that a file was edited.
@@ -85,7 +86,8 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
         if name.startswith("model_") and not np.all(np.isfinite(arrays[name])):
             raise FloatingPointError(
                 f"{variable.path} holds numbers that are not finite after update {state.step}: the training has "
-                f"diverged. Nothing was written to {path}. Lower learning_rate_scale or raise warmup_steps."
+                f"diverged. Nothing was written to {path}. Lower learning_rate_scale or "
+                "learning_rate, or raise warmup_steps."
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
     values = {name: value for name, value in vars(state).items() if name not in _NOT_IN_JSON}

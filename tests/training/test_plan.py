@@ -51,6 +51,11 @@ def test_a_small_corpus_is_validated_each_50_updates_or_as_often_as_is_asked(ste
     assert batches_between_validations(training, plan) == batches
 
 
+def test_the_patience_of_the_configuration_arrives_in_the_budget():
+    training = TrainingConfig(max_steps=7, patience=3, monitor="ter", least_improvement=0.5, max_minutes=2)
+    assert budget_of(training, plan=None) == Budget(7, 2.0, 3, MONITORS["ter"], 0.5)
+
+
 def pairs_of_one_word(number):
     tokenizer = SymbolTokenizer(["a"])
     return encode_pairs([("a", "a")] * number, tokenizer, tokenizer, max_length=4)
@@ -91,6 +96,14 @@ def test_a_warmup_is_fitted_to_a_budget_of_updates_if_that_is_asked(budget, fitt
     found = fit_warmup(training, pairs_of_one_word(7), None)
     assert (found.warmup_steps, found.learning_rate_scale) == pytest.approx(fitted if asked else (12, 1.0), rel=1e-3)
     assert found.fit_warmup == asked
+
+
+def test_a_warmup_of_a_schedule_with_a_peak_is_fitted_and_the_peak_stays():
+    training = TrainingConfig(schedule="cosine", learning_rate=0.1, warmup_steps=12, fit_warmup=True, max_steps=20)
+    assert fit_warmup(training, pairs_of_one_word(7), None) == training.replace(warmup_steps=5, fit_warmup=True)
+    told = describe_warmup(training, 20)
+    assert told.startswith("the warm-up takes 12 of them (60%), which leaves few for the rest. Little is learned")
+    assert told.endswith("a smaller model or a shorter warm-up: warmup_steps 5.")
 
 
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():
