@@ -10,7 +10,14 @@ from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS, Monitor
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
 from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, task_kind
-from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions, check_scores
+from kformer.config.training import (
+    LABEL_SMOOTHING_FORMS,
+    SAMPLING_FIELDS,
+    TrainingConfig,
+    check_positions,
+    check_scores,
+    check_subword_sampling,
+)
 from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig, check_layers, check_special_ids
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "LABEL_SMOOTHING_FORMS",
     "MONITORS",
     "POSITIONAL_ENCODINGS",
+    "SAMPLING_FIELDS",
     "SIZES",
     "TASKS",
     "DecodingConfig",
@@ -32,6 +40,7 @@ __all__ = [
     "check_positions",
     "check_scores",
     "check_special_ids",
+    "check_subword_sampling",
     "errors_name",
     "read_mapping",
     "read_parts",
