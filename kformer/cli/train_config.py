@@ -24,6 +24,7 @@ from kformer.config import (
     check_layers,
     check_positions,
     check_scores,
+    check_subword_sampling,
     read_parts,
 )
 from kformer.config.fields import Field, fields_of
@@ -219,8 +220,12 @@ def _changed(
 
 
 def _check_new_run(transformer: TransformerConfig, training: TrainingConfig, initialize_from: str | None) -> None:
-    """Refuses a transformer, and first weights, that do not suit the task or its texts."""
+    """Refuses a transformer, first weights and tokens that do not suit the task, its texts or each other."""
+    kinds = training.token_kinds
     if initialize_from is not None:
-        check_first_weights(transformer.task, find_preset(initialize_from).transformer_config().task)
+        origin = find_preset(initialize_from)
+        check_first_weights(transformer.task, origin.transformer_config().task)
+        kinds = origin.training_config().token_kinds if origin.training_file.is_file() else None
+    check_subword_sampling(transformer.task, training, kinds)
     check_layers(transformer)
     check_positions(transformer, training)

@@ -11,7 +11,14 @@ from kformer.config.optimization import OPTIMIZERS, SCHEDULES, ends_with_budget
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
 from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, task_kind
-from kformer.config.training import LABEL_SMOOTHING_FORMS, TrainingConfig, check_positions, check_scores
+from kformer.config.training import (
+    LABEL_SMOOTHING_FORMS,
+    SAMPLING_FIELDS,
+    TrainingConfig,
+    check_positions,
+    check_scores,
+    check_subword_sampling,
+)
 from kformer.config.transformer import DEPTHS, POSITIONAL_ENCODINGS, TransformerConfig, check_layers, check_special_ids
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "MONITORS",
     "OPTIMIZERS",
     "POSITIONAL_ENCODINGS",
+    "SAMPLING_FIELDS",
     "SCHEDULES",
     "SIZES",
     "TASKS",
@@ -35,6 +43,7 @@ __all__ = [
     "check_positions",
     "check_scores",
     "check_special_ids",
+    "check_subword_sampling",
     "ends_with_budget",
     "errors_name",
     "read_mapping",

@@ -29,6 +29,7 @@ class TaskKind:
         command: The command that uses a trained model; None if there is none.
         scored_by: What `kformer evaluate` compares: "translations", "labels", or how probable "texts" are.
         searches: Whether the model searches for its answer token by token.
+        samples_subwords: Whether training may divide texts into subwords anew each time that they are seen.
         training: The fields of a `TrainingConfig` in which the task differs from the settings of a size.
 
     Examples:
@@ -46,6 +47,7 @@ class TaskKind:
     command: str | None
     scored_by: Literal["translations", "labels", "texts"] | None
     searches: bool = False
+    samples_subwords: bool = False
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -71,6 +73,7 @@ _KINDS = (
         command="translate",
         scored_by="translations",
         searches=True,
+        samples_subwords=True,
     ),
     TaskKind(
         "classify",
@@ -105,6 +108,7 @@ _KINDS = (
         command="generate",
         scored_by="texts",
         searches=True,
+        samples_subwords=True,
         training=_NOT_SMOOTHED,
     ),
     TaskKind(

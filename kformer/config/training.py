@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 from kformer.config.base import Config
@@ -16,11 +17,13 @@ from kformer.config.optimization import (
     without_rate_of_other,
 )
 from kformer.config.sizes import TRAINING_OF_SIZE, values_of_size
-from kformer.config.tasks import task_kind
+from kformer.config.tasks import TASKS, task_kind
 from kformer.config.transformer import TransformerConfig
 
 TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
+# The kinds of tokens that training may divide anew each time, and the field that asks for it.
+SAMPLING_FIELDS = {"bpe": "bpe_dropout", "unigram": "unigram_alpha"}
 TRAINING_PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -62,6 +65,18 @@ class TrainingConfig(Config):
         "",
         "Texts with blanks between them, such as '<2es> {0}', each of which stays one token of the subwords that are "
         "learned: SentencePiece's user-defined symbols.",
+        panel="Data",
+    )
+    bpe_dropout: float = setting(
+        0.0,
+        "Probability that a merge of a bpe subword is left out, anew each time that a training text is seen: p of "
+        "BPE-dropout (Provilkov et al. 2020), who take 0.1. 0: texts have their usual subwords.",
+        panel="Data",
+    )
+    unigram_alpha: float = setting(
+        0.0,
+        "Unigram subwords of a training text are drawn anew each time that it is seen, with probabilities to the power "
+        "of this alpha (Kudo 2018); the smaller, the more they differ. 0: texts have their usual subwords.",
         panel="Data",
     )
     source_embeddings: str | None = setting(
@@ -205,8 +220,12 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={getattr(self, name)}.")
         check_optimizer(self)
         check_schedule(self)
-        for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
+        for name in ("bpe_dropout", "label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
+        if not 0 <= self.unigram_alpha < math.inf:
+            raise ValueError(
+                f"unigram_alpha must be a finite number of at least 0. Received: unigram_alpha={self.unigram_alpha}."
+            )
         fewest = 1 if MONITORS[self.monitor].translations else 0
         if self.scored_sources is not None and self.scored_sources < fewest:
             raise ValueError(
@@ -245,6 +264,16 @@ class TrainingConfig(Config):
             (1.0, 2.5)
         """
         return tuple(map(float, self.corpus_weights.split()))
+
+    @property
+    def samples_subwords(self) -> bool:
+        """Whether training texts are divided into subwords anew each time that they are seen."""
+        return any(getattr(self, field) for field in SAMPLING_FIELDS.values())
+
+    @property
+    def token_kinds(self) -> tuple[str, ...] | None:
+        """The kinds of the tokens of both sides; None: files of the user's own decide them."""
+        return (self.tokenizer,) if (self.source_tokenizer, self.target_tokenizer) == (None, None) else None
 
     @classmethod
     def of_size(cls, name: str, task: str = "translate", **changes: Any) -> Self:
@@ -297,6 +326,37 @@ def check_scores(task: str, monitor: str, scored_sources: int | None) -> None:
             f"scored_sources={scored_sources}. Choose monitor from {', '.join(suitable)}, and leave "
             "scored_sources out."
         )
+
+
+def check_subword_sampling(task: str, training: TrainingConfig, kinds: Collection[str] | None) -> None:
+    """Refuses to divide texts anew where a task, or its tokens, cannot.
+
+    Args:
+        task: What the model learns.
+        training: Its settings.
+        kinds: The kinds of the tokens of both sides; None: they are not known yet.
+
+    Raises:
+        ValueError: A field is for tokens that the run does not have, or the task knows no sampling.
+
+    Examples:
+        >>> check_subword_sampling("translate", TrainingConfig(bpe_dropout=0.1), kinds=("bpe", "words"))
+    """
+    given = {kind: field for kind, field in SAMPLING_FIELDS.items() if getattr(training, field)}
+    if given and not task_kind(task).samples_subwords:
+        suitable = [name for name, known in TASKS.items() if known.samples_subwords]
+        raise ValueError(
+            f"{' and '.join(given.values())}: only the tasks {' and '.join(suitable)} divide texts into subwords anew. "
+            f"Received: the task {task}. Leave it out."
+        )
+    for kind, field in given.items():
+        if kinds is not None and kind not in kinds:
+            others = [SAMPLING_FIELDS[other] for other in kinds if other in SAMPLING_FIELDS]
+            remedy = f"Give {others[0]} in its place" if others else "Leave it out"
+            raise ValueError(
+                f"{field} is for {kind} subwords. Received: {field}={getattr(training, field)}, and tokens of the kind "
+                f"{' and '.join(dict.fromkeys(kinds))}. {remedy}, or train with the tokenizer {kind}."
+            )
 
 
 def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:

@@ -4,9 +4,13 @@ Shapes: B rows, S source length, T target length, V vocabulary.
 """
 
 import abc
-from typing import ClassVar, NamedTuple
+import math
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from kformer.data.encoding import EncodedPairs
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
@@ -23,6 +27,29 @@ class Rows(NamedTuple):
     source_pad_id: int
     target_pad_id: int
     start_id: int
+
+
+class Growth(NamedTuple):
+    """How much longer sequences become when they are arranged.
+
+    Attributes:
+        mean: The mean number of more ids for each id.
+        variance: The variance of the number of more ids of a sequence, divided by its ids.
+
+    Examples:
+        >>> Growth(0.0, 0.0).room(20), Growth(0.25, 0.16).room(20)  # 20 + 5 + 2 sqrt(0.16 * 20)
+        (20, 29)
+    """
+
+    mean: float
+    variance: float
+
+    def room(self, length: int) -> int:
+        """A length that is enough for nearly all sequences of so many ids: their mean and two standard deviations."""
+        return math.ceil(length * (1 + self.mean) + 2 * math.sqrt(self.variance * length))
+
+
+NO_GROWTH = Growth(0.0, 0.0)
 
 
 class Arrangement(abc.ABC):
@@ -45,6 +72,10 @@ class Arrangement(abc.ABC):
             rows: The ids.
             random: Makes the random numbers of this batch. The same batch gets the same ones in every run.
         """
+
+    def growth(self, pairs: "EncodedPairs") -> tuple[Growth, Growth]:
+        """How much longer the sources and the targets of these pairs become. By default they keep their lengths."""
+        return NO_GROWTH, NO_GROWTH
 
 
 class ShiftedTarget(Arrangement):

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from kformer.data.arrangements import Arrangement, Batch, Rows, ShiftedTarget
+from kformer.data.arrangements import Arrangement, Batch, Growth, Rows, ShiftedTarget
 from kformer.data.buckets import FEW_BUCKETS, Bucket, LengthCounts, choose_buckets, count_lengths
 from kformer.data.encoding import EncodedPairs
 from kformer.data.mixture import Mixture
@@ -26,8 +26,11 @@ from kformer.data.shuffle import SHARD_SIZE, SHARDS_TOGETHER, ShardedOrder
 class BatchPlan:
     """Sorts pairs into buckets by the lengths of both sides. Each batch is filled from one bucket.
 
-    A batch of a bucket (S, T) has `tokens_per_batch // max(S, T)` rows, or as many rows as the bucket has pairs if
-    that is less. The number is rounded down to a multiple of `row_multiple`, but is at least `row_multiple`.
+    If the arrangement makes texts longer (`Arrangement.growth`), the rows of a bucket have room for most of them, but
+    for no more than `max_length` ids.
+
+    A batch of rows of the lengths (S, T) has `tokens_per_batch // max(S, T)` rows, or as many rows as the bucket has
+    pairs if that is less. The number is rounded down to a multiple of `row_multiple`, but is at least `row_multiple`.
 
     Args:
         encoded: the pairs.
@@ -44,7 +47,7 @@ class BatchPlan:
 
     Attributes:
         buckets: (S, T) of each bucket that has pairs.
-        shapes: (B, S, T) of each bucket that has pairs.
+        shapes: (B, S, T) of the batches of each bucket that has pairs.
         batches_per_epoch: the mean number of batches per epoch of an endless stream, a `Fraction`. Such a stream has no
             partial batches: a batch may hold the last pairs of one epoch and the first pairs of the next.
         steps_per_epoch: the same number, rounded, at least 1.
@@ -95,16 +98,19 @@ class BatchPlan:
         self._buckets = bucket_of_pair if self._mixture is None else self._mixture.spread(bucket_of_pair)  # of each row
         self.buckets = tuple(buckets[number] for number in used)
         self._totals = np.bincount(numbers, weights=lengths.pairs).astype(np.int64).tolist()  # pairs of each bucket
+        growths = self.arrangement.growth(encoded)
+        padded = [_with_room(bucket, growths, encoded.max_length) for bucket in self.buckets]
         self.shapes = tuple(
-            (_rows(min(tokens_per_batch // max(bucket), pairs), row_multiple), *bucket)
-            for bucket, pairs in zip(self.buckets, self._totals, strict=True)
+            (_rows(min(tokens_per_batch // max(lengths_of_row), pairs), row_multiple), *lengths_of_row)
+            for lengths_of_row, pairs in zip(padded, self._totals, strict=True)
         )
         batches_of = [Fraction(pairs, rows) for pairs, (rows, _, _) in zip(self._totals, self.shapes, strict=True)]
         self.batches_per_epoch = sum(batches_of, start=Fraction())
         self.steps_per_epoch = max(1, round(self.batches_per_epoch))
         self.steps_once = sum(map(math.ceil, batches_of))
         batches = float(self.batches_per_epoch)
-        tokens = int(lengths.source @ lengths.pairs), int(lengths.target @ lengths.pairs)
+        sides = zip((lengths.source, lengths.target), growths, strict=True)
+        tokens = [int(side @ lengths.pairs) * (1 + growth.mean) for side, growth in sides]
         self.mean_tokens = (tokens[0] / batches, tokens[1] / batches)
         positions = sum(pairs * sum(shape[1:]) for pairs, shape in zip(self._totals, self.shapes, strict=True))
         self.padding_share = 1 - sum(tokens) / positions
@@ -198,6 +204,14 @@ class BatchPlan:
         )
         seed, bucket, number = key
         return self.arrangement.arrange(padded, np.random.default_rng((seed or 0, bucket, number)))
+
+
+def _with_room(bucket: Bucket, growths: tuple[Growth, Growth], max_length: int) -> Bucket:
+    """The lengths to which the pairs of a bucket are padded."""
+    source, target = (
+        max(length, min(growth.room(length), max_length)) for length, growth in zip(bucket, growths, strict=True)
+    )
+    return source, target
 
 
 def _rows(most: int, multiple: int) -> int:

@@ -63,6 +63,10 @@ class Task(abc.ABC):
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         """How batches of ids become inputs and labels of the model."""
 
+    def training_arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
+        """As `arrangement`, of the batches that the model learns from. Those of validations never change at random."""
+        return self.arrangement(tokenizers, training)
+
     def objective(self, transformer: TransformerConfig, training: TrainingConfig) -> Objective:
         """What the model is trained to do better; by default, to predict the labels."""
         return cross_entropy(transformer, training)

@@ -17,6 +17,7 @@ from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoding import Sequences, encode_with, ended
 from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
+from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.decoding import SearchResult
 from kformer.models import StepwiseLanguageModel
 from kformer.tasks.base import Task
@@ -269,6 +270,9 @@ class LanguageModelTask(Task):
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken(tokenizers[0].has_start)
+
+    def training_arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
+        return with_sampled_subwords(self.arrangement(tokenizers, training), None, tokenizers[0], training)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:
         return LanguageModel.from_run(run, decoding)

@@ -6,6 +6,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pairs, encode_pairs
 from kformer.data.arrangements import Arrangement, ShiftedTarget
 from kformer.data.id_stores import IdStore
+from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.tasks.base import Task
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import Tokenizer, train_tokenizers
@@ -29,6 +30,9 @@ class TranslateTask(Task):
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return ShiftedTarget()
+
+    def training_arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
+        return with_sampled_subwords(self.arrangement(tokenizers, training), *tokenizers, training)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Translator:
         return Translator.from_run(run, decoding)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kformer.tokenizers.offsets import Spans
 from kformer.tokenizers.ragged import sums, with_lengths
+from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_ids
 from kformer.writing_systems import is_unspaced
 
@@ -222,6 +223,10 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             f"A tokenizer of the kind {self.kind} cannot tell which of its tokens begin a word. Leave out "
             "mask_whole_words, or train with a tokenizer of kformer's own."
         )
+
+    def subwords(self) -> Subwords | None:
+        """What is needed to divide words anew in training; None: this kind of tokenizer divides them in one way."""
+        return None
 
     @abc.abstractmethod
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:

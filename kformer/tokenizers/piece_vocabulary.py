@@ -15,8 +15,9 @@ import tensorflow as tf
 from kformer.tokenizers.base import Tokenizer, begins_word
 from kformer.tokenizers.offsets import Spans, byte_lengths, given_places, moved, trimmed_places, valid_characters
 from kformer.tokenizers.ragged import join, sums, with_first, with_lengths
-from kformer.tokenizers.sentencepiece import MARK_OF_BLANK, MODEL_FILE, read_model
-from kformer.tokenizers.sentencepiece_proto import without_dummy_prefix
+from kformer.tokenizers.sentencepiece import MODEL_FILE, read_model
+from kformer.tokenizers.sentencepiece_proto import MARK_OF_BLANK, read_pieces, without_dummy_prefix
+from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 PIECES_FILE = "pieces.json"
@@ -180,6 +181,13 @@ class PieceVocabularyTokenizer(Tokenizer):
     def word_starts(self) -> np.ndarray:
         """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
         return np.array([begins_word(piece.replace(MARK_OF_BLANK, " ")) for piece in self._shown_pieces()])
+
+    def subwords(self) -> Subwords:
+        """See `Tokenizer.subwords`. A piece of the model that the vocabulary lacks is not used."""
+        kind, texts, scores = read_pieces(self.model_bytes)
+        score_of = dict(zip(texts, scores, strict=True))
+        shown = [piece if piece in score_of else "" for piece in self._shown_pieces()]
+        return Subwords(kind, tuple(shown), tuple(score_of.get(piece, 0.0) for piece in shown))
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)

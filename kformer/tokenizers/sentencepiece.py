@@ -28,7 +28,8 @@ from kformer.tokenizers.offsets import (
     with_every_bad_byte_replaced,
 )
 from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
-from kformer.tokenizers.sentencepiece_proto import without_rule_files
+from kformer.tokenizers.sentencepiece_proto import MARK_OF_BLANK, read_pieces, without_rule_files
+from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, normalize_text, read_text, tf_text, traced
 
 MODEL_TYPES = ("bpe", "unigram")
@@ -40,7 +41,6 @@ _SMALLEST_VOCABULARY = NUM_SPECIAL_IDS + 256 + 1  # the special ids, one piece f
 # by the noncharacter U+FDD0 and a digit, the second ones restore it. They consist of code points: source TAB target.
 _ESCAPE_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _UNESCAPE_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
-MARK_OF_BLANK = "\u2581"
 _MARK = 0xFDD0
 _SPECIAL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 _UNKNOWN = " ⁇ "  # how SentencePiece writes the unknown piece
@@ -220,6 +220,9 @@ class SentencePieceTokenizer(Tokenizer):
         """See `Tokenizer.word_starts`. A piece that begins a word begins with SentencePiece's mark of a blank."""
         pieces = [spelling[0] if spelling else "" for spelling in self.spellings()]
         return np.array([begins_word(piece.replace(MARK_OF_BLANK, " ")) for piece in pieces])
+
+    def subwords(self) -> Subwords:
+        return Subwords(*read_pieces(self.model_bytes))
 
     def write_files(self, directory: pathlib.Path) -> dict[str, Any]:
         (directory / MODEL_FILE).write_bytes(self.model_bytes)

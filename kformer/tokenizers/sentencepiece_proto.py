@@ -1,4 +1,4 @@
-"""Edits SentencePiece models, which are protobuf messages.
+"""Reads and edits SentencePiece models, which are protobuf messages.
 
 The package sentencepiece has generated code for these messages (`sentencepiece_model_pb2`). That code refuses to run
 with a protobuf older than the one that generated it, but TensorFlow may need an older one. The description below is
@@ -6,6 +6,7 @@ made at run time and works with every version of protobuf.
 """
 
 import functools
+from typing import NamedTuple
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
@@ -13,7 +14,35 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
+MARK_OF_BLANK = "\u2581"  # as SentencePiece writes a blank
 _PACKAGE = "kformer.sentencepiece"
+_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}  # of a model
+_NORMAL = 1  # the type of a piece that is text, and neither special, a byte nor a user's symbol
+
+
+class ModelPieces(NamedTuple):
+    """The pieces of a SentencePiece model that texts are divided into.
+
+    Attributes:
+        kind: How it divides texts: "unigram", "bpe", "word" or "char".
+        texts: Each piece as the model writes it, in the order of its ids; "" for a special piece, a byte, a symbol of
+            the user's and a piece that the model does not use.
+        scores: Those of the pieces. unigram: natural logarithms of probabilities; bpe: of two merges the one with the
+            higher score comes first.
+    """
+
+    kind: str
+    texts: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+def read_pieces(model_bytes: bytes) -> ModelPieces:
+    """The pieces of a serialized SentencePiece model."""
+    model = _model_class().FromString(model_bytes)
+    trainer = _class_of("TrainerSpec").FromString(model.trainer_spec)
+    pieces = [_class_of("SentencePiece").FromString(piece) for piece in model.pieces]
+    texts = tuple(piece.piece if piece.type == _NORMAL else "" for piece in pieces)
+    return ModelPieces(_KINDS[trainer.model_type], texts, tuple(piece.score for piece in pieces))
 
 
 def without_rule_files(model_bytes: bytes) -> bytes:
@@ -35,9 +64,18 @@ def without_dummy_prefix(model_bytes: bytes) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
-@functools.cache
 def _model_class() -> type[Message]:
-    """Those parts of `ModelProto` in sentencepiece_model.proto that are edited or copied.
+    return _class_of("ModelProto")
+
+
+@functools.cache
+def _class_of(name: str) -> type[Message]:
+    return message_factory.GetMessageClass(_messages().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+@functools.cache
+def _messages() -> DescriptorPool:
+    """Those parts of sentencepiece_model.proto that are read, edited or copied.
 
     Messages that are only copied are declared as bytes, which have the same encoding. Fields of `NormalizerSpec` that
     are not declared are copied, too: protobuf keeps unknown fields.
@@ -60,6 +98,13 @@ def _model_class() -> type[Message]:
             label=Field.LABEL_OPTIONAL,
             type_name=f".{_PACKAGE}.NormalizerSpec",
         )
+    # These two are read out of the bytes that are copied.
+    piece = file.message_type.add(name="SentencePiece")
+    piece.field.add(name="piece", number=1, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL)
+    piece.field.add(name="score", number=2, type=Field.TYPE_FLOAT, label=Field.LABEL_OPTIONAL)
+    piece.field.add(name="type", number=3, type=Field.TYPE_INT32, label=Field.LABEL_OPTIONAL, default_value="1")
+    trainer = file.message_type.add(name="TrainerSpec")
+    trainer.field.add(name="model_type", number=3, type=Field.TYPE_INT32, label=Field.LABEL_OPTIONAL, default_value="1")
     pool = DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.ModelProto"))
+    return pool

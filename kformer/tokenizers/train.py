@@ -40,7 +40,7 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
         >>> source.symbols, target.symbols
         (('a', 'c', 't'), ('AE', 'K', 'T'))
     """
-    source, target = _own_tokenizers(training_config)
+    source, target = own_tokenizers(training_config)
     if source is not None and target is not None:
         return source, target
     longest = training_config.max_length
@@ -58,8 +58,8 @@ def train_tokenizers(pairs: Iterable[_Pair], training_config: TrainingConfig) ->
     return source, target
 
 
-def _own_tokenizers(config: TrainingConfig) -> tuple[Tokenizer | None, Tokenizer | None]:
-    """Those of the user's own models; None: it is learned."""
+def own_tokenizers(config: TrainingConfig) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """Those of the user's own models, of the source and of the target; None: it is learned."""
     files = (config.source_tokenizer, config.target_tokenizer)
     read = {file: read_sentencepiece(file) for file in dict.fromkeys(files) if file is not None}
     source, target = (None if file is None else read[file] for file in files)

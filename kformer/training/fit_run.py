@@ -30,7 +30,7 @@ def fit_run(
 ) -> None:
     """Trains until a callback ends the run; `run.state.end_reason` then says why."""
     training, state = run.setup.training, run.state
-    plan = plan_batches(run.setup.train, training, run.arrangement)
+    plan = plan_batches(run.setup.train, training, run.training_arrangement)
     run.console.print(describe_plan(plan, training))
     names = run.folder.corpus().get("parts", [])
     if names:

@@ -15,6 +15,7 @@ from kformer.config import (
     check_positions,
     check_scores,
     check_special_ids,
+    check_subword_sampling,
     task_kind,
 )
 from kformer.config.decoding import FROM_DATA
@@ -31,6 +32,7 @@ from kformer.runs.environment import describe_environment
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers
+from kformer.tokenizers.train import own_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (
     Sides,
@@ -98,6 +100,7 @@ def prepare_run(
     _check_monitor(training, corpus)
     _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
+    _check_subword_sampling(training, transformer.task, origin)
     passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
     facts = corpus.facts()
     description = describe_corpus(corpus, facts)
@@ -143,7 +146,8 @@ def start_run(
     run.check_new()
     new = prepare_run(corpus, transformer, training, initialize_from)
     transformer, tokenizers, origin = new.transformer, new.tokenizers, new.origin
-    training = fit_warmup(new.training, new.pairs[0], task_of(transformer.task).arrangement(tokenizers, new.training))
+    arrangement = task_of(transformer.task).training_arrangement(tokenizers, new.training)
+    training = fit_warmup(new.training, new.pairs[0], arrangement)
     found = find_embeddings(transformer, new.vectors, tokenizers)
     run.path.mkdir(parents=True, exist_ok=True)
     _remove_first_weights(run)
@@ -213,6 +217,19 @@ def _check_tokenizers(training: TrainingConfig, task: str, origin: RunFolder | N
         raise ValueError(
             f"target_tokenizer is for translators. Received: the task {task}. Give the model as source_tokenizer."
         )
+
+
+def _check_subword_sampling(training: TrainingConfig, task: str, origin: RunFolder | None) -> None:
+    """Refuses to divide texts anew with tokens that cannot be, as far as they are known before they are learned."""
+    if training.samples_subwords:
+        known = own_tokenizers(training) if origin is None else load_tokenizers(origin.tokenizer_folder)
+        kinds = [training.tokenizer if tokenizer is None else _kind_of(tokenizer) for tokenizer in known]
+        check_subword_sampling(task, training, kinds)
+
+
+def _kind_of(tokenizer: Tokenizer) -> str:
+    subwords = tokenizer.subwords()
+    return tokenizer.kind if subwords is None else subwords.kind
 
 
 def _fit_to_tokenizers(transformer: TransformerConfig, source: Tokenizer, target: Tokenizer) -> TransformerConfig:

@@ -51,9 +51,15 @@ class ActiveRun:
 
     @property
     def arrangement(self) -> Arrangement:
-        """How the run's batches become inputs and labels of the model."""
+        """How the batches of validations become inputs and labels of the model."""
         setup = self.setup
         return task_of(setup.transformer.task).arrangement(setup.tokenizers, setup.training)
+
+    @property
+    def training_arrangement(self) -> Arrangement:
+        """How the batches that the model learns from become its inputs and labels."""
+        setup = self.setup
+        return task_of(setup.transformer.task).training_arrangement(setup.tokenizers, setup.training)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,6 +29,8 @@ VALUES = {
     "source_tokenizer": "words.model",
     "target_tokenizer": "words.model",
     "user_symbols": "<2es> {0}",
+    "bpe_dropout": 0.1,
+    "unigram_alpha": 0.2,
     "corpus_weights": "2",
     "corpus_temperature": 2.5,
     "source_embeddings": "words.vec",
@@ -54,6 +56,7 @@ NEEDED = {
     "final_learning_rate": ("--schedule", "linear", "--learning-rate", "0.001", "--max-steps", "9"),
     "optimizer": ("--weight-decay", "0.1"),
     "weight_decay": ("--optimizer", "adamw"),
+    "unigram_alpha": ("--tokenizer", "unigram"),
 }
 
 
@@ -76,6 +79,7 @@ def as_words(option, value):
     return [f"--{name}", str(value)]
 
 
+OF_SUBWORDS = ("user_symbols", "bpe_dropout", "unigram_alpha")
 WORDS = ("--tokenizer", "words", "--precision", "float32")  # a vocabulary that is made in no time
 
 
@@ -123,7 +127,7 @@ def test_a_field_has_an_option_or_a_reason_to_have_none():
 def test_the_value_of_an_option_arrives_in_the_run_folder(option, train):
     part, field = FIELDS[option]
     value = other_value(field, getattr(PARTS[part], field.name))
-    other = () if option in ("tokenizer", "precision", "user_symbols") else WORDS
+    other = () if option in ("tokenizer", "precision", *OF_SUBWORDS) else WORDS
     other += NEEDED.get(option, ())
     assert getattr(train(*other, *as_words(option, value))[part], field.name) == value
     assert value != getattr(PARTS[part], field.name)
@@ -197,6 +201,16 @@ def test_an_option_wins_over_a_recipe(train):
         (["--optimizer", "adamw"], "^--optimizer: weight_decay must be above 0 with the optimizer adamw, such as"),
         (["--schedule", "linear", "--learning-rate", "1"], "^--schedule, --learning-rate: .* neither max_steps nor"),
         (["--learning-rate", "1"], "^--learning-rate: The schedule equation_3 has the peak"),
+        (
+            ["--tokenizer", "words", "--bpe-dropout", "0.1"],
+            "^--tokenizer, --bpe-dropout: bpe_dropout is for bpe .* words. Leave it out, or train with the tokenizer",
+        ),
+        (["--bpe-dropout", "0.1", "--task", "tag"], "^--task, --bpe-dropout: bpe_dropout: only the tasks translate"),
+        (
+            ["--initialize-from", "cmudict", "--bpe-dropout", "0.1"],
+            "^--bpe-dropout: bpe_dropout is for bpe .* of the kind symbols",
+        ),
+        (["--bpe-dropout", "1"], "^--bpe-dropout: bpe_dropout must be at least 0 and below 1"),
         (["--num-decoder-layers", "0"], "^--num-decoder-layers: A model of the task translate needs"),
     ],
 )

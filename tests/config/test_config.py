@@ -12,6 +12,7 @@ from kformer.config import (
     TrainingConfig,
     TransformerConfig,
     check_positions,
+    check_subword_sampling,
     read_mapping,
     read_parts,
 )
@@ -304,7 +305,7 @@ class TestTrainingConfig:
         with pytest.raises(ValueError, match=f"{name} must be greater than 0 and finite. Received: {name}=0"):
             TrainingConfig(**{name: 0})
 
-    @pytest.mark.parametrize("name", ["label_smoothing", "beta_1", "beta_2", "ema_decay"])
+    @pytest.mark.parametrize("name", ["bpe_dropout", "label_smoothing", "beta_1", "beta_2", "ema_decay"])
     @pytest.mark.parametrize("value", [-0.1, 1.0])
     def test_rates_are_shares(self, name, value):
         with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1. Received: {name}={value}"):
@@ -655,6 +656,59 @@ def test_texts_may_be_as_long_as_the_learned_positions_and_no_longer():
     with pytest.raises(ValueError, match="has 64 learned positions, and training takes pairs of up to 65 tokens"):
         check_positions(learned, TrainingConfig(max_length=65))
     check_positions(TransformerConfig(max_length=64), TrainingConfig(max_length=65))  # sinusoids have no end
+
+
+@pytest.mark.parametrize("alpha", [-0.1, math.inf, math.nan])
+def test_the_alpha_of_unigram_subwords_is_a_number_from_0_up(alpha):
+    assert TrainingConfig(unigram_alpha=3.0).unigram_alpha == 3.0
+    with pytest.raises(
+        ValueError, match="unigram_alpha must be a finite number of at least 0. Received: unigram_alpha"
+    ):
+        TrainingConfig(unigram_alpha=alpha)
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "masked-language-model"])
+@pytest.mark.parametrize("changes", [{"bpe_dropout": 0.1}, {"unigram_alpha": 0.1}])
+def test_only_tasks_whose_outputs_are_texts_divide_texts_anew(task, changes):
+    (name,) = changes
+    message = f"{name}: only the tasks translate and language-model divide .* Received: the task {task}. Leave it out"
+    with pytest.raises(ValueError, match=message):
+        check_subword_sampling(task, TrainingConfig(**changes), None)
+    check_subword_sampling(task, TrainingConfig(), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "message"),
+    [
+        (
+            {"bpe_dropout": 0.1},
+            ("unigram", "unigram"),
+            "bpe_dropout is for bpe subwords. Received: bpe_dropout=0.1, and "
+            "tokens of the kind unigram. Give unigram_alpha in its place, or train with the tokenizer bpe.$",
+        ),
+        (
+            {"unigram_alpha": 0.5},
+            ("bpe",),
+            "unigram_alpha=0.5, and tokens of the kind bpe. Give bpe_dropout in its place",
+        ),
+        (
+            {"bpe_dropout": 0.1},
+            ("words", "symbols"),
+            "of the kind words and symbols. Leave it out, or train with the tokenizer bpe.$",
+        ),
+        ({"bpe_dropout": 0.1, "unigram_alpha": 0.5}, ("bpe", "bpe"), "unigram_alpha is for unigram subwords"),
+    ],
+)
+def test_tokens_that_cannot_be_divided_anew_are_told(changes, kinds, message):
+    with pytest.raises(ValueError, match=message):
+        check_subword_sampling("translate", TrainingConfig(**changes), kinds)
+
+
+def test_one_side_that_can_be_divided_anew_is_enough():
+    training = TrainingConfig(bpe_dropout=0.1, unigram_alpha=0.2)
+    for kinds in (None, ("bpe", "unigram")):
+        check_subword_sampling("translate", training, kinds)
+    check_subword_sampling("translate", TrainingConfig(bpe_dropout=0.1), ("words", "bpe"))
 
 
 def test_labels_are_padded_with_0_whatever_the_padding_of_texts_is():

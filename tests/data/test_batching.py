@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kformer.data import BatchPlan
+from kformer.data.arrangements import Arrangement, Growth, ShiftedTarget
 from kformer.data.buckets import FEW_BUCKETS, GOAL, MANY_BUCKETS, choose_buckets, count_lengths
 
 
@@ -62,8 +63,10 @@ def test_an_epoch_has_the_nearest_number_of_whole_batches(pairs, batches, steps,
     assert plan.steps_once == -(-pairs // 5)
 
 
-class Drawn:
-    """An arrangement that gives one random number in place of a batch."""
+class Drawn(Arrangement):
+    """It gives one random number in place of a batch."""
+
+    inputs = ()
 
     def arrange(self, rows, generator):
         return generator.integers(1 << 62)
@@ -82,6 +85,23 @@ def test_every_batch_has_random_numbers_of_its_own_and_the_seed_decides(make_enc
     once = [list(plan.once(shuffle_seed=seed)) for seed in (1, 1, 2)]
     assert once[0] == once[1]
     assert len({*once[0], *once[2]}) == 2 * steps
+
+
+class Growing(ShiftedTarget):
+    """Sources become half as long again, and targets twice as long."""
+
+    def growth(self, pairs):
+        return Growth(0.5, 0.0), Growth(1.0, 0.0)
+
+
+def test_rows_have_room_for_texts_that_become_longer_up_to_the_largest_length(make_encoded) -> None:
+    encoded = make_encoded([(4, 4)] * 40 + [(10, 8)] * 40, max_length=13)
+    plan = BatchPlan(encoded, 48, [(4, 4), (10, 8)], arrangement=Growing())
+    assert plan.buckets == ((4, 4), (10, 8))
+    assert plan.shapes == ((6, 6, 8), (3, 13, 13))
+    assert plan.batches_per_epoch == Fraction(40, 6) + Fraction(40, 3)
+    assert plan.mean_tokens == pytest.approx((1.5 * 14 * 40 / 20, 2 * 12 * 40 / 20))
+    assert {labels.shape for _, labels in plan.once(shuffle_seed=None)} == {(6, 8), (3, 13)}
 
 
 def test_no_bucket_at_all_is_refused(make_encoded) -> None:
