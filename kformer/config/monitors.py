@@ -23,6 +23,7 @@ class Monitor:
             which is right or wrong as a whole. None: the metric needs no translations.
         uninformative: The value that does not tell which weights are better. BLEU is 0.0 as long as no word is right or
             no translation has four words, however much is learned. None: there is no such value.
+        slow: Whether it takes long, so that a validation computes it only where it decides the best weights.
     """
 
     metric: str
@@ -31,6 +32,7 @@ class Monitor:
     mode: Literal["min", "max"]
     translations: Literal["sentences", "symbols"] | None = None
     uninformative: float | None = None
+    slow: bool = False
 
     @property
     def log_key(self) -> str:
@@ -50,6 +52,7 @@ MONITORS: Mapping[str, Monitor] = MappingProxyType(
         "accuracy": Monitor("accuracy", "accuracy", 3, "max"),  # share of the tokens, from 0 to 1
         "bleu": Monitor("bleu", "BLEU", 1, "max", "sentences", uninformative=0.0),  # from 0 to 100
         "chrf": Monitor("chrf", "chrF", 1, "max", "sentences", uninformative=0.0),  # from 0 to 100
+        "ter": Monitor("ter", "TER", 1, "min", "sentences", slow=True),  # from 0 up; 100: as many edits as words
         "word_error_rate": Monitor("word_error_rate", "word error rate", 3, "min", "symbols"),
         "phoneme_error_rate": Monitor("phoneme_error_rate", "phoneme error rate", 3, "min", "symbols"),
     }

@@ -123,12 +123,18 @@ class TrainingConfig(Config):
     )
     monitor: str = setting(
         "loss",
-        "The metric of a validation that decides which weights are best; bleu, chrf and the error rates score "
-        "translations.",
+        "The metric of a validation that decides which weights are best; bleu, chrf, ter and the error rates "
+        "score translations.",
         MONITORS,
         "Stopping",
     )
     patience: int = setting(10, "Number of validations without improvement before the run stops.", panel="Stopping")
+    least_improvement: float = setting(
+        0.0,
+        "Only a validation that is better than the last improvement by more than this, in the units of the monitor, is "
+        "an improvement for patience. The best weights are those of the best validation in any case.",
+        panel="Stopping",
+    )
     scored_sources: int | None = setting(
         None,
         "Number of sources that each validation translates, by default 500 if the monitor scores translations, else 0.",
@@ -161,8 +167,9 @@ class TrainingConfig(Config):
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
         self._check_mixture()
-        if self.keep_weights < 0:
-            raise ValueError(f"keep_weights must be at least 0. Received: keep_weights={self.keep_weights}.")
+        for name in ("keep_weights", "least_improvement"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={getattr(self, name)}.")
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
         fewest = 1 if MONITORS[self.monitor].translations else 0

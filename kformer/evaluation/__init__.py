@@ -6,7 +6,16 @@ from kformer.evaluation.metrics import (
     edit_distance,
     label_scores,
     phoneme_error_rate,
+    translation_edit_rate,
     word_error_rate,
 )
 
-__all__ = ["Comparison", "bleu_and_chrf", "edit_distance", "label_scores", "phoneme_error_rate", "word_error_rate"]
+__all__ = [
+    "Comparison",
+    "bleu_and_chrf",
+    "edit_distance",
+    "label_scores",
+    "phoneme_error_rate",
+    "translation_edit_rate",
+    "word_error_rate",
+]

@@ -9,7 +9,13 @@ import numpy as np
 
 from kformer.data import Pair, references
 from kformer.data.labels import labels_of
-from kformer.evaluation.metrics import bleu_and_chrf, label_scores, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import (
+    bleu_and_chrf,
+    label_scores,
+    phoneme_error_rate,
+    translation_edit_rate,
+    word_error_rate,
+)
 from kformer.text.batches import AnswerBatch, answer_all
 from kformer.wording import count
 
@@ -71,6 +77,7 @@ def score_parts(
     limit: int | None = None,
     on_batch: Callable[[int], None] = lambda done: None,
     bleu_tokenizer: str | None = None,
+    ter: bool = False,
 ) -> list[dict[str, Any]]:
     """As `score`, of several test sets together, and then of each apart, in their order.
 
@@ -78,11 +85,12 @@ def score_parts(
         translate, symbols, on_batch, bleu_tokenizer: As of `score`.
         parts: Pairs of each test set.
         limit: The number of results of `sentences` to score, about the same number of each test set.
+        ter: Whether the translation edit rate is wanted, too, which takes longer than the other scores.
     """
     found = translated(translate, parts, symbols, limit, on_batch)
     ends = [*itertools.accumulate(found.sizes)]
     places = [slice(None), *(slice(end - size, end) for end, size in zip(ends, found.sizes, strict=True))]
-    return [measured(found.translations[one], found.references[one], symbols, bleu_tokenizer) for one in places]
+    return [measured(found.translations[one], found.references[one], symbols, bleu_tokenizer, ter) for one in places]
 
 
 class Translated(NamedTuple):
@@ -120,11 +128,16 @@ def translated(
 
 
 def measured(
-    found: Sequence[str], targets: Sequence[Sequence[str]], symbols: bool, bleu_tokenizer: str | None
+    found: Sequence[str],
+    targets: Sequence[Sequence[str]],
+    symbols: bool,
+    bleu_tokenizer: str | None,
+    ter: bool = False,
 ) -> dict[str, Any]:
-    """The scores of translations, as `score` gives them."""
+    """The scores of translations; arguments as of `score_parts`."""
     if not symbols:
-        return bleu_and_chrf(found, targets, bleu_tokenizer)
+        edits = translation_edit_rate(found, targets) if ter else {}
+        return {**bleu_and_chrf(found, targets, bleu_tokenizer), **edits}
     return {**word_error_rate(found, targets), **phoneme_error_rate(found, targets)}
 
 

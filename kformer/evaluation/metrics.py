@@ -41,12 +41,7 @@ def bleu_and_chrf(
         >>> round(scores["bleu"], 2), scores["bleu_signature"].split("|")[3]
         (59.69, 'tok:zh')
     """
-    _check(hypotheses, references)
-    filled = [[text for text in texts if text.strip()] for texts in references]
-    hypotheses = [hypothesis for hypothesis, texts in zip(hypotheses, filled, strict=True) if texts]
-    references = [texts for texts in filled if texts]
-    if not references:
-        raise ValueError("There must be a reference to score by. Received: blank ones only. Correct the test set.")
+    hypotheses, references = _without_blanks(hypotheses, references)
     streams = reference_streams(references)
     tokenizer = tokenizer or suitable_bleu_tokenizer(itertools.chain.from_iterable(references))
     bleu, chrf = bleu_metric(tokenizer), sacrebleu.CHRF()
@@ -56,6 +51,37 @@ def bleu_and_chrf(
         "chrf": chrf.corpus_score(hypotheses, streams).score,
         "chrf_signature": str(chrf.get_signature()),
         "sentences": len(hypotheses),
+    }
+
+
+def translation_edit_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Corpus TER (Snover et al. 2006) by sacreBLEU, with its default settings. Lower is better.
+
+    It is the number of edits that turn the hypotheses into the nearest references, for 100 words of the references.
+    An edit inserts, removes or replaces a word, or moves a sequence of words. Words are what blanks divide, so TER does
+    not suit scripts without blanks. It takes seconds for 500 sentences, and minutes if most words of the hypotheses are
+    right but in another order.
+
+    Args:
+        hypotheses, references: As of `bleu_and_chrf`.
+
+    Returns:
+        `ter`, from 0 up, above 100 if there are more edits than words; and `ter_signature`.
+
+    Raises:
+        ValueError: There are no sentences to score, the lengths differ, or a sentence has no reference.
+
+    Examples:
+        One of four words is wrong:
+
+        >>> translation_edit_rate(["the cat sat up"], [["the cat sat down"]])["ter"]
+        25.0
+    """
+    hypotheses, references = _without_blanks(hypotheses, references)
+    ter = sacrebleu.TER()
+    return {
+        "ter": ter.corpus_score(hypotheses, reference_streams(references)).score,
+        "ter_signature": str(ter.get_signature()),
     }
 
 
@@ -209,6 +235,18 @@ def _distances(first: Sequence[str], second: Sequence[str]) -> list[list[int]]:
             current.append(min(substituted, rows[-1][column] + 1, current[-1] + 1))
         rows.append(current)
     return rows
+
+
+def _without_blanks(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """The sentences that have references which are not blank, and these references."""
+    _check(hypotheses, references)
+    filled = [[text for text in texts if text.strip()] for texts in references]
+    kept = [(hypothesis, texts) for hypothesis, texts in zip(hypotheses, filled, strict=True) if texts]
+    if not kept:
+        raise ValueError("There must be a reference to score by. Received: blank ones only. Correct the test set.")
+    return [hypothesis for hypothesis, _ in kept], [texts for _, texts in kept]
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

@@ -37,7 +37,8 @@ class TrainingState:
     seconds: float = dataclasses.field(default=0.0, compare=False)
     best: float | None = None  # the best value so far of the monitored metric
     best_loss: float | None = None  # the validation loss at the best value
-    waited: int = 0  # validations since the best one
+    improved: float | None = None  # that value at the last validation that was an improvement for the patience
+    waited: int = 0  # validations since then
     # The values of the metrics' variables in the middle of an epoch, for a resume; empty where an epoch begins.
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list, compare=False)
     # The run's TransformerConfig and TrainingConfig as plain values, so that a resume can tell that a file was edited.

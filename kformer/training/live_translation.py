@@ -8,7 +8,7 @@ import numpy as np
 import rich.console
 import tensorflow as tf
 
-from kformer.config import MONITORS, DecodingConfig, TransformerConfig
+from kformer.config import MONITORS, DecodingConfig, Monitor, TransformerConfig
 from kformer.data import Pair
 from kformer.decoding import SearchResult
 from kformer.evaluation.evaluate import score_parts
@@ -116,6 +116,7 @@ class ScoreTranslations:
         symbols: Whether the translations are symbols, not sentences.
         limit: The number of sources to translate.
         bleu_tokenizer: How BLEU splits texts into words, see `kformer.evaluation.bleu_and_chrf`.
+        monitor: The metric that decides the best weights. Of the slow metrics, only this one is computed.
         on_batch: Called after each batch of translations. It may end the validation by raising an exception.
     """
 
@@ -126,6 +127,7 @@ class ScoreTranslations:
         symbols: bool,
         limit: int,
         bleu_tokenizer: str,
+        monitor: Monitor,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self.translate = translate
@@ -133,13 +135,18 @@ class ScoreTranslations:
         self.symbols = symbols
         self.limit = limit
         self.bleu_tokenizer = bleu_tokenizer
+        self.monitor = monitor
         self.on_batch = on_batch
 
     def __call__(self) -> dict[str, float]:
         """The scores of the current weights, by their names in the logs, with a corpus's name behind a blank."""
         pairs, on_batch = [*self.parts.values()], lambda done: self.on_batch()
-        together, *apart = score_parts(self.translate, pairs, self.symbols, self.limit, on_batch, self.bleu_tokenizer)
-        wanted = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
+        suitable = [monitor for monitor in MONITORS.values() if monitor.translations and monitor.suits(self.symbols)]
+        wanted = [monitor for monitor in suitable if monitor == self.monitor or not monitor.slow]
+        ter = MONITORS["ter"] in wanted
+        together, *apart = score_parts(
+            self.translate, pairs, self.symbols, self.limit, on_batch, self.bleu_tokenizer, ter
+        )
         found = {monitor.log_key: together[monitor.metric] for monitor in wanted}
         if len(apart) > 1:
             for name, scores in zip(self.parts, apart, strict=True):

@@ -58,7 +58,8 @@ def budget_of(training: TrainingConfig, plan: BatchPlan) -> Budget:
         batches = training.max_epochs * plan.batches_per_epoch
         limits.append(math.ceil(batches / training.gradient_accumulation_steps))
     max_steps = min(limits, default=None)
-    return Budget(max_steps, training.max_minutes, training.patience, MONITORS[training.monitor])
+    monitor = MONITORS[training.monitor]
+    return Budget(max_steps, training.max_minutes, training.patience, monitor, training.least_improvement)
 
 
 def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement) -> TrainingConfig:

@@ -24,7 +24,9 @@ from kformer.training.run_setup import (
 )
 
 # Fields that say when a run ends and is saved. Only these may change when a run is resumed.
-MAY_CHANGE = ("max_epochs", "max_steps", "max_minutes", "patience", "keep_weights", "checkpoint_minutes")
+MAY_CHANGE = (
+    *("max_epochs", "max_steps", "max_minutes", "patience", "least_improvement", "keep_weights", "checkpoint_minutes"),
+)
 
 
 def resume_run(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import rich.console
 
+from kformer.config import MONITORS
 from kformer.data import Corpus, Pair, references
 from kformer.data.arrangements import Arrangement
 from kformer.data.corpus import part_names
@@ -88,8 +89,8 @@ def translate_at_validations(
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
             leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            parts = _validation_parts(corpus, pairs)
-            score = ScoreTranslations(translate, parts, corpus.symbols, scored_sources, tokenizer, leave)
+            parts, monitor = _validation_parts(corpus, pairs), MONITORS[run.setup.training.monitor]
+            score = ScoreTranslations(translate, parts, corpus.symbols, scored_sources, tokenizer, monitor, leave)
         samples = samples or _shown(_validation_parts(corpus, pairs))
         show_samples = SampleTranslations(samples, translate, run.console, tensorboard)
     export = None if export_to is None else functools.partial(export_best, run.folder, export_to, run.console)
@@ -146,7 +147,8 @@ def list_callbacks(
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
     together = interrupt.together
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
-    keep_best = callbacks.KeepBest(folder.best_weights_file if is_main else None, state, budget.monitor)
+    best_file = folder.best_weights_file if is_main else None
+    keep_best = callbacks.KeepBest(best_file, state, budget.monitor, budget.least_improvement)
     main: callbacks.InMainProcess | None = None
     looking: list[keras.callbacks.Callback] = []
     if is_main:

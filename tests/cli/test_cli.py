@@ -267,7 +267,7 @@ MISTAKES = {
     "train, size and recipe": ("train --output new --recipe cmudict --size tiny", "A recipe has its own sizes"),
     "train, unknown monitor": (
         "train --output new --corpus cmudict --monitor blue",
-        "monitor must be one of loss, perplexity, accuracy, bleu, chrf, word_error_rate, phoneme_error_rate. ",
+        "monitor must be one of loss, perplexity, accuracy, bleu, chrf, ter, word_error_rate, phoneme_error_rate. ",
     ),
     "train, translations of a classifier": (
         "train --output new --task classify --train {corpus} --monitor bleu",

@@ -259,6 +259,7 @@ class TestTrainingConfig:
         assert (config.max_length, config.tokens_per_batch, config.batch_size_multiple) == (128, 4096, 1)
         assert (config.gradient_accumulation_steps, config.precision, config.seed) == (1, "auto", 1)
         assert (config.monitor, config.patience, config.validation_steps) == ("loss", 10, None)
+        assert config.least_improvement == 0
         assert (config.scored_sources, config.bleu_tokenizer) == (None, None)
         assert (config.ema_decay, config.keep_weights, config.checkpoint_minutes) == (0.0, 5, 2.0)
         assert (config.train_embeddings, config.mask_whole_words) == (True, False)
@@ -360,7 +361,7 @@ class TestTrainingConfig:
 
     def test_no_weights_need_be_kept_but_fewer_than_none_cannot(self):
         assert TrainingConfig(keep_weights=0).keep_weights == 0
-        with pytest.raises(ValueError, match="keep_weights must be at least 0. Received: keep_weights=-1"):
+        with pytest.raises(ValueError, match="keep_weights must be at least 0 and finite. Received: keep_weights=-1"):
             TrainingConfig(keep_weights=-1)
 
     @pytest.mark.parametrize(("monitor", "fewest"), [("loss", 0), ("bleu", 1), ("word_error_rate", 1)])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
-from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import bleu_and_chrf, phoneme_error_rate, translation_edit_rate, word_error_rate
 from kformer.training.compile import compile_model
 
 pytestmark = pytest.mark.tensorflow_only
@@ -21,7 +21,8 @@ def test_a_model_has_the_metrics_that_need_no_translations():
 
 def test_translations_have_the_others():
     texts = ["a b c d"], [["a b c d"]]
-    found = {"sentences": bleu_and_chrf(*texts), "symbols": {**word_error_rate(*texts), **phoneme_error_rate(*texts)}}
+    of_sentences = {**bleu_and_chrf(*texts), **translation_edit_rate(*texts)}
+    found = {"sentences": of_sentences, "symbols": {**word_error_rate(*texts), **phoneme_error_rate(*texts)}}
     for monitor in MONITORS.values():
         if monitor.translations is not None:
             # All of it is right, so the metric is the best there is.
@@ -31,7 +32,7 @@ def test_translations_have_the_others():
 @pytest.mark.parametrize(
     ("symbols", "names"),
     [
-        (False, ["loss", "perplexity", "accuracy", "bleu", "chrf"]),
+        (False, ["loss", "perplexity", "accuracy", "bleu", "chrf", "ter"]),
         (True, ["loss", "perplexity", "accuracy", "word_error_rate", "phoneme_error_rate"]),
     ],
 )

@@ -9,7 +9,14 @@ import sacrebleu
 
 from kformer.config import BLEU_TOKENIZERS
 from kformer.evaluation.evaluate import score, score_labels, score_texts, sentences
-from kformer.evaluation.metrics import bleu_and_chrf, edit_distance, label_scores, phoneme_error_rate, word_error_rate
+from kformer.evaluation.metrics import (
+    bleu_and_chrf,
+    edit_distance,
+    label_scores,
+    phoneme_error_rate,
+    translation_edit_rate,
+    word_error_rate,
+)
 from kformer.text.batches import Hypothesis
 from kformer.wording import count
 
@@ -33,6 +40,32 @@ def test_chrf_of_a_hand_counted_sentence():
     # Characters without blanks, "ab" against "ac": 1-grams 1 of 2 right, 2-grams 0 of 1; longer n-grams exist in
     # neither and are left out. Precision = recall = (1/2 + 0) / 2, so F2 is 1/4.
     assert bleu_and_chrf(["ab"], [["ac"]])["chrf"] == pytest.approx(25.0)
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "edits"),
+    [
+        ("a b c d e", 0),
+        ("a b x d e", 1),
+        ("a b d e", 1),
+        ("a b c d e f", 1),
+        ("d e a b c", 1),  # a sequence of words is moved
+        ("", 5),
+        ("v w x y z v w x", 8),
+    ],
+)
+def test_ter_of_hand_counted_edits(hypothesis, edits):
+    scores = translation_edit_rate([hypothesis], [["a b c d e"]])
+    assert scores["ter"] == pytest.approx(100 * edits / 5)
+    assert "case:lc" in scores["ter_signature"].split("|")
+
+
+def test_ter_counts_the_edits_of_all_sentences_to_the_nearest_references():
+    """Snover et al. (2006): the words of several references are their mean number, here (2 + 4) / 2."""
+    hypotheses, references = ["a b", "x"], [["a c", "a b d e"], ["x y"]]
+    assert translation_edit_rate(hypotheses, references)["ter"] == pytest.approx(100 * (1 + 1) / (3 + 2))
+    blank = translation_edit_rate([*hypotheses, "z"], [*references, [" "]])
+    assert blank == translation_edit_rate(hypotheses, references)
 
 
 def test_a_sentence_may_have_more_references_than_another():
@@ -189,7 +222,7 @@ def test_a_label_that_only_the_model_chose_counts_in_the_macro_f1():
     assert label_scores(["a", "b", "b"], ["a", "b", "c"])["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
-@pytest.mark.parametrize("score", [bleu_and_chrf, word_error_rate, phoneme_error_rate])
+@pytest.mark.parametrize("score", [bleu_and_chrf, translation_edit_rate, word_error_rate, phoneme_error_rate])
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [

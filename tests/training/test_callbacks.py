@@ -531,6 +531,42 @@ def test_keep_best_saves_the_best_and_stops_after_patience(tmp_path):
     assert {float(value) for weights in model.get_weights() for value in weights.flat} == {2.0}
 
 
+@pytest.mark.parametrize(
+    ("monitor", "values", "best", "kept", "waited"),
+    [
+        # 3.0 counts; 2.75 and 2.5 are better by no more than 0.5 than 3.0; 2.25 is; 2.0 is none again.
+        ("loss", [3.0, 2.75, 2.5, 2.25, 2.0], 2.0, [0, 1, 2, 3, 4], [0, 1, 2, 0, 1]),
+        ("chrf", [30.0, 30.5, 30.25, 30.75, 29.0], 30.75, [0, 1, 3], [0, 1, 2, 0, 1]),
+        # As long as it is 0.0, which says nothing, everything better counts.
+        ("bleu", [0.0, 0.25, 0.5, 1.0], 1.0, [0, 1, 2, 3], [0, 0, 1, 0]),
+    ],
+)
+def test_a_small_improvement_is_kept_and_does_not_count_for_patience(monitor, values, best, kept, waited, tmp_path):
+    state, model, found = TrainingState(), tiny_model(), []
+    keep = KeepBest(tmp_path / "best.weights.h5", state, MONITORS[monitor], least_improvement=0.5)
+    for value in values:
+        state = keep.state
+        is_best = keep(model, {MONITORS[monitor].log_key: value})
+        found.append((is_best, state.waited))
+        # A resumed run knows what counted.
+        save_checkpoint(tmp_path / "checkpoint.npz", model, state)
+        keep.state = load_checkpoint(tmp_path / "checkpoint.npz", model)
+    assert [number for number, (is_best, _) in enumerate(found) if is_best] == kept
+    assert ([waits for _, waits in found], keep.state.best) == (waited, best)
+
+
+def test_a_run_whose_improvements_are_too_small_says_so(tmp_path):
+    state, model = TrainingState(), tiny_model()
+    budget = Budget(patience=2, least_improvement=0.5)
+    keep = KeepBest(tmp_path / "best.weights.h5", state, budget.monitor, budget.least_improvement)
+    validate = Validation(state, Checkpoint(None, state), keep, budget)
+    validate.set_model(model)
+    for loss in (3.0, 2.9, 2.8):
+        assert state.end_reason == ""
+        validate.on_epoch_end(0, {"val_token_loss": loss})
+    assert (state.end_reason, state.best) == ("2 validations brought no better loss by more than 0.5", 2.8)
+
+
 def test_keep_best_takes_the_highest_where_higher_is_better(tmp_path):
     state, path, model = TrainingState(), tmp_path / "best.weights.h5", tiny_model()
     keep = validation(path, state, patience=2, monitor=MONITORS["bleu"])

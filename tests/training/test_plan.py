@@ -51,6 +51,11 @@ def test_a_small_corpus_is_validated_each_50_updates_or_as_often_as_is_asked(ste
     assert batches_between_validations(training, plan) == batches
 
 
+def test_the_patience_of_the_configuration_arrives_in_the_budget():
+    training = TrainingConfig(max_steps=7, patience=3, monitor="ter", least_improvement=0.5, max_minutes=2)
+    assert budget_of(training, plan=None) == Budget(7, 2.0, 3, MONITORS["ter"], 0.5)
+
+
 def pairs_of_one_word(number):
     tokenizer = SymbolTokenizer(["a"])
     return encode_pairs([("a", "a")] * number, tokenizer, tokenizer, max_length=4)

@@ -43,8 +43,8 @@ def listed(folder, rank=0, world_size=1, max_steps=7, seconds=0.0, **training):
 
 def callbacks_of(run, max_steps=7):
     training, state, group = run.setup.training, run.state, run.group
-    monitor = MONITORS[training.monitor]
-    budget = callbacks.Budget(max_steps, training.max_minutes, training.patience, monitor)
+    monitor, least = MONITORS[training.monitor], training.least_improvement
+    budget = callbacks.Budget(max_steps, training.max_minutes, training.patience, monitor, least)
     translations = Translations(callbacks.TensorBoardLog(run.folder.path, state), *ASKED)
     together = None if group.world_size == 1 else callbacks.StopTogether(state, group.all_reduce_max)
     interrupt = callbacks.GracefulInterrupt(state, together=together)
@@ -101,6 +101,11 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
 def test_the_best_weights_are_those_of_the_monitor(tmp_path, monitor, log_key):
     validation = only(callbacks.Validation, listed(tmp_path, monitor=monitor))
     assert validation.keep_best.monitor.log_key == log_key
+
+
+def test_the_least_improvement_is_that_of_the_budget(tmp_path):
+    validation = only(callbacks.Validation, listed(tmp_path, least_improvement=0.25))
+    assert (validation.keep_best.least_improvement, validation.budget.least_improvement) == (0.25, 0.25)
 
 
 def test_a_checkpoint_is_written_as_often_as_is_asked(tmp_path):
@@ -191,6 +196,7 @@ def at_validations(tmp_path, monkeypatch):
         (SENTENCES, {}, {"val_bleu": 100, "val_chrf": 100}),
         (NUMERALS, {}, {"val_bleu": 100, "val_chrf": 100}),  # of five words each, by the tokenizer for Chinese
         (NUMERALS, {"bleu_tokenizer": "13a"}, {"val_bleu": 0, "val_chrf": 100}),  # of one word each
+        (SENTENCES, {"monitor": "ter"}, {"val_bleu": 100, "val_chrf": 100, "val_ter": 0}),  # which takes long
         (SENTENCES, {"symbols": True}, {"val_word_error_rate": 0, "val_phoneme_error_rate": 0}),
     ],
 )

@@ -29,12 +29,14 @@ class Budget:
         max_minutes: Minutes of training; None: no limit.
         patience: Validations without a better value of the monitored metric.
         monitor: That metric.
+        least_improvement: Only what is better by more than this counts for the patience, see `KeepBest`.
     """
 
     max_steps: int | None = None
     max_minutes: float | None = None
     patience: int = 10
     monitor: Monitor = MONITORS["loss"]
+    least_improvement: float = 0.0
 
     def spent(self, state: TrainingState) -> Spent | None:
         """Why a run with this progress is over; None if it goes on."""
@@ -57,6 +59,8 @@ class Budget:
         if state.waited < self.patience or uninformative:
             return None
         reason = f"{count(state.waited, 'validation')} brought no better {self.monitor.label}"
+        if self.least_improvement:
+            reason += f" by more than {self.least_improvement:g}"
         return Spent(reason, f"{reason} already; raise patience to go on")
 
 

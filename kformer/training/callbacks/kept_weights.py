@@ -22,25 +22,36 @@ class KeepBest:
     the weights with the lowest validation loss are kept.
 
     The weights are written by `kformer.runs.weights.save_weights`. The best value, and the number of validations since
-    then, are in `state`, so a resumed run continues with them. Keras's `EarlyStopping` resets both when `fit` begins.
+    the last improvement, are in `state`, so a resumed run continues with them. Keras's `EarlyStopping` resets both when
+    `fit` begins.
+
+    Weights that are better by `least_improvement` or less are kept, too, but are no improvement. Several such steps are
+    one as soon as they make more than `least_improvement` together.
 
     Args:
         path: Ends in ".weights.h5". None: nothing is written, because another process writes.
         state: Shared with the callbacks.
         monitor: The metric, by default the validation loss.
+        least_improvement: By how much more than this a value must be better than that of the last improvement, to be
+            the next one.
 
     Raises:
         ValueError: `path` does not end in ".weights.h5".
     """
 
     def __init__(
-        self, path: str | pathlib.Path | None, state: TrainingState, monitor: Monitor = MONITORS["loss"]
+        self,
+        path: str | pathlib.Path | None,
+        state: TrainingState,
+        monitor: Monitor = MONITORS["loss"],
+        least_improvement: float = 0.0,
     ) -> None:
         if path is not None and not str(path).endswith(".weights.h5"):
             raise ValueError(f"The path of the best weights must end in .weights.h5. Received: {path}.")
         self.path = path
         self.state = state
         self.monitor = monitor
+        self.least_improvement = least_improvement
 
     def __call__(self, model: keras.Model, logs: Mapping[str, float]) -> bool:
         """Keeps the weights if they are better than those before, and returns whether they are.
@@ -55,13 +66,16 @@ class KeepBest:
             )
         value = float(logs[self.monitor.log_key])
         loss = float(logs[_LOSS]) if _LOSS in logs else None
-        if not self._is_better(value, loss):
+        is_best = self._is_better(value, loss)
+        if is_best and self._is_improvement(value):
+            self.state.improved, self.state.waited = value, 0
+        else:
             self.state.waited += 1
+        if not is_best:
             return False
         if self.path is not None:
             save_weights(self.path, model)
         self.state.best, self.state.best_loss = value, loss
-        self.state.waited = 0
         return True
 
     def _is_better(self, value: float, loss: float | None) -> bool:
@@ -71,6 +85,14 @@ class KeepBest:
         if value == best == self.monitor.uninformative and loss is not None and best_loss is not None:
             return loss < best_loss
         return value > best if self.monitor.mode == "max" else value < best
+
+    def _is_improvement(self, value: float) -> bool:
+        """Whether the best value so far is so much better than that of the last improvement."""
+        improved = self.state.improved
+        if not self.least_improvement or improved is None or improved == self.monitor.uninformative:
+            return True
+        gain = value - improved if self.monitor.mode == "max" else improved - value
+        return gain > self.least_improvement
 
 
 def keep_last(directory: pathlib.Path, model: keras.Model, step: int, number: int) -> None:
