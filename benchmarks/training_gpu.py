@@ -42,7 +42,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     from kformer.losses import LabelSmoothedCrossEntropy
     from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
     from kformer.models import build_transformer
-    from kformer.training.optimizers import build_adam
+    from kformer.training.optimizers import build_optimizer
 
     if keras.backend.backend() != "jax":
         raise ValueError(
@@ -59,7 +59,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     training = TrainingConfig.of_size(case["size"], precision="mixed_bfloat16")
     # As `kformer.training.compile` does, which asks the task, whose module needs TensorFlow.
     metrics = [TokenLoss(), TokenAccuracy(), Perplexity(), TokenCount()]
-    model.compile(build_adam(config.d_model, training), LabelSmoothedCrossEntropy(), metrics=metrics)
+    model.compile(build_optimizer(config.d_model, training), LabelSmoothedCrossEntropy(), metrics=metrics)
 
     length, rows = case["length"], max(1, case["tokens"] // case["length"])
     ids = np.random.default_rng(1).integers(4, config.target_vocab_size, (3, rows, length), dtype="int32")

@@ -7,6 +7,7 @@ objects: `kformer.models.build_transformer` unpacks them into plain keywords.
 
 from kformer.config.decoding import DecodingConfig
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS, Monitor
+from kformer.config.optimization import OPTIMIZERS, SCHEDULES, ends_with_budget
 from kformer.config.reading import errors_name, read_mapping, read_parts
 from kformer.config.sizes import SIZES
 from kformer.config.tasks import TASKS, TaskKind, answer_outputs, check_first_weights, task_kind
@@ -18,7 +19,9 @@ __all__ = [
     "DEPTHS",
     "LABEL_SMOOTHING_FORMS",
     "MONITORS",
+    "OPTIMIZERS",
     "POSITIONAL_ENCODINGS",
+    "SCHEDULES",
     "SIZES",
     "TASKS",
     "DecodingConfig",
@@ -32,6 +35,7 @@ __all__ = [
     "check_positions",
     "check_scores",
     "check_special_ids",
+    "ends_with_budget",
     "errors_name",
     "read_mapping",
     "read_parts",

@@ -7,6 +7,14 @@ from typing import Any, ClassVar, Self
 from kformer.config.base import Config
 from kformer.config.fields import setting
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
+from kformer.config.optimization import (
+    EQUATION_3,
+    OPTIMIZERS,
+    SCHEDULES,
+    check_optimizer,
+    check_schedule,
+    without_rate_of_other,
+)
 from kformer.config.sizes import TRAINING_OF_SIZE, values_of_size
 from kformer.config.tasks import task_kind
 from kformer.config.transformer import TransformerConfig
@@ -93,16 +101,40 @@ class TrainingConfig(Config):
         "How labels are smoothed. all: epsilon / K to each of K classes; others: epsilon / (K - 1) to each wrong one.",
         LABEL_SMOOTHING_FORMS,
     )
+    schedule: str = setting(
+        EQUATION_3,
+        "The learning rate after its linear rise. equation_3: the paper's, whose peak is learning_rate_scale * "
+        "(d_model * warmup_steps) ** -0.5; the others have the peak learning_rate. constant: it stays; inverse_sqrt: "
+        "it falls as in the paper; linear and cosine: it falls to final_learning_rate at the last update of max_steps "
+        "or max_epochs.",
+        SCHEDULES,
+    )
     warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
+    learning_rate: float | None = setting(None, "Peak of the learning rate, for another schedule than equation_3.")
     learning_rate_scale: float = setting(1.0, "Factor on the learning rate of equation 3.")
+    final_learning_rate: float = setting(0.0, "Learning rate at the last update of the schedules linear and cosine.")
     fit_warmup: bool = setting(
         False,
         "Whether a budget of few steps or epochs shortens the warm-up to a quarter of its updates; the peak of the "
         "rate stays. The sizes ask for this, but not where warmup_steps or learning_rate_scale is given.",
     )
+    optimizer: str = setting(
+        "adam",
+        "How gradients change the weights. adam: the paper's; adamw: with weight decay; adafactor: without momentum, "
+        "and with a learning rate that is relative to the size of the weights.",
+        OPTIMIZERS,
+    )
     beta_1: float = setting(0.9, "beta_1 of Adam, section 5.3.")
     beta_2: float = setting(0.98, "beta_2 of Adam, section 5.3.")
     adam_epsilon: float = setting(1e-9, "Epsilon of Adam, section 5.3.")
+    weight_decay: float = setting(
+        0.0,
+        "With adamw, an update makes weights smaller by this share times the learning rate; biases and the weights of "
+        "norms stay.",
+    )
+    gradient_clip_norm: float | None = setting(
+        None, "Largest norm of the gradient of an update over all weights; a longer gradient is scaled down to it."
+    )
     gradient_accumulation_steps: int = setting(
         1, "Number of micro-batches of an update, which learns from the mean over all their tokens."
     )
@@ -163,13 +195,16 @@ class TrainingConfig(Config):
         self._check_types_and_choices()
         self._check_positive("vocab_size", "max_length", "tokens_per_batch", "warmup_steps", "learning_rate_scale")
         self._check_positive("adam_epsilon", "gradient_accumulation_steps", "patience")
+        self._check_positive("learning_rate", "gradient_clip_norm")
         self._check_positive("batch_size_multiple")
         self._check_positive("max_epochs", "max_steps", "max_minutes", "validation_steps")
         self._check_positive("checkpoint_minutes")
         self._check_mixture()
-        for name in ("keep_weights", "least_improvement"):
+        for name in ("keep_weights", "weight_decay", "least_improvement"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite. Received: {name}={getattr(self, name)}.")
+        check_optimizer(self)
+        check_schedule(self)
         for name in ("label_smoothing", "beta_1", "beta_2", "ema_decay"):
             self._check_rate(name)
         fewest = 1 if MONITORS[self.monitor].translations else 0
@@ -228,9 +263,21 @@ class TrainingConfig(Config):
         return cls.from_dict({**values_of_size(TRAINING_OF_SIZE, name), **of_task}).replace(**changes)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like a new one. A warm-up or a scale that is given is not fitted."""
+        """A copy with some fields changed, checked like a new one. A warm-up or a scale that is given is not fitted.
+
+        A schedule that is given takes away the rate of the other kind: `learning_rate` if it is equation_3, and
+        otherwise `learning_rate_scale`, which the sizes have.
+
+        Examples:
+            >>> small = TrainingConfig.of_size("small")
+            >>> constant = small.replace(schedule="constant", learning_rate=0.001)
+            >>> small.learning_rate_scale, constant.learning_rate_scale, constant.warmup_steps
+            (1.2, 1.0, 800)
+        """
         if "warmup_steps" in changes or "learning_rate_scale" in changes:
             changes = {"fit_warmup": False, **changes}
+        if "schedule" in changes:
+            changes = {**without_rate_of_other(changes["schedule"]), **changes}
         return super().replace(**changes)
 
 

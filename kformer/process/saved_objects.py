@@ -39,8 +39,8 @@ CLASSES = {
     "kformer.layers.segments": ("SegmentEmbedding",),
     "kformer.losses": ("LabelSmoothedCrossEntropy",),
     "kformer.metrics": ("TokenLoss", "Perplexity", "TokenAccuracy", "TokenCount"),
-    "kformer.schedules": ("WarmupInverseSqrt",),
-    "kformer.training.optimizers": ("Adam", "AccumulatingAdam"),
+    "kformer.schedules": ("WarmupInverseSqrt", "WarmupConstant", "WarmupLinear", "WarmupCosine"),
+    "kformer.training.optimizers": ("Adam", "AdamW", "Adafactor"),
 }
 
 

@@ -3,16 +3,18 @@
 import keras
 import rich.console
 
-from kformer.config import TrainingConfig
+from kformer.config import TrainingConfig, ends_with_budget
 from kformer.data import Corpus
 from kformer.data.labels import unknown_labels
 from kformer.models import build_model
 from kformer.runs.folder import RunFolder
+from kformer.tasks import task_of
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
 from kformer.training.distributed import ProcessGroup
 from kformer.training.first_weights import load_first_weights
 from kformer.training.opened_run import OpenedRun, RunRequest
+from kformer.training.plan import last_update
 from kformer.training.pretrained_embeddings import EMBEDDING_FILES, assign_embeddings, freeze_embeddings
 from kformer.training.resumed_run import environment_note
 from kformer.training.run_callbacks import ActiveRun
@@ -32,7 +34,11 @@ def build_run(
         lines += _about_warmup(request.training, setup.training)
     for line in lines:
         console.print(line, markup=False)  # a path may hold brackets
-    model = _build(folder, setup)
+    updates = _update_of_the_end(setup)
+    if updates is not None:
+        final = setup.training.final_learning_rate
+        console.print(f"The learning rate falls to {final:g} at update {updates:,}, the last of the budget.")
+    model = _build(folder, setup, updates)
     if setup.resumed:
         _load_progress(folder, model, state, console)
     backend = keras.backend.backend() + group.describe()
@@ -75,12 +81,20 @@ def _about_warmup(given: TrainingConfig | None, used: TrainingConfig) -> list[st
     ]
 
 
-def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
+def _update_of_the_end(setup: RunSetup) -> int | None:
+    """The update at which the schedule of the rate ends; None if it does not end."""
+    if not ends_with_budget(setup.training.schedule):
+        return None
+    arrangement = task_of(setup.transformer.task).arrangement(setup.tokenizers, setup.training)
+    return last_update(setup.training, setup.train, arrangement)
+
+
+def _build(folder: RunFolder, setup: RunSetup, updates: int | None) -> keras.Model:
     """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
     keras.utils.set_random_seed(setup.training.seed)
     model = build_model(setup.transformer, dtype=setup.training.precision)
     freeze_embeddings(folder, model, setup.training)
-    compile_model(model, setup.transformer, setup.training)
+    compile_model(model, setup.transformer, setup.training, updates)
     if folder.initial.exists():
         load_first_weights(folder.initial, model, setup.transformer.task, setup.tokenizers[1])
     assign_embeddings(folder, model, setup.training)

@@ -86,7 +86,8 @@ def save_checkpoint(path: str | pathlib.Path, model: keras.Model, state: Trainin
         if name.startswith("model_") and not np.all(np.isfinite(arrays[name])):
             raise FloatingPointError(
                 f"{variable.path} holds numbers that are not finite after update {state.step}: the training has "
-                f"diverged. Nothing was written to {path}. Lower learning_rate_scale or raise warmup_steps."
+                f"diverged. Nothing was written to {path}. Lower learning_rate_scale or "
+                "learning_rate, or raise warmup_steps."
             )
     arrays |= {f"metrics_{number}": array for number, array in enumerate(state.metrics)}
     values = {name: value for name, value in vars(state).items() if name not in _NOT_IN_JSON}

@@ -6,13 +6,21 @@ from kformer.config import TrainingConfig, TransformerConfig
 from kformer.metrics import TokenCount
 from kformer.process.hardware import has_gpu
 from kformer.tasks import task_of
-from kformer.training.optimizers import build_adam
+from kformer.training.optimizers import build_optimizer
 
 
-def compile_model(model: keras.Model, transformer: TransformerConfig, training: TrainingConfig) -> None:
-    """Compiles the model with the paper's optimizer, the objective of its task, and a count of the tokens."""
+def compile_model(
+    model: keras.Model, transformer: TransformerConfig, training: TrainingConfig, updates: int | None = None
+) -> None:
+    """Compiles the model with the optimizer of its training, the objective of its task, and a count of the tokens.
+
+    Args:
+        model: The model.
+        transformer, training: Its configurations.
+        updates: The last update of the run, see `kformer.training.learning_rate.build_schedule`.
+    """
     objective = task_of(transformer.task).objective(transformer, training)
-    optimizer = build_adam(transformer.d_model, training)
+    optimizer = build_optimizer(transformer.d_model, training, updates)
     if training.precision == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(

@@ -62,21 +62,27 @@ def budget_of(training: TrainingConfig, plan: BatchPlan) -> Budget:
     return Budget(max_steps, training.max_minutes, training.patience, monitor, training.least_improvement)
 
 
-def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement) -> TrainingConfig:
+def last_update(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement | None) -> int | None:
+    """The update at which the budget of steps and epochs ends; None if there is no such budget."""
+    if training.max_epochs is None:  # a large corpus takes a while to plan
+        return training.max_steps
+    return budget_of(training, plan_batches(pairs, training, arrangement)).max_steps
+
+
+def fit_warmup(training: TrainingConfig, pairs: EncodedPairs, arrangement: Arrangement | None) -> TrainingConfig:
     """The configuration with a warm-up that fits the budget, if `training.fit_warmup` asks for it.
 
     The budget must be in steps or epochs. A budget in minutes is not known in updates before the training.
     """
-    if not training.fit_warmup or (training.max_steps, training.max_epochs) == (None, None):
-        return training
-    updates = budget_of(training, plan_batches(pairs, training, arrangement)).max_steps
-    return shorten_warmup(training, updates or 1).replace(fit_warmup=True)
+    updates = last_update(training, pairs, arrangement) if training.fit_warmup else None
+    return training if updates is None else shorten_warmup(training, updates).replace(fit_warmup=True)
 
 
 def shorten_warmup(training: TrainingConfig, updates: int) -> TrainingConfig:
     """The configuration with a warm-up of at most a quarter of so many updates, and the same peak of the rate.
 
-    The peak of equation 3 is scale * (d_model * warmup_steps)**-0.5.
+    The peak of equation 3 is scale * (d_model * warmup_steps)**-0.5. That of the other schedules does not depend on
+    the warm-up.
 
     Examples:
         >>> shorter = shorten_warmup(TrainingConfig(warmup_steps=400, learning_rate_scale=1.0), updates=400)
@@ -84,6 +90,8 @@ def shorten_warmup(training: TrainingConfig, updates: int) -> TrainingConfig:
         (100, 0.5)
     """
     warmup_steps = min(training.warmup_steps, max(1, updates // _FITTED_SHARE))
+    if training.learning_rate is not None:
+        return training.replace(warmup_steps=warmup_steps)
     scale = training.learning_rate_scale * math.sqrt(warmup_steps / training.warmup_steps)
     return training.replace(warmup_steps=warmup_steps, learning_rate_scale=scale)
 
@@ -113,11 +121,12 @@ def describe_warmup(training: TrainingConfig, updates: int) -> str:
     else:
         problem = f"takes {warmup:,} of them ({share:.0%}), which leaves few for the rest"
     shorter = shorten_warmup(training, updates)
+    remedy = f"warmup_steps {shorter.warmup_steps}"
+    if training.learning_rate is None:
+        remedy += f" and learning_rate_scale {shorter.learning_rate_scale:.3g} keep the peak of the learning rate"
     return (
         f"the warm-up {problem}. Little is learned in this way. Raise the budget, or begin a new run with smaller "
-        "batches (tokens_per_batch), a smaller model or a shorter warm-up: "
-        f"warmup_steps {shorter.warmup_steps} and learning_rate_scale {shorter.learning_rate_scale:.3g} keep the "
-        "peak of the learning rate."
+        f"batches (tokens_per_batch), a smaller model or a shorter warm-up: {remedy}."
     )
 
 

@@ -12,6 +12,7 @@ from kformer.process.console import Console
 from kformer.training.callbacks import UpdateTimer
 from kformer.training.train import train
 
+_MANY = 10**9  # more updates than are timed
 _VALIDATION_PAIRS = 10  # a training ends with a validation, which should take no time here
 
 
@@ -37,7 +38,7 @@ def measure_seconds_per_update(
 
     timer = UpdateTimer(measured, seconds)
     part = dataclasses.replace(corpus, valid=list(itertools.islice(corpus.valid, _VALIDATION_PAIRS)))
-    training = training.replace(max_steps=None, max_epochs=None, max_minutes=None)
+    training = training.replace(max_steps=_MANY, max_epochs=None, max_minutes=None)  # a schedule may need an end
     with temporary_folder() as folder:
         train(
             part,

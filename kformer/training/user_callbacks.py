@@ -12,7 +12,7 @@ _ASSIGNS = (
 )
 _OWN_CHECKPOINTS = "Leave it out: the run saves its own checkpoints, and resume goes on from the last one."
 _HAS_SCHEDULE = "the learning rate follows a schedule and cannot be set"
-_RATE = "Leave it out, and choose warmup_steps and learning_rate_scale in training."
+_RATE = "Leave it out, and choose schedule and warmup_steps in training."
 _AVERAGES = "Leave it out, and set ema_decay in training: the run validates and keeps the averaged weights."
 
 _REFUSED: dict[type[keras.callbacks.Callback], tuple[str, str]] = {

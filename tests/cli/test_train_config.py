@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import pytest
 import toy
 import yaml
@@ -12,7 +13,9 @@ from kformer.cli.main import app
 from kformer.cli.train_config import FIELDS, PARTS, WITHOUT_OPTION
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.runs.folder import RunFolder
+from kformer.training.compile import compile_model
 from kformer.training.new_run import start_run
+from kformer.training.optimizers import Adafactor, Adam, AdamW
 from kformer.training.train import TrainingReport
 
 pytestmark = pytest.mark.tensorflow_only
@@ -37,9 +40,21 @@ VALUES = {
     "task": "tag",
     "precision": "mixed_bfloat16",
     "tokens_per_batch": 512,
+    "schedule": "constant",
+    "learning_rate": 0.001,
+    "final_learning_rate": 0.0002,
+    "weight_decay": 0.1,
+    "gradient_clip_norm": 2.5,
     "least_improvement": 0.25,
 }
-NEEDED = {"train_embeddings": ("--source-embeddings", "words.vec")}
+NEEDED = {
+    "train_embeddings": ("--source-embeddings", "words.vec"),
+    "schedule": ("--learning-rate", "0.001"),
+    "learning_rate": ("--schedule", "constant"),
+    "final_learning_rate": ("--schedule", "linear", "--learning-rate", "0.001", "--max-steps", "9"),
+    "optimizer": ("--weight-decay", "0.1"),
+    "weight_decay": ("--optimizer", "adamw"),
+}
 
 
 def other_value(field, default):
@@ -133,6 +148,33 @@ def test_a_file_and_options_may_fit_only_together(train, tmp_path):
     assert (found["transformer"].d_model, found["transformer"].num_heads) == (36, 6)
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "expected"),
+    [
+        (
+            *(
+                ["--optimizer", "adamw", "--weight-decay", "0.1", "--beta-2", "0.95", "--gradient-clip-norm", "2"],
+                AdamW,
+            ),
+            {"weight_decay": 0.1, "beta_2": 0.95, "global_clipnorm": 2.0, "ema_decay": 0.999},
+        ),
+        (["--optimizer", "adafactor", "--gradient-clip-norm", "2"], Adafactor, {"global_clipnorm": 2.0}),
+        ([], Adam, {"weight_decay": None, "global_clipnorm": None, "ema_decay": 0.999}),
+    ],
+)
+def test_the_options_of_the_optimizer_and_of_its_rate_arrive_there(words, kind, expected, train):
+    rate = ["--schedule", "cosine", "--learning-rate", "0.5", "--final-learning-rate", "0.25", "--warmup-steps", "3"]
+    found = train(*WORDS, *words, *rate, "--max-steps", "7", "--gradient-accumulation-steps", "2")
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7)])
+    compile_model(model, found["transformer"], found["training"])
+    optimizer = model.optimizer
+    assert type(optimizer) is kind
+    assert {name: getattr(optimizer, name) for name in expected} == expected
+    # Two batches are an update: the rates of the third and of the seventh.
+    schedule = keras.optimizers.schedules.deserialize(optimizer.get_config()["learning_rate"])
+    assert [float(schedule(batch)) for batch in (4, 12)] == pytest.approx([0.5, 0.25])
+
+
 def test_an_option_wins_over_a_recipe(train):
     found = train("--recipe", "bible-en-es", *WORDS, "--patience", "3", "--norm-first")
     assert (found["training"].patience, found["transformer"].norm_first) == (3, True)
@@ -152,6 +194,9 @@ def test_an_option_wins_over_a_recipe(train):
             ["--positional-encoding", "learned", "--transformer-max-length", "8"],
             "^--transformer-max-length: The transformer has 8 learned positions",
         ),
+        (["--optimizer", "adamw"], "^--optimizer: weight_decay must be above 0 with the optimizer adamw, such as"),
+        (["--schedule", "linear", "--learning-rate", "1"], "^--schedule: The schedule linear ends at the last"),
+        (["--learning-rate", "1"], "^--learning-rate: The schedule equation_3 has the peak"),
         (["--num-decoder-layers", "0"], "^--num-decoder-layers: A model of the task translate needs"),
     ],
 )

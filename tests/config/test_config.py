@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 import pathlib
 import re
 
@@ -252,6 +253,8 @@ class TestTrainingConfig:
         assert (config.label_smoothing, config.warmup_steps) == (0.1, 4000)
         assert (config.max_epochs, config.max_steps, config.max_minutes) == (None, None, None)
         assert (config.label_smoothing_form, config.learning_rate_scale) == ("all", 1.0)
+        assert (config.optimizer, config.weight_decay, config.gradient_clip_norm) == ("adam", 0.0, None)
+        assert (config.schedule, config.learning_rate, config.final_learning_rate) == ("equation_3", None, 0.0)
 
     def test_without_options_a_run_learns_subwords_of_both_languages_and_keeps_the_best_weights_by_loss(self):
         config = TrainingConfig()
@@ -293,6 +296,8 @@ class TestTrainingConfig:
             "validation_steps",
             "batch_size_multiple",
             "checkpoint_minutes",
+            "learning_rate",
+            "gradient_clip_norm",
         ],
     )
     def test_amounts_are_positive(self, name):
@@ -353,6 +358,68 @@ class TestTrainingConfig:
             assert not size.replace(**chosen).fit_warmup
         assert size.replace(warmup_steps=50, fit_warmup=True).fit_warmup
         assert not TrainingConfig().fit_warmup
+
+    @pytest.mark.parametrize("name", ["weight_decay", "least_improvement"])
+    @pytest.mark.parametrize("value", [-0.5, math.inf, math.nan])
+    def test_some_amounts_may_be_zero_but_not_below(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be at least 0 and finite. Received: {name}={value}"):
+            TrainingConfig(**{name: value})
+
+    @pytest.mark.parametrize(
+        ("fields", "told"),
+        [
+            (
+                {"weight_decay": 0.1},
+                "weight_decay must be above 0 with .* adamw, .* optimizer='adam', weight_decay=0.1",
+            ),
+            ({"optimizer": "adamw"}, "weight_decay must be above 0 with .* optimizer='adamw', weight_decay=0.0"),
+            ({"optimizer": "adafactor", "weight_decay": 0.1}, "0 with another one. Received: optimizer='adafactor'"),
+            ({"optimizer": "adafactor", "beta_1": 0.8}, "has no beta_1, beta_2, adam_epsilon. Received: beta_1=0.8"),
+        ],
+    )
+    def test_an_optimizer_takes_its_own_fields(self, fields, told):
+        with pytest.raises(ValueError, match=told):
+            TrainingConfig(**fields)
+
+    @pytest.mark.parametrize(
+        ("fields", "told"),
+        [
+            ({"learning_rate": 0.1}, "equation_3 has the peak .* Received: learning_rate=0.1. Leave it out, or choose"),
+            ({"schedule": "constant"}, "constant needs the peak of the rate. Received: learning_rate=None. Give"),
+            (
+                {"schedule": "constant", "learning_rate": 0.1, "learning_rate_scale": 1.2},
+                "is a factor of the schedule equation_3. Received: schedule='constant', learning_rate_scale=1.2",
+            ),
+            ({"schedule": "linear", "learning_rate": 0.1}, "linear ends at .* neither max_steps nor max_epochs. Give"),
+            ({"schedule": "cosine", "learning_rate": 0.1, "max_minutes": 5}, "cosine ends at .* neither max_steps nor"),
+            (
+                {"schedule": "inverse_sqrt", "learning_rate": 0.1, "final_learning_rate": 0.05},
+                "is of the schedules linear and cosine. Received: schedule='inverse_sqrt', final_learning_rate=0.05",
+            ),
+            *(
+                (
+                    {"schedule": "linear", "learning_rate": 0.1, "max_steps": 7, "final_learning_rate": final},
+                    f"at least 0 and below learning_rate. Received: final_learning_rate={final}, learning_rate=0.1",
+                )
+                for final in (0.1, -0.1, math.nan)
+            ),
+        ],
+    )
+    def test_a_schedule_takes_its_own_fields(self, fields, told):
+        with pytest.raises(ValueError, match=told):
+            TrainingConfig(**fields)
+
+    def test_a_schedule_with_a_peak_leaves_the_factor_of_a_size_and_its_fitted_warmup(self):
+        size = TrainingConfig.of_size("small", max_epochs=3)
+        for chosen in (
+            size.replace(schedule="cosine", learning_rate=0.1),
+            TrainingConfig.of_size("small", max_epochs=3, schedule="cosine", learning_rate=0.1),
+        ):
+            assert (chosen.learning_rate_scale, chosen.learning_rate) == (1.0, 0.1)
+            assert (chosen.warmup_steps, chosen.fit_warmup) == (800, True)
+        assert chosen.replace(schedule="equation_3").learning_rate is None
+        with pytest.raises(ValueError, match="learning_rate_scale is a factor of the schedule equation_3"):
+            size.replace(schedule="cosine", learning_rate=0.1, learning_rate_scale=1.2)
 
     @pytest.mark.parametrize(("task", "smoothing"), [("translate", 0.1), ("language-model", 0.0), ("classify", 0.1)])
     def test_language_models_are_trained_without_label_smoothing(self, task, smoothing):

@@ -27,10 +27,10 @@ from kformer.training.optimizers import Adam
 ARGUMENTS = {
     **{"d_model": 8, "d_ff": 16, "num_heads": 2, "num_steps": 2, "head_dim": 4, "max_length": 5},
     **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2},
+    **{"peak": 0.1, "updates": 7},
 }
 # Classes that need other arguments.
 SPECIAL = {
-    "AccumulatingAdam": lambda kind: kind(gradient_accumulation_steps=2),
     "Encoder": lambda kind: kind([EncoderLayer(8, 2, 16)]),
     "Decoder": lambda kind: kind([DecoderLayer(8, 2, 16)]),
 }

@@ -6,7 +6,7 @@ import numpy as np
 from kformer.config import TrainingConfig
 from kformer.layers import TokenEmbedding
 from kformer.losses import LabelSmoothedCrossEntropy
-from kformer.training.optimizers import build_adam
+from kformer.training.optimizers import build_optimizer
 
 # Three micro-batches of 2 rows with 9, 3 and 5 tokens; 0 is padding.
 LABELS = np.array(
@@ -24,7 +24,7 @@ def trained(accumulation, batches):
     layers = [keras.Input((None,), dtype="int32"), TokenEmbedding(7, 5), keras.layers.Dense(7)]
     model = keras.Sequential(layers)
     config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
-    model.compile(build_adam(5, config), LabelSmoothedCrossEntropy())
+    model.compile(build_optimizer(5, config), LabelSmoothedCrossEntropy())
     model.fit((batch for batch in batches), steps_per_epoch=len(batches), shuffle=False, verbose=0)
     return [keras.ops.convert_to_numpy(variable) for variable in model.variables]
 

@@ -40,18 +40,18 @@ from kformer.training.callbacks import (
     update_timer,
 )
 from kformer.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
-from kformer.training.optimizers import build_adam, update_count
+from kformer.training.optimizers import build_optimizer, update_count
 from kformer.training.plan import describe_minutes
 
 IDS = np.array([[1, 2, 3], [4, 5, 0]], "int32")  # 5 tokens
 
 
-def tiny_model(accumulation=1, ema_decay=0.0):
+def tiny_model(accumulation=1, ema_decay=0.0, **training):
     layers = [keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 3), keras.layers.Dense(7)]
     model = keras.Sequential(layers)
-    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation, ema_decay=ema_decay)
+    config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation, ema_decay=ema_decay, **training)
     metrics = [TokenLoss(), TokenAccuracy(), Perplexity(), TokenCount()]
-    model.compile(build_adam(8, config), LabelSmoothedCrossEntropy(), metrics=metrics)
+    model.compile(build_optimizer(8, config), LabelSmoothedCrossEntropy(), metrics=metrics)
     model.run_eagerly = keras.backend.backend() == "tensorflow"  # A graph takes longer to trace than these steps.
     return model
 
@@ -950,7 +950,7 @@ def test_logs_have_the_norm_of_the_last_gradient():
             return 3.0 * y_pred[..., 0] + 4.0 * y_pred[..., 1]
 
     model = keras.Sequential([keras.Input((3, 1)), keras.layers.Dense(2, use_bias=False)])
-    model.compile(build_adam(8, TrainingConfig()), Slopes(reduction="sum"))
+    model.compile(build_optimizer(8, TrainingConfig()), Slopes(reduction="sum"))
     ones = np.ones((2, 3, 1), "float32")
     history = model.fit(ones, ones, batch_size=2, callbacks=[TrackState(TrainingState())], verbose=0).history
     assert history["gradient_norm"] == pytest.approx([6 * 5.0])

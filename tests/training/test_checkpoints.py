@@ -20,7 +20,7 @@ from kformer.training.checkpoints import (
     save_checkpoint,
     saved_state,
 )
-from kformer.training.optimizers import build_adam
+from kformer.training.optimizers import build_optimizer
 
 
 def tiny_model(seed=1, d_model=3, accumulation=3):
@@ -30,7 +30,7 @@ def tiny_model(seed=1, d_model=3, accumulation=3):
     hidden = keras.layers.Dropout(0.3)(keras.layers.Embedding(7, d_model)(ids))
     model = keras.Model(ids, keras.layers.Dense(7)(hidden))
     config = TrainingConfig(warmup_steps=5, gradient_accumulation_steps=accumulation)
-    model.compile(build_adam(d_model, config), LabelSmoothedCrossEntropy(), metrics=[TokenLoss()])
+    model.compile(build_optimizer(d_model, config), LabelSmoothedCrossEntropy(), metrics=[TokenLoss()])
     return model
 
 

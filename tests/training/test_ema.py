@@ -39,9 +39,18 @@ def average_of(weights, decay):
 
 
 # With 0.3 the average is exponential from update 5 on.
-@pytest.mark.parametrize(("accumulation", "decay"), [(1, 0.3), (3, 0.3), (1, 0.999)])
-def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation, decay):
-    model = tiny_model(accumulation, ema_decay=decay)
+@pytest.mark.parametrize(
+    ("accumulation", "decay", "training"),
+    [
+        (1, 0.3, {}),
+        (3, 0.3, {}),
+        (1, 0.999, {}),
+        (3, 0.3, {"optimizer": "adamw", "weight_decay": 0.1}),
+        (3, 0.3, {"optimizer": "adafactor"}),
+    ],
+)
+def test_validations_see_the_average_over_updates_and_training_goes_on_without_it(accumulation, decay, training):
+    model = tiny_model(accumulation, ema_decay=decay, **training)
     seen, kept, state = SeeWeights(), SeeWeights(), TrainingState()
     callbacks = [seen, validation(None, state), kept, Checkpoint(None, state)]
     fit(model, callbacks, epochs=2, steps=4 * accumulation, validation_data=(IDS, IDS))
@@ -261,5 +270,5 @@ def test_an_optimizer_without_averages_is_refused(optimizer, told):
     model = tiny_model()
     if optimizer:
         model.compile(optimizer, model.loss)
-    with pytest.raises(ValueError, match=told + ". Compile the model with build_adam"):
+    with pytest.raises(ValueError, match=told + ". Compile the model with build_optimizer"):
         fit(model, [AverageWeights()])

@@ -98,6 +98,14 @@ def test_a_warmup_is_fitted_to_a_budget_of_updates_if_that_is_asked(budget, fitt
     assert found.fit_warmup == asked
 
 
+def test_a_warmup_of_a_schedule_with_a_peak_is_fitted_and_the_peak_stays():
+    training = TrainingConfig(schedule="cosine", learning_rate=0.1, warmup_steps=12, fit_warmup=True, max_steps=20)
+    assert fit_warmup(training, pairs_of_one_word(7), None) == training.replace(warmup_steps=5, fit_warmup=True)
+    told = describe_warmup(training, 20)
+    assert told.startswith("the warm-up takes 12 of them (60%), which leaves few for the rest. Little is learned")
+    assert told.endswith("a smaller model or a shorter warm-up: warmup_steps 5.")
+
+
 def test_a_warmup_that_leaves_time_is_told_in_a_few_words():
     assert describe_warmup(TrainingConfig(warmup_steps=800), 12_900) == "the warm-up takes 800 of them (6%)."
     assert describe_warmup(TrainingConfig(warmup_steps=500), 1000) == "the warm-up takes 500 of them (50%)."

@@ -9,7 +9,7 @@ import pytest
 
 from kformer.losses import LabelSmoothedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
-from kformer.schedules import WarmupInverseSqrt
+from kformer.schedules import WarmupConstant, WarmupCosine, WarmupInverseSqrt, WarmupLinear
 from kformer.training.optimizers import Adam
 
 # No argument has its default value, so that one which gets lost shows.
@@ -20,6 +20,9 @@ ARGUMENTS = {
     TokenAccuracy: {"pad_id": 3, "name": "d"},
     TokenCount: {"pad_id": 3, "name": "e"},
     WarmupInverseSqrt: {"d_model": 7, "warmup_steps": 5, "scale": 0.5, "gradient_accumulation_steps": 2},
+    WarmupConstant: {"peak": 0.3, "warmup_steps": 5, "gradient_accumulation_steps": 2},
+    WarmupLinear: {"peak": 0.3, "updates": 9, "warmup_steps": 5, "final": 0.1, "gradient_accumulation_steps": 2},
+    WarmupCosine: {"peak": 0.3, "updates": 9, "warmup_steps": 5, "final": 0.1, "gradient_accumulation_steps": 2},
 }
 
 

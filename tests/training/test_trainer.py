@@ -349,6 +349,62 @@ def test_a_run_killed_between_validations_goes_on_bit_for_bit(whole, tmp_path):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            **{"optimizer": "adamw", "weight_decay": 0.1, "gradient_clip_norm": 0.5, "schedule": "cosine"},
+            **{"max_steps": None, "max_epochs": 1, "ema_decay": 0.5},  # 14 batches, in 7 updates
+        },
+        {"optimizer": "adafactor", "schedule": "constant", "max_steps": 4},
+    ],
+    ids=["adamw, cosine, clipped", "adafactor"],
+)
+def test_a_run_with_another_optimizer_and_rate_goes_on_bit_for_bit(changes, tmp_path):
+    fields = {"learning_rate": 0.05, "warmup_steps": 2, "gradient_accumulation_steps": 2}
+    training = WORDS.replace(**fields, **changes)
+    whole = train_words(tmp_path / "whole", training)
+    stopped = train_words(tmp_path / "run", training, callbacks=[Signals("batch", 6)])  # in the middle of an update
+    assert (stopped.interrupted, stopped.steps) == (True, 2)
+    report = train_words(tmp_path / "run", training, resume=True)
+    assert (report.steps, report.best, report.reason) == (whole.steps, whole.best, whole.reason)
+    ours, theirs = arrays_of(report.run), arrays_of(whole.run)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert course_of(report.run) == course_of(whole.run)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_rate_that_ends_with_the_budget_ends_with_the_larger_budget_of_a_resume(tmp_path):
+    training = WORDS.replace(schedule="linear", learning_rate=0.5, warmup_steps=1, max_steps=3, validation_steps=1)
+    begun, resumed = quiet(), quiet()
+    train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=begun)
+    assert "The learning rate falls to 0 at update 3, the last of the budget." in begun.file.getvalue()
+    report = train(
+        three_words(), tmp_path / "run", training=training.replace(max_steps=6), resume=True, console=resumed
+    )
+    assert "The learning rate falls to 0 at update 6, the last of the budget." in resumed.file.getvalue()
+    # A row has the rate of the next update. From 0.5 at update 1 the rate fell by a half of that at each update; now
+    # it falls by a fifth, as in a run with six updates.
+    rates = [float(row["learning_rate"]) for row in rows_of(report.run)]
+    assert rates == pytest.approx([0.25, 0.0, 0.0, 0.1, 0.0, 0.0], abs=1e-6)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_rate_ends_with_a_budget_of_epochs(tmp_path):
+    fields = {"schedule": "linear", "learning_rate": 0.5, "warmup_steps": 1, "final_learning_rate": 0.1}
+    training = WORDS.replace(**fields, max_steps=None, max_epochs=1, gradient_accumulation_steps=3)
+    console = quiet()
+    report = train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
+    assert report.steps == 4  # 187 texts in batches of 16 are 11.7 batches, and three are an update
+    assert "The learning rate falls to 0.1 at update 4, the last of the budget." in console.file.getvalue()
+    # Each of three updates takes a third of 0.4. The row of an update has the rate of the next one.
+    rates = {int(float(row["step"])): float(row["learning_rate"]) for row in rows_of(report.run)}
+    assert rates == pytest.approx({2: 0.5 - 0.4 * 2 / 3, 4: 0.1})
+
+
 def test_a_spent_budget_is_said_and_nothing_is_trained(whole, tmp_path):
     run = RunFolder(shutil.copytree(whole[0].run.path, tmp_path / "run"))
     before = run.checkpoint_file.read_bytes()
@@ -955,7 +1011,7 @@ class OwnBackup(keras.callbacks.BackupAndRestore):
     """A user's own kind of it."""
 
 
-SCHEDULED = "the learning rate follows a schedule and cannot be set.*choose warmup_steps and learning_rate_scale"
+SCHEDULED = "the learning rate follows a schedule and cannot be set.*choose schedule and warmup_steps"
 ASSIGNS = (
     "it assigns weights in the middle of a run, so that a resumed run would give other results than one "
     "without a stop.*"

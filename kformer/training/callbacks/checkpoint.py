@@ -11,7 +11,7 @@ import numpy as np
 from kformer.runs.folder import RunFolder
 from kformer.training.callbacks.graceful_interrupt import Interrupted
 from kformer.training.checkpoints import TrainingState, save_checkpoint
-from kformer.training.optimizers import inner_adam, update_count
+from kformer.training.optimizers import inner_optimizer, update_count
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -94,7 +94,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._written_at = self.clock()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=False)
+        inner_optimizer(self.model.optimizer).put_averages(in_model=False)
         if self.path is not None:
             save_checkpoint(self.path, self.model, self.state)
             self._written_at = self.clock()

@@ -2,15 +2,16 @@
 
 import keras
 
-from kformer.training.optimizers import Adam, inner_adam
+from kformer.training.moving_average import MovingAverage
+from kformer.training.optimizers import inner_optimizer
 
 
 class AverageWeights(keras.callbacks.Callback):
     """Lets a plain `model.fit` use averaged weights: in validations, and in the model when `fit` ends.
 
-    The optimizer is from `build_adam`, with an `ema_decay` above 0:
+    The optimizer is from `build_optimizer`, with an `ema_decay` above 0:
 
-        model.compile(build_adam(d_model, training), ...)
+        model.compile(build_optimizer(d_model, training), ...)
         model.fit(..., callbacks=[AverageWeights()])
 
     The averages are in the model from the beginning of a validation, or from the end of an epoch that has none, until
@@ -28,23 +29,23 @@ class AverageWeights(keras.callbacks.Callback):
     """
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        optimizer = inner_adam(self.model.optimizer)
-        if not isinstance(optimizer, Adam) or not optimizer.ema_decay:
+        optimizer = inner_optimizer(self.model.optimizer)
+        if not isinstance(optimizer, MovingAverage) or not optimizer.ema_decay:
             raise ValueError(
                 "AverageWeights needs an optimizer that averages the weights. "
                 f"Received: {type(optimizer).__name__}, ema_decay={getattr(optimizer, 'ema_decay', 0.0)}. "
-                "Compile the model with build_adam(d_model, training) and an ema_decay above 0 in training."
+                "Compile the model with build_optimizer(d_model, training) and an ema_decay above 0 in training."
             )
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=False)
+        inner_optimizer(self.model.optimizer).put_averages(in_model=False)
 
     def on_test_begin(self, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=True)
+        inner_optimizer(self.model.optimizer).put_averages(in_model=True)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=True)  # if there was no validation
+        inner_optimizer(self.model.optimizer).put_averages(in_model=True)  # if there was no validation
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        inner_adam(self.model.optimizer).put_averages(in_model=False)
-        inner_adam(self.model.optimizer).assign_averages()
+        inner_optimizer(self.model.optimizer).put_averages(in_model=False)
+        inner_optimizer(self.model.optimizer).assign_averages()

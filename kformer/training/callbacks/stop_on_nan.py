@@ -33,8 +33,8 @@ class StopOnNaN(keras.callbacks.Callback):
         if not math.isfinite(loss):
             error = FloatingPointError(
                 f"The loss is {loss} after batch {self._before + batch + 1}, update {self.state.step}. The best "
-                "weights and the last checkpoint are from before. Start again with a lower learning_rate_scale or "
-                "more warmup_steps, or look for broken pairs in the corpus."
+                "weights and the last checkpoint are from before. Start again with a lower "
+                "learning_rate_scale or learning_rate, or more warmup_steps, or look for broken pairs in the corpus."
             )
             if self.together is None:
                 raise error

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 
 from kformer.training.checkpoints import TrainingState
-from kformer.training.optimizers import accumulation_steps, inner_adam, update_count
+from kformer.training.optimizers import accumulation_steps, inner_optimizer, update_count
 
 # Batches that Keras may start before their metrics are read, on JAX: enough to keep the device busy, and few enough
 # to notice a time limit or an interrupt soon.
@@ -19,9 +19,9 @@ class TrackState(keras.callbacks.Callback):
 
     After every batch it sets `state.batch`, `state.step`, `state.epoch_seconds` and `state.seconds`. At the end of an
     epoch it sets `state.epoch` and adds to the logs: `step` (updates done), `learning_rate` (of the next update),
-    `gradient_norm` (of the last batch; the optimizer is from `build_adam`), `tokens_per_second` (target tokens without
-    padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes` (of the
-    whole run, those before a resume included).
+    `gradient_norm` (of the last batch; the optimizer is from `build_optimizer`), `tokens_per_second` (target tokens
+    without padding, validation time not counted; needs the metric `TokenCount` under the name "tokens") and `minutes`
+    (of the whole run, those before a resume included).
 
     Args:
         state: What the run starts from; shared with the other callbacks.
@@ -71,7 +71,7 @@ class TrackState(keras.callbacks.Callback):
             return
         logs["step"] = self.state.step
         logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        logs["gradient_norm"] = float(keras.ops.convert_to_numpy(inner_adam(self.model.optimizer).gradient_norm))
+        logs["gradient_norm"] = float(keras.ops.convert_to_numpy(inner_optimizer(self.model.optimizer).gradient_norm))
         if "tokens" in logs and seconds > 0:
             logs["tokens_per_second"] = logs["tokens"] / seconds
         logs["minutes"] = self.state.seconds / 60

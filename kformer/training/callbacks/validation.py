@@ -12,7 +12,7 @@ from kformer.training.callbacks.ends_run import end_run
 from kformer.training.callbacks.kept_weights import KeepBest, keep_last
 from kformer.training.callbacks.progress_bar import ProgressBar
 from kformer.training.checkpoints import TrainingState
-from kformer.training.optimizers import inner_adam
+from kformer.training.optimizers import inner_optimizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Validation(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: dict | None = None) -> None:
         self.checkpoint.save(validating=True)
-        inner_adam(self.model.optimizer).put_averages(in_model=True)
+        inner_optimizer(self.model.optimizer).put_averages(in_model=True)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = {} if logs is None else logs
