@@ -199,7 +199,7 @@ def test_an_option_wins_over_a_recipe(train):
             "^--transformer-max-length: The transformer has 8 learned positions",
         ),
         (["--optimizer", "adamw"], "^--optimizer: weight_decay must be above 0 with the optimizer adamw, such as"),
-        (["--schedule", "linear", "--learning-rate", "1"], "^--schedule, --learning-rate: .* neither max_steps nor"),
+        (["--schedule", "linear", "--learning-rate", "1"], "^--schedule: The schedule linear ends at the last"),
         (["--learning-rate", "1"], "^--learning-rate: The schedule equation_3 has the peak"),
         (
             ["--tokenizer", "words", "--bpe-dropout", "0.1"],

@@ -398,12 +398,11 @@ def test_a_rate_ends_with_a_budget_of_epochs(tmp_path):
     training = WORDS.replace(**fields, max_steps=None, max_epochs=1, gradient_accumulation_steps=3)
     console = quiet()
     report = train(three_words(), tmp_path / "run", toy.TRANSFORMER, training, console=console)
-    last = report.steps  # 216 texts in batches of 16 rows: 13.5 batches, of which three are an update
-    assert last == 5
-    assert f"The learning rate falls to 0.1 at update {last}, the last of the budget." in console.file.getvalue()
-    # At the third update half of the way is over. The row of an update has the rate of the next one.
+    assert report.steps == 4  # 187 texts in batches of 16 are 11.7 batches, and three are an update
+    assert "The learning rate falls to 0.1 at update 4, the last of the budget." in console.file.getvalue()
+    # Each of three updates takes a third of 0.4. The row of an update has the rate of the next one.
     rates = {int(float(row["step"])): float(row["learning_rate"]) for row in rows_of(report.run)}
-    assert rates == pytest.approx({2: 0.3, 4: 0.1, 5: 0.1})
+    assert rates == pytest.approx({2: 0.5 - 0.4 * 2 / 3, 4: 0.1})
 
 
 def test_a_spent_budget_is_said_and_nothing_is_trained(whole, tmp_path):
