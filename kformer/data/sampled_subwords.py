@@ -30,7 +30,7 @@ class SampledSubwords(Arrangement):
         >>> ids = np.array([[1, 1, 0, 0]])
         >>> rows = Rows(ids, ids, source_pad_id=0, target_pad_id=0, start_id=9)
         >>> arrangement = SampledSubwords(ShiftedTarget(), None, UnigramSampling(words, alpha=1.0))
-        >>> inputs, labels = arrangement.arrange(rows, np.random.default_rng(2))
+        >>> inputs, labels = arrangement.arrange(rows, np.random.default_rng(1))
         >>> inputs["source"].tolist(), inputs["target_in"].tolist(), labels.tolist()
         ([[1, 1, 0, 0]], [[9, 1, 2, 0]], [[1, 2, 3, 0]])
     """

@@ -131,7 +131,7 @@ class BPEDropout(SubwordSampler):
 
     Examples:
         >>> low = Subwords("bpe", ("▁", "l", "o", "w", "▁l", "ow", "▁low"), (-9, -9, -9, -9, -1, -2, -3))
-        >>> ids, counts = BPEDropout(low, 0.5).sample(np.array([6, 6, 6]), np.array([3]), 16, np.random.default_rng(4))
+        >>> ids, counts = BPEDropout(low, 0.5).sample(np.array([6, 6, 6]), np.array([3]), 9, np.random.default_rng(720))
         >>> ids.tolist(), counts.tolist()  # ▁l ow, ▁low, ▁l o w
         ([4, 5, 6, 4, 2, 3], [6])
     """
@@ -217,8 +217,8 @@ class UnigramSampling(SubwordSampler):
         >>> low = Subwords("unigram", ("▁", "l", "o", "w", "ow", "▁low"), (-4.0, -5.0, -5.0, -5.0, -5.0, -6.0))
         >>> sampler = UnigramSampling(low, alpha=0.1)
         >>> ids, counts = sampler.sample(np.array([5, 5, 5]), np.array([3]), 16, np.random.default_rng(5))
-        >>> ids.tolist(), counts.tolist()
-        ([5, 5, 5], [3])
+        >>> ids.tolist(), counts.tolist()  # ▁ l ow, ▁low, ▁low
+        ([0, 1, 4, 5, 5], [5])
     """
 
     def __init__(self, subwords: Subwords, alpha: float) -> None:

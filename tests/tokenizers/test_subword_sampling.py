@@ -190,6 +190,15 @@ def test_a_model_with_subwords_of_several_words_has_them_after_sampling_too(mode
     assert spelled[0] == spelled[1]
 
 
+def test_a_subword_of_two_words_is_drawn_where_the_usual_ones_are_two():
+    """The two words together have a probability of e^-3, and one after the other e^-2."""
+    subwords = Subwords("unigram", ("▁a", "▁b", "▁a▁b"), (-1.0, -1.0, -3.0))
+    _, counts = UnigramSampling(subwords, 1.0).sample(
+        np.tile([0, 1], 10000), np.full(10000, 2), 2, np.random.default_rng(0)
+    )
+    assert np.mean(counts == 1) == pytest.approx(1 / (1 + np.e), abs=0.02)
+
+
 def test_the_configuration_chooses_the_way_of_each_kind():
     subwords = {kind: Subwords(kind, ("▁a",), (-1.0,)) for kind in ("bpe", "unigram", "word")}
     both = TrainingConfig(bpe_dropout=0.25, unigram_alpha=0.5)
