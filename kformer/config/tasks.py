@@ -29,6 +29,8 @@ class TaskKind:
         command: The command that uses a trained model; None if there is none.
         scored_by: What `kformer evaluate` compares: "translations", "labels", or how probable "texts" are.
         searches: Whether the model searches for its answer token by token.
+        with_options: The signature by which a model answers with the options of a request, `kformer.text.options`; None
+            if it takes none.
         training: The fields of a `TrainingConfig` in which the task differs from the settings of a size.
 
     Examples:
@@ -46,6 +48,7 @@ class TaskKind:
     command: str | None
     scored_by: Literal["translations", "labels", "texts"] | None
     searches: bool = False
+    with_options: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -71,6 +74,7 @@ _KINDS = (
         command="translate",
         scored_by="translations",
         searches=True,
+        with_options="translate_with_options",
     ),
     TaskKind(
         "classify",
@@ -105,6 +109,7 @@ _KINDS = (
         command="generate",
         scored_by="texts",
         searches=True,
+        with_options="generate_with_options",
         training=_NOT_SMOOTHED,
     ),
     TaskKind(
