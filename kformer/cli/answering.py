@@ -9,7 +9,6 @@ from kformer.cli.lines import (
     LineOptions,
     check_files,
     number_of_lines,
-    with_scores,
     with_tag,
     write_answers,
 )
@@ -20,7 +19,7 @@ from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, check_server_
 from kformer.config import task_kind
 from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
-from kformer.inference.lines import CutLines, ShortTranslations, UnknownLines
+from kformer.inference.lines import CutLines, LineForm, ShortTranslations, UnknownLines, plain_answer
 from kformer.inference.model import threads_for
 from kformer.text.batches import BATCH_SIZE
 
@@ -34,8 +33,8 @@ def answer_lines(
     search: SearchOptions = _OWN_SEARCH,
     n_best: int = 1,
     options: Mapping[str, float | int] | None = None,
-    scores: bool = False,
     tag: str | None = None,
+    form: LineForm = plain_answer,
 ) -> None:
     """Writes the answer to each line, by the model that the options name.
 
@@ -45,8 +44,8 @@ def answer_lines(
         doing: What the progress bar says.
         search: The options by which a run folder searches.
         n_best, options: See `kformer.inference.Model`.
-        scores: Whether each answer is followed by a tab and its score.
         tag: Stands before each line for a translator.
+        form: What is written for each line.
     """
     check_files(given.input, given.output)
     if given.input is None and given.reading != InputFields():
@@ -56,9 +55,7 @@ def answer_lines(
     with _chosen_model(given, task, search, n_best, options or {}, number, tag) as model:
         if tag is not None:
             model = model._replace(answer=with_tag(model.answer, tag))
-        if scores:
-            model = model._replace(answer=with_scores(model.answer))
-        write_answers(model, given.input, given.output, number, n_best, doing, given.reading)
+        write_answers(model, given.input, given.output, number, doing, given.reading, form)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from kformer.cli.answering import answer_lines
 from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
+from kformer.inference.lines import answer_with_score, plain_answer
 
 
 def classify(
@@ -31,4 +32,4 @@ def classify(
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
-    answer_lines(given, "classify", "reading", scores=scores)
+    answer_lines(given, "classify", "reading", form=answer_with_score if scores else plain_answer)

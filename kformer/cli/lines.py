@@ -21,9 +21,11 @@ from kformer.files.writing import check_file_path, replacing
 from kformer.inference.lines import (
     FILE_LINES_AT_ONCE,
     LINES_AT_ONCE,
+    LineForm,
     NotedLines,
     ShortTranslations,
     answer_lines,
+    plain_answer,
 )
 from kformer.process.console import without_controls
 from kformer.text.batches import AnswerBatch, Hypothesis
@@ -139,9 +141,9 @@ def write_answers(
     input: Path | None,
     output: Path | None,
     number: int,
-    n_best: int,
     doing: str,
     reading: InputFields = _LINES,
+    form: LineForm = plain_answer,
 ) -> None:
     """Writes an answer for each line of `input` to `output`.
 
@@ -149,9 +151,9 @@ def write_answers(
         model: Answers them.
         input, output: Files; None: the standard streams.
         number: From `number_of_lines`.
-        n_best: See `answer_lines`.
         doing: What the progress bar says.
         reading: What is read of the input.
+        form: What is written for each line.
     """
     answer, batch_size, at_once, watchers = model
 
@@ -170,26 +172,17 @@ def write_answers(
             faults = Faults("standard input")
             stack.callback(lambda: _tell(faults.message()))
             lines = faults.counted(lines_of(pipe_blocks(sys.stdin.buffer), "standard input"))
-            answer_lines(answer, lines, target, n_best, batch_size=batch_size, at_once=at_once, on_line=on_line)
+            answer_lines(answer, lines, target, form, batch_size=batch_size, at_once=at_once, on_line=on_line)
             return
         lines = stack.enter_context(contextlib.closing(reading.lines(input)))
         advance = stack.enter_context(progress_bar(doing, number))
-        answer_lines(answer, lines, target, n_best, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
+        answer_lines(answer, lines, target, form, FILE_LINES_AT_ONCE, advance, batch_size, at_once, on_line)
 
 
 def _tell(message: str | None) -> None:
     """Writes a warning, if there is one."""
     if message is not None:
         print(f"kformer: warning: {without_controls(message)}", file=sys.stderr)
-
-
-def with_scores(function: AnswerBatch) -> AnswerBatch:
-    """The same function; each answer is followed by a tab and its score."""
-
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        return [[Hypothesis(f"{one.text}\t{one.score:.4f}", one.score) for one in found] for found in function(texts)]
-
-    return answer
 
 
 def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:

@@ -131,7 +131,7 @@ Tag = Annotated[
     typer.Option(
         metavar="WORD",
         help="What is wanted of a translator that learned several corpora, such as '<2es>': the word before each text. "
-        "By default the first of those that it learned.",
+        "By default the first of those that it learned, or none if it learned texts without one, too.",
         rich_help_panel="Search",
     ),
 ]

@@ -8,6 +8,7 @@ from kformer.cli.answering import answer_lines
 from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ModelArgument, TaggerPreset, Trust
+from kformer.inference.lines import answer_with_score, plain_answer
 
 
 def tag(
@@ -31,4 +32,4 @@ def tag(
 ) -> None:
     """Find a tag for each word of each line. Blanks divide words, and tags, too."""
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
-    answer_lines(given, "tag", "reading", scores=scores)
+    answer_lines(given, "tag", "reading", form=answer_with_score if scores else plain_answer)

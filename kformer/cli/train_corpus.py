@@ -97,8 +97,9 @@ class CorpusOptions:
     valid: Annotated[
         list[Path] | None,
         _data(
-            help="Pairs to validate on, as many files as of --train. By default one source in 50 of --train is held "
-            "out, and 20 or one in 10 of a small file."
+            help="Pairs to validate on. May be repeated: the files belong to those of --train in their order, of which "
+            "the last ones may have none. By default one source in 50 of --train is held out, and 20 or one in 10 of a "
+            "small file. Where some files have a --tag and others none, those without it alone are held out from."
         ),
     ] = None
     columns: Annotated[list[str] | None, columns_option(" May be repeated, one for each --train.")] = None
@@ -117,8 +118,8 @@ class CorpusOptions:
         list[str] | None,
         _data(
             metavar="WORD",
-            help="A word before each source, such as '<2es>', one for each corpus. The translator is then told by it "
-            "what is wanted: translate --tag.",
+            help="A word before each source, such as '<2es>', one for each corpus; '' for none. The translator is then "
+            "told by it what is wanted: translate --tag.",
         ),
     ] = None
     cache: Annotated[
@@ -214,12 +215,13 @@ class CorpusOptions:
 
     def _open(self, corpora: list[list[Path]], plain_text: bool) -> Pairs:
         """The pairs of one corpus, or of several that are joined; those of a pipe are held."""
-        columns, fields = (_for_each(value, len(corpora)) for value in (self.columns, self.fields))
+        number = len(self._files("train"))  # those of "valid" may be fewer
+        columns, fields = (_for_each(value, number) for value in (self.columns, self.fields))
         readings = [
             FileReading(*both, self.inline_tags, self.skip_bad_lines) for both in zip(columns, fields, strict=True)
         ]
-        opened = [_opened(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=True)]
-        if len(opened) == 1 and not self.tag:
+        opened = [_opened(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=False)]
+        if number == 1 and not self.tag:
             return opened[0]
         held = [str(files[0]) for files, pairs in zip(corpora, opened, strict=True) if not isinstance(pairs, FilePairs)]
         if held:
@@ -227,7 +229,8 @@ class CorpusOptions:
                 f"Corpora that are joined or have a tag must be files that can be read again. Received: {held[0]}. "
                 "Write what comes through the pipe to a file."
             )
-        return JoinedFiles([pairs for pairs in opened if isinstance(pairs, FilePairs)], self.tag)
+        tags = None if self.tag is None else self.tag[: len(opened)]
+        return JoinedFiles([pairs for pairs in opened if isinstance(pairs, FilePairs)], tags)
 
     def _check(self, began_with: str | None) -> None:
         """Refuses anything but one corpus or several of one form, and files that do not go together."""
@@ -268,9 +271,13 @@ class CorpusOptions:
             raise ValueError("A corpus with a name has no tag. Leave out --tag, or give files: --train.")
         if self.train is None and self.corpus is not None:
             return
+        if (number := len(self._files("valid"))) > corpora:
+            raise ValueError(
+                "There must be at most as many --valid as corpora: each belongs to the corpus in the same place. "
+                f"Received: {number}, and {corpora} of --train."
+            )
         for option, values, may_be_one in (
             ("tag", self.tag, False),
-            ("valid", self._files("valid"), False),
             ("columns", self.columns, True),
             ("fields", self.fields, True),
         ):

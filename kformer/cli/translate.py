@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.answering import answer_lines
+from kformer.cli.app import with_options
 from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
@@ -18,8 +19,12 @@ from kformer.cli.options import (
     TranslatorPreset,
     Trust,
 )
+from kformer.cli.request_options import given_options, request_options
+from kformer.inference.lines import NBest, answer_and_line, plain_answer
+from kformer.text.options import OPTIONS
 
 
+@with_options(request_options(["temperature", *(name for name, option in OPTIONS.items() if option.draws)]))
 def translate(
     model: ModelArgument = None,
     preset: TranslatorPreset = None,
@@ -39,15 +44,41 @@ def translate(
             rich_help_panel="Search",
         ),
     ] = 1,
+    pairs: Annotated[
+        bool,
+        typer.Option(
+            "--pairs",
+            help="Write the line behind its translation, with a tab between them: pairs to train the other direction "
+            "on. A tab within them becomes a blank.",
+            rich_help_panel="Input and output",
+        ),
+    ] = False,
     tag: Tag = None,
     trust: Trust = False,
     *,
     reading: InputFields,
+    **options: float,
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
 
-    A recipe says here only how to search: nothing else of it is used.
+    A recipe says here only how to search: nothing else of it is used. With --temperature, translations are drawn.
     """
-    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
+    drawn = given_options(options)
     search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
-    answer_lines(given, "translate", "translating", search, n_best, tag=tag)
+    if drawn and (searching := _searching(search, n_best)):
+        raise ValueError(
+            f"With --temperature there is no search: each line has one translation. Leave out {searching}."
+        )
+    if pairs and n_best > 1:
+        raise ValueError("--pairs writes one translation of each line. Leave out --n-best.")
+    form = NBest(n_best) if n_best > 1 else answer_and_line if pairs else plain_answer
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
+    answer_lines(given, "translate", "translating", search, n_best, drawn, tag, form)
+
+
+def _searching(search: SearchOptions, n_best: int) -> str:
+    """The options of a search that were given."""
+    given = [*search.given(), *(["n_best"] if n_best > 1 else [])]
+    return ", ".join(
+        f"--{name.replace('_', '-')}" for name in given if name in ("beam_size", "length_penalty", "n_best")
+    )

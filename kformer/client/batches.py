@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from kformer.client.client import Client
 from kformer.client.errors import ServerError, odd_answers_told
-from kformer.config import answer_outputs
+from kformer.config import answer_outputs, task_kind
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.text.batches import AnswerBatch, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
 from kformer.text.options import option_arrays
@@ -25,15 +25,18 @@ def answer_batch(
         client: Of the server.
         n_best: Hypotheses per text. For more than one the model must have the signature `n_best`.
         task: What the model must have learned.
-        options: How a language model goes on with texts: inputs of the signature `generate_with_options`. The server
-            takes the model's own value for another one that is left out, but 0 for the seed.
+        options: How a translator or a language model finds its answers: inputs of the signature that takes them, such
+            as `translate_with_options`. The server takes the model's own value for another one that is left out, but 0
+            for the seed.
 
     Raises:
         ValueError: The model lacks the signature, or has learned another task. The function raises a
             `RefusedTextError`, which is one, for a text that the server refuses.
         ServerError: The server does not answer.
     """
-    signature = "generate_with_options" if options else DEFAULT_SIGNATURE if n_best == 1 else "n_best"
+    signature = DEFAULT_SIGNATURE if n_best == 1 else "n_best"
+    if options:
+        signature = task_kind(task).with_options or DEFAULT_SIGNATURE
     _check_model(client, signature, task)
     given = options or {}
     seeds = BatchSeeds(int(given.get("seed", 0)))

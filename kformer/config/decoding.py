@@ -13,7 +13,8 @@ _SOURCE_LENGTH = 256
 BEAM_RULES = ("paper", "transformers", "opennmt")
 # Beyond it the penalty of a long text is too large for float32: all scores would be 0.
 LARGEST_LENGTH_PENALTY = 10.0
-FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio", "tags")  # a run finds them in its training data
+# A run finds them in its training data.
+FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio", "tags", "untagged")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,12 @@ class DecodingConfig(Config):
     tags: str | None = setting(
         None,
         "Words with blanks between them, such as '<2es> <2fr>', of which each source of a translator begins with one. "
-        "What does not begin with one of them gets the first. By default as the run says.",
+        "What does not begin with one of them gets the first, but see untagged. By default as the run says.",
+    )
+    untagged: bool | None = setting(
+        None,
+        "Whether a source that begins with none of the tags is read as it is, because the run learned such sources. By "
+        "default as the run says.",
     )
 
     def __post_init__(self) -> None:

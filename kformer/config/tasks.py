@@ -30,6 +30,8 @@ class TaskKind:
         scored_by: What `kformer evaluate` compares: "translations", "labels", or how probable "texts" are.
         searches: Whether the model searches for its answer token by token.
         samples_subwords: Whether training may divide texts into subwords anew each time that they are seen.
+        with_options: The signature by which a model answers with the options of a request, `kformer.text.options`; None
+            if it takes none.
         training: The fields of a `TrainingConfig` in which the task differs from the settings of a size.
 
     Examples:
@@ -48,6 +50,7 @@ class TaskKind:
     scored_by: Literal["translations", "labels", "texts"] | None
     searches: bool = False
     samples_subwords: bool = False
+    with_options: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -74,6 +77,7 @@ _KINDS = (
         scored_by="translations",
         searches=True,
         samples_subwords=True,
+        with_options="translate_with_options",
     ),
     TaskKind(
         "classify",
@@ -109,6 +113,7 @@ _KINDS = (
         scored_by="texts",
         searches=True,
         samples_subwords=True,
+        with_options="generate_with_options",
         training=_NOT_SMOOTHED,
     ),
     TaskKind(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kformer.data.facts import CorpusFacts
 from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
-from kformer.data.tags import without_tag
+from kformer.data.tags import has_tag, is_mixed, without_tag
 
 if TYPE_CHECKING:
     from kformer.config import TrainingConfig
@@ -93,6 +93,11 @@ class Corpus:
     def tags(self) -> tuple[str, ...]:
         """The different tags of its parts, in their order."""
         return tuple(dict.fromkeys(part.tag for part in self.parts if part.tag))
+
+    @property
+    def untagged(self) -> bool:
+        """Whether some of its parts have a tag, and others none."""
+        return is_mixed([part.tag for part in self.parts])
 
     def found_labels(self, task: str, find: Callable[[], tuple[set[str], set[str]]]) -> tuple[set[str], set[str]]:
         """The labels of the training and of the validation part, as `find` gives them when they are first asked for."""
@@ -200,8 +205,11 @@ def hold_out(name: str, pairs: Pairs, tags: Collection[str] = ()) -> tuple[list[
     Args:
         name: What messages call the pairs.
         pairs: They.
-        tags: Of joined corpora. A tag does not belong to the source that is held out: with it go the pairs of all
-            corpora that have it as their source, or as their target, as those of the other direction do.
+        tags: Of joined corpora; "" among them if some corpora have none. A tag does not belong to the source that is
+            held out: with it go the pairs of all corpora that have it as their source, or as their target, as those of
+            the other direction do. Where some corpora have a tag and others none, pairs without a tag alone are held
+            out. Those with a tag may be synthetic: of them, what has a side in common with a held-out pair is in
+            neither part.
 
     Raises:
         ValueError: There are fewer than two different sources that could be held out.
@@ -217,6 +225,13 @@ def hold_out(name: str, pairs: Pairs, tags: Collection[str] = ()) -> tuple[list[
         for source, target in pairs
     )
     others = [pair for pair, is_learned in zip(pairs, learned, strict=True) if not is_learned]
+    if is_mixed(tags):
+        others = [pair for pair in others if not has_tag(pair[0], tags)]
+        targets = {_key(target) for _, target in others if target.strip()}
+        learned = bytes(
+            is_learned and not (has_tag(source, tags) and _key(target) in targets)
+            for is_learned, (source, target) in zip(learned, pairs, strict=True)
+        )
     if isinstance(pairs, list):
         return list(itertools.compress(pairs, learned)), others
     return SelectedPairs(pairs, learned), others
@@ -224,8 +239,10 @@ def hold_out(name: str, pairs: Pairs, tags: Collection[str] = ()) -> tuple[list[
 
 def _sources_to_hold_out(name: str, pairs: Iterable[Pair], tags: Collection[str]) -> set[bytes]:
     """The keys of the sources to hold out. Of very many sources, not all keys are held in memory to find them."""
-    with_target, plain = _LeastKeys(), _LeastKeys()
+    with_target, plain, mixed = _LeastKeys(), _LeastKeys(), is_mixed(tags)
     for source, target in pairs:
+        if mixed and has_tag(source, tags):
+            continue
         if key := _key(without_tag(source, tags)):
             (with_target if target.strip() else plain).add(key)
     sources = with_target if with_target.number else plain

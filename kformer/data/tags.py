@@ -1,6 +1,6 @@
 """Tags: words before a source that say what is wanted of the model, such as the language of the target."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def check_tags(tags: Iterable[str]) -> None:
@@ -24,12 +24,32 @@ def tagged(text: str, tag: str) -> str:
     return f"{tag} {text}" if tag and text.strip() else text
 
 
-def without_tag(text: str, tags: Iterable[str]) -> str:
+def is_mixed(tags: Collection[str]) -> bool:
+    """Whether some corpora have a tag, and others none, which is "" here.
+
+    Examples:
+        >>> is_mixed(["", "<bt>"]), is_mixed(["<2en>", "<2es>"]), is_mixed(["", ""])
+        (True, False, False)
+    """
+    return "" in tags and any(tags)
+
+
+def has_tag(text: str, tags: Collection[str]) -> bool:
+    """Whether the text begins with one of the tags.
+
+    Examples:
+        >>> [has_tag(text, ["", "<bt>"]) for text in ("<bt> one", "one <bt>", " one", "")]
+        [True, False, False, False]
+    """
+    first = text.partition(" ")[0]
+    return bool(first) and first in tags
+
+
+def without_tag(text: str, tags: Collection[str]) -> str:
     """The text without the tag that it begins with, if any.
 
     Examples:
         >>> without_tag("<2es> one two", ["<2en>", "<2es>"]), without_tag("one <2es>", ["<2es>"])
         ('one two', 'one <2es>')
     """
-    first, _, rest = text.partition(" ")
-    return rest if first and first in tags else text
+    return text.partition(" ")[2] if has_tag(text, tags) else text

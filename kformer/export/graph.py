@@ -51,17 +51,18 @@ def served_functions(
     return {name: signature(served, name) for name in signatures}
 
 
-def functions_of_this_machine(predictor: Predictor, weights: Weights, n_best: int) -> dict[str, Function]:
-    """The functions of a float32 export, by the names of their signatures.
+def functions_of_this_machine(
+    predictor: Predictor, weights: Weights, n_best: int, signatures: Sequence[str]
+) -> dict[str, Function]:
+    """The functions of a float32 export, by the names of their signatures: the default one and `signatures`.
 
     A translator's default one gives `translation` and `score` of shape (B, n_best), best first.
     """
     served = _served(predictor, weights, "float32", {})
-    if isinstance(predictor, Translator):
-        functions = {DEFAULT_SIGNATURE: n_best_of(served, n_best)}
-    else:
-        functions = {name: signature(served, name) for name in (DEFAULT_SIGNATURE, *predictor.signatures)}
-    return {**functions, READING: reading(served)}
+    is_translator = isinstance(predictor, Translator)
+    default = n_best_of(served, n_best) if is_translator else signature(served, DEFAULT_SIGNATURE)
+    others = {name: signature(served, name) for name in signatures}
+    return {DEFAULT_SIGNATURE: default, **others, READING: reading(served)}
 
 
 def _served(predictor: Predictor, weights: Weights, precision: str, ranges: InputRanges) -> Served:

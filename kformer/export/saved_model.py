@@ -172,19 +172,22 @@ class _Served(tf.Module):
         self.functions = functions
 
 
-def save_for_this_machine(predictor: Predictor, folder: pathlib.Path, n_best: int) -> None:
+def save_for_this_machine(
+    predictor: Predictor, folder: pathlib.Path, n_best: int, signatures: Sequence[str] = ()
+) -> None:
     """Writes a SavedModel for this machine: portable, in float32, and not tried out.
 
     Args:
         predictor: What to save.
         folder: An empty folder.
         n_best: N: a translator's `serving_default` gives `translation` and `score` of shape (B, N), best first.
+        signatures: Those of the predictor beside `serving_default`, which take time to make.
 
     Raises:
         OSError: The folder cannot be written to, or the disk is full.
     """
     weights = Weights()
-    functions = functions_of_this_machine(predictor, weights, n_best)
+    functions = functions_of_this_machine(predictor, weights, n_best, signatures)
     with write_errors_of_tensorflow():
         _save(predictor, weights, functions, folder)
     describe(folder, predictor, {})

@@ -1,6 +1,7 @@
 """A model as a Unix filter: a line in, an answer out, in order."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -8,8 +9,66 @@ from kformer.text.batches import BATCH_SIZE, AnswerBatch, Hypothesis, RefusedTex
 from kformer.wording import count
 
 LINES_AT_ONCE = 1024  # lines of a pipe that are sorted by length together
+_BLANKS = str.maketrans("\t\0", "  ")
 FILE_LINES_AT_ONCE = 65536  # the same for a file: nobody waits for its single lines
 OnLine = Callable[[bytes, list[Hypothesis]], None]
+# From the number of a line, counted from 0, the line and its answers, best first, to what is written for it.
+LineForm = Callable[[int, bytes, list[Hypothesis]], str]
+
+
+def plain_answer(number: int, line: bytes, found: list[Hypothesis]) -> str:
+    """The answer.
+
+    Examples:
+        >>> plain_answer(0, b"one two", [Hypothesis("uno dos", -1.0)])
+        'uno dos\\n'
+    """
+    return f"{_one_line(found[0].text)}\n"
+
+
+def answer_with_score(number: int, line: bytes, found: list[Hypothesis]) -> str:
+    """The answer, a tab and its score.
+
+    Examples:
+        >>> answer_with_score(0, b"one two", [Hypothesis("uno dos", -1.0)])
+        'uno dos\\t-1.0000\\n'
+    """
+    return f"{_one_line(found[0].text)}\t{found[0].score:.4f}\n"
+
+
+def answer_and_line(number: int, line: bytes, found: list[Hypothesis]) -> str:
+    """The answer, a tab and the line: a pair to train the other direction on.
+
+    A tab or a NUL within them becomes a blank: with one, a file of pairs could not be read.
+
+    Examples:
+        >>> answer_and_line(0, b"one\\ttwo", [Hypothesis("uno dos", -1.0)])
+        'uno dos\\tone two\\n'
+    """
+    sides = (found[0].text, line.decode("utf-8", "replace"))
+    answer, text = (_one_line(side).translate(_BLANKS) for side in sides)
+    return f"{answer}\t{text}\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class NBest:
+    """Lines of the form `number ||| answer ||| score`, as Moses and Marian write them.
+
+    An answer may hold ` ||| ` itself: the number ends at the first one, and the score begins after the last one.
+
+    Args:
+        most: Answers per line.
+
+    Examples:
+        >>> NBest(2)(0, b"one", [Hypothesis("uno", -0.5), Hypothesis("un", -1.0), Hypothesis("una", -2.0)])
+        '0 ||| uno ||| -0.500000\\n0 ||| un ||| -1.000000\\n'
+    """
+
+    most: int
+
+    def __call__(self, number: int, line: bytes, found: list[Hypothesis]) -> str:
+        best = found[: self.most]
+        return "".join(f"{number} ||| {_one_line(text)} ||| {score:.6f}\n" for text, score in best)
 
 
 class CountedLines(abc.ABC):
@@ -148,25 +207,21 @@ def answer_lines(
     answer: AnswerBatch,
     lines: Iterable[bytes | None],
     target: BinaryIO,
-    n_best: int = 1,
+    form: LineForm = plain_answer,
     lines_at_once: int = LINES_AT_ONCE,
     on_batch: Callable[[int], None] = lambda done: None,
     batch_size: int = BATCH_SIZE,
     at_once: int | None = None,
     on_line: OnLine = lambda line, hypotheses: None,
 ) -> None:
-    """Answers lines by lines of `target`.
-
-    With `n_best` 1 every line gives one line. With more, every line gives up to `n_best` lines of the form
-    `number ||| answer ||| score`, numbers counted from 0, as Moses and Marian write them. An answer may hold
-    ` ||| ` itself: the number ends at the first one, and the score begins after the last one.
+    """Answers lines by lines of `target`, in their order.
 
     Args:
         answer: As `answer_all` takes it.
         lines: UTF-8, from `kformer.files.lines.lines_of`. At a None, the caller may be waiting: the answers to
             all lines before it are written.
         target: Where the answers go, UTF-8 lines ended by LF.
-        n_best: Hypotheses per line.
+        form: What is written for each line.
         lines_at_once: Lines that are read before the first of them are written, if no None comes.
         on_batch: Called after each batch with the number of lines in it.
         batch_size, at_once: See `answer_all`.
@@ -184,7 +239,7 @@ def answer_lines(
         answered, found, refused = _up_to_refused(chunk, of_texts)
         for line, hypotheses in zip(answered, found, strict=True):
             on_line(line, hypotheses)
-            target.write(_format(number, hypotheses, n_best).encode("utf-8"))
+            target.write(form(number, line, hypotheses).encode("utf-8"))
             number += 1
         target.flush()
         if refused is not None:
@@ -214,12 +269,6 @@ def _chunks(lines: Iterable[bytes | None], size: int) -> Iterator[list[bytes]]:
             chunk = []
     if chunk:
         yield chunk
-
-
-def _format(number: int, hypotheses: list[Hypothesis], n_best: int) -> str:
-    if n_best == 1:
-        return _one_line(hypotheses[0].text) + "\n"
-    return "".join(f"{number} ||| {_one_line(text)} ||| {score:.6f}\n" for text, score in hypotheses[:n_best])
 
 
 def _one_line(text: str) -> str:

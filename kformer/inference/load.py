@@ -1,6 +1,7 @@
 """Loads a run folder or an exported SavedModel through TensorFlow's C API."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kformer.config import DecodingConfig
@@ -20,18 +21,20 @@ def load_saved_model(
     n_best: int,
     threads_per_operation: int | None,
     trust: bool,
+    signatures: Sequence[str] = (),
 ) -> "SavedModel | CTranslate2Engine":
     """The SavedModel of a model from `find_model`; a run folder's is made first, and kept.
 
     Args:
         model: From `find_model`; `check_search` has accepted the search.
         decoding, n_best, threads_per_operation, trust: See `kformer.inference.Model`.
+        signatures: What a run folder's SavedModel has beside `serving_default`.
 
     Raises:
         ValueError: A file is damaged, a SavedModel could do more than compute, or it does not take texts.
     """
     if isinstance(model, RunFolder):
-        with saved_model_of(model, model.decoding_config(decoding), n_best) as kept:
+        with saved_model_of(model, model.decoding_config(decoding), n_best, signatures) as kept:
             # This program has made it, and its checksums were compared.
             return _loaded(kept, threads_per_operation, True, "Remove that folder: it is made again")
     if description(model).get("format") == "ctranslate2":

@@ -9,12 +9,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from kformer.config import DecodingConfig, answer_outputs
+import numpy as np
+
+from kformer.config import DecodingConfig, answer_outputs, task_kind
 from kformer.inference.find import check_search, check_task, find_model, search_of
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runtime.export_description import description
-from kformer.runtime.signature_names import CUT, MOSTLY_UNKNOWN, READING
+from kformer.runtime.signature_names import CUT, DEFAULT_SIGNATURE, MOSTLY_UNKNOWN, READING
 from kformer.runtime.tensors import text_array
 from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
 from kformer.text.options import check_values, option_arrays, with_defaults
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     Export = SavedModel | CTranslate2Engine
 
-_WITH_OPTIONS = "generate_with_options"
 _KEPT_COPIES = 4  # loaded models of copies, for a process that gets a new copy with every batch
 
 
@@ -75,10 +76,11 @@ class Model:
             by the thread that answers it. A SavedModel that `kformer export` made does not tell.
         on_cut: The same for each text whose end a classifier or tagger does not read.
         trust: Load a SavedModel whatever operations it has: see `kformer.runtime.c_api.SavedModel`.
-        options: How a language model goes on with texts: values by their names in `kformer.text.options.OPTIONS`, such
-            as `{"temperature": 1.0, "seed": 7}`. Those that are left out are the model's own. Every batch has its own
-            seed: call the model for one batch at a time where the same seed is to draw the same texts again. A copy
-            goes on with the seed that the model had when it was pickled.
+        options: How a translator or a language model finds its answers: values by their names in
+            `kformer.text.options.OPTIONS`, such as `{"temperature": 1.0, "seed": 7}`, which draws them at random. Those
+            that are left out are the model's own. Every batch has its own seed: call the model for one batch at a time
+            where the same seed is to draw the same texts again. A copy goes on with the seed that the model had when it
+            was pickled.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights. A copy raises this and the
@@ -137,13 +139,15 @@ class Model:
                 f"{type(strange[0]).__name__}. Write model([text.encode()])."
             )
         saved_model = self._saved_model()
-        if self.options:
-            options = option_arrays({**self._inputs, "seed": self._seeds.next(len(texts))})
-            outputs = saved_model.run(_WITH_OPTIONS, {"text": text_array(texts), **options})
-        else:
-            outputs = saved_model(texts)
+        outputs = self._with_options(saved_model, texts) if self.options else saved_model(texts)
         self._tell(saved_model, texts)
         return hypotheses(*(outputs[name] for name in answer_outputs(self.task)))
+
+    def _with_options(self, saved_model: "Export", texts: Sequence[bytes]) -> dict[str, np.ndarray]:
+        inputs = option_arrays({**self._inputs, "seed": self._seeds.next(len(texts))})
+        if self.task == "translate":
+            inputs |= {"target_prefix": text_array([b""]), "tag": text_array([b""])}  # texts begin with their tags
+        return saved_model.run(self._signature, {"text": text_array(texts), **inputs})
 
     def load(self) -> Self:
         """Loads now what the first call would load. Gives the model itself."""
@@ -156,10 +160,16 @@ class Model:
             if self._loaded.saved_model is None:
                 from kformer.inference.load import load_saved_model
 
+                signatures = [self._signature] if self.options else []
                 self._loaded.saved_model = load_saved_model(
-                    self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust
+                    self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust, signatures
                 )
             return self._loaded.saved_model
+
+    @property
+    def _signature(self) -> str:
+        """The signature that answers."""
+        return (task_kind(self.task).with_options if self.options else None) or DEFAULT_SIGNATURE
 
     def _find(self) -> RunFolder | pathlib.Path:
         """What is at the path, if it does what the model is to do."""
@@ -171,15 +181,25 @@ class Model:
         return found
 
     def _check_options(self, found: RunFolder | pathlib.Path) -> None:
-        if self.task != "language-model" or self.n_best != 1:
+        signature = task_kind(self.task).with_options
+        if signature is None or self.n_best != 1:
             raise ValueError(
-                "Options are for a language model, which then gives one answer to each text. Received: options with "
-                f"the task {self.task} and n_best={self.n_best}. Leave out the options, or change the others."
+                "Options are for a translator or a language model, which then gives one answer to each text. Received: "
+                f"options with the task {self.task} and n_best={self.n_best}. Leave out the options, or change the "
+                "others."
             )
         check_values(self.options)
-        known = [] if isinstance(found, RunFolder) else description(found).get("signatures", [])
-        if known and _WITH_OPTIONS not in known:  # only an export lacks it, and lists what it has
-            raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {_WITH_OPTIONS}.")
+        if isinstance(found, RunFolder):
+            return
+        described = description(found)
+        if not described or described.get("format") == "ctranslate2":
+            raise ValueError(
+                f"{found} is for CTranslate2 or of another program, and takes no options of sampling. Name a run "
+                f"folder, or what `kformer export --signature {signature}` makes of it."
+            )
+        known = described.get("signatures", [])
+        if known and signature not in known:  # only an export lacks it, and lists what it has
+            raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {signature}.")
 
     def _tell(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
         """Calls `on_unknown` and `on_cut` for the texts that they are for, if the model can tell."""

@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kformer.config import DecodingConfig
 from kformer.files.cache import cache_folder
@@ -27,8 +27,12 @@ _DAY = 24 * 3600  # seconds
 
 
 @contextlib.contextmanager
-def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Iterator[pathlib.Path]:
+def saved_model_of(
+    run: RunFolder, decoding: DecodingConfig, n_best: int, signatures: Sequence[str] = ()
+) -> Iterator[pathlib.Path]:
     """A SavedModel of the run's best weights, in float32, whose outputs have the shape (B, n_best).
+
+    Beside `serving_default` it has the `signatures`.
 
     It is made when it is first asked for, which takes some ten seconds, and kept. A cache folder that can only be read
     serves as well, if the SavedModel is there. If there is no cache folder, or it cannot be written to, the SavedModel
@@ -38,12 +42,12 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
         DamagedFileError: A file of the run folder is damaged.
         FileNotFoundError: Neither the cache folder nor any folder for temporary files can be written to.
     """
-    name = _fingerprint(run, decoding, n_best)
+    name = _fingerprint(run, decoding, n_best, signatures)
     try:
         folder = cache_folder("translators")
         found = folder / name
         if not _is_whole(found):
-            _make(run, decoding, n_best, found)
+            _make(run, decoding, n_best, signatures, found)
     except OSError as error:
         print(
             f"kformer: the SavedModel cannot be stored in the cache: {error}. The next call makes it again, unless "
@@ -52,7 +56,7 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
         )
         with temporary_folder() as temporary:
             found = temporary / name
-            _make(run, decoding, n_best, found)
+            _make(run, decoding, n_best, signatures, found)
             yield found
         return
     with contextlib.suppress(OSError):  # the folder may be another user's, or on a disk that can only be read
@@ -61,13 +65,13 @@ def saved_model_of(run: RunFolder, decoding: DecodingConfig, n_best: int) -> Ite
     yield found
 
 
-def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int) -> str:
+def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int, signatures: Sequence[str]) -> str:
     """A hash of everything that the results depend on: the model's files, the search, the program and its libraries."""
     files = [run.transformer_file, run.training_file, run.corpus_file, run.weights_file()]
     files += sorted(run.tokenizer_folder.rglob("*"))
     model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
     libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
-    facts = [model, decoding.to_dict(), n_best, libraries, _program()]
+    facts = [model, decoding.to_dict(), n_best, [*signatures], libraries, _program()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -89,13 +93,15 @@ def _is_whole(saved_model: pathlib.Path) -> bool:
     return True
 
 
-def _make(run: RunFolder, decoding: DecodingConfig, n_best: int, target: pathlib.Path) -> None:
+def _make(
+    run: RunFolder, decoding: DecodingConfig, n_best: int, signatures: Sequence[str], target: pathlib.Path
+) -> None:
     from kformer.export.saved_model import save_for_this_machine  # It imports Python's TensorFlow.
     from kformer.tasks import task_of_run
 
     predictor = task_of_run(run).load(run.path, decoding)
     with staging_folder(target.parent, target.name) as fresh:
-        save_for_this_machine(predictor, fresh, n_best)
+        save_for_this_machine(predictor, fresh, n_best, signatures)
         try:
             fresh.rename(target)
         except OSError:

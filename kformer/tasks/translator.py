@@ -41,7 +41,8 @@ class Translator(Predictor):
     gets the translation "" with score 0. An empty batch gives an empty batch.
 
     A model that learned several corpora has tags (`decoding.tags`), which say what is wanted of it, such as "<2es>". A
-    text begins with its tag, or else it is read with the first of them. All lines of a text have its tag.
+    text begins with its tag, or else it is read with the first of them; or as it is, if some of the corpora had no tag
+    (`decoding.untagged`). All lines of a text have its tag.
 
     The lines of a text are translated one by one. A line of more than `decoding.max_source_length` tokens, the end id
     included, is divided into its sentences, and a sentence of more than `decoding.max_sentence_length` tokens into
@@ -281,9 +282,10 @@ class Translator(Predictor):
             text: (B,) string, of any content.
 
         Returns:
-            `tags` (B, K) string, the K words of `decoding.tags` in each row.
+            `tags` (B, K) string: in each row the words of `decoding.tags`, and "" before them if a text may have none.
         """
-        known = tf.constant((self.decoding.tags or "").split(), tf.string)
+        words = (self.decoding.tags or "").split()
+        known = tf.constant(["", *words] if words and self.decoding.untagged else words, tf.string)
         return {"tags": tf.tile(known[tf.newaxis], [tf.size(text), 1])}
 
     signatures: ClassVar[Mapping[str, ModelFunction]] = {

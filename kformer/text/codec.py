@@ -50,7 +50,7 @@ class TextCodec:
     @functools.cached_property
     def tags(self) -> Tags | None:
         """The tags with which sources may begin; None: there are none."""
-        return Tags.known(self.decoding.tags, self.source_tokenizer)
+        return Tags.known(self.decoding, self.source_tokenizer)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """(B, None) int32: the ids of whole sources (B,) string, each with its tag, if the model has tags."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
+from kformer.config import DecodingConfig
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.text_ops import WHITESPACE, replace_invalid
 
@@ -17,7 +18,7 @@ class Tags(NamedTuple):
 
     Attributes:
         pattern: A regular expression for a tag and what must follow.
-        default: The tag of a text that begins with none.
+        default: The tag of a text that begins with none; "" leaves it as it is.
         tokens: The largest number of tokens of a tag.
     """
 
@@ -26,14 +27,14 @@ class Tags(NamedTuple):
     tokens: int
 
     @classmethod
-    def known(cls, tags: str | None, tokenizer: Tokenizer) -> Self | None:
-        """Those of a search, `DecodingConfig.tags`, or else those that the tokenizer reads; None: there are none."""
-        words = (tags or "").split()
+    def known(cls, search: DecodingConfig, tokenizer: Tokenizer) -> Self | None:
+        """Those of a search, or else those that the tokenizer reads; None: there are none."""
+        words = (search.tags or "").split()
         if words:
             every = "|".join(map(re.escape, words))
             with tf.init_scope():
                 tokens = int(tf.reduce_max(tokenizer.tokenize(tf.constant(words)).row_lengths()))
-            return cls(f"({every})(?:[{WHITESPACE}]|$)", words[0], tokens)
+            return cls(f"({every})(?:[{WHITESPACE}]|$)", "" if search.untagged else words[0], tokens)
         if tokenizer.tag_pattern is not None:
             return cls(f"({tokenizer.tag_pattern})", "", 1)
         return None

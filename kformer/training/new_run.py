@@ -125,7 +125,8 @@ def prepare_run(
     check_special_ids(transformer)
     check_positions(transformer, training)
     pairs = encode(corpus, task, training.max_length, tokenizers)
-    search = search_of_data(transformer.task, facts.short_ratio, pairs[0]).replace(tags=" ".join(corpus.tags))
+    search = search_of_data(transformer.task, facts.short_ratio, pairs[0])
+    search = search.replace(tags=" ".join(corpus.tags), untagged=corpus.untagged)
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
     return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)

@@ -110,13 +110,14 @@ def _shown(parts: Mapping[str, Sequence[Pair]]) -> list[str]:
 
 
 def _validation_parts(corpus: Corpus, pairs: Sequence[Pair]) -> dict[str, Sequence[Pair]]:
-    """The validation pairs of each joined corpus, by its name, or by its tag and name where names are the same."""
+    """The validation pairs of each joined corpus that has any, by its name, with its tag where names are the same."""
     if not corpus.parts:
         return {corpus.name: pairs}
     ends = itertools.accumulate(part.valid for part in corpus.parts)
     return {
         name: pairs[end - part.valid : end]
         for name, part, end in zip(part_names(corpus.parts), corpus.parts, ends, strict=True)
+        if part.valid
     }
 
 

@@ -32,7 +32,7 @@ from kformer.export.saved_model import SavedModelTarget
 from kformer.files.writing import WriteError, write_json
 from kformer.inference import Model
 from kformer.inference.find import reads_symbols
-from kformer.inference.lines import answer_lines
+from kformer.inference.lines import NBest, answer_lines
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
 from kformer.runtime.export_description import DESCRIPTION_FILE, description
@@ -1079,7 +1079,9 @@ def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
 def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
     texts = ["one ||| two", "|||"]
     with (tmp_path / "out").open("wb") as target:
-        answer_lines(lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, 2)
+        answer_lines(
+            lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, NBest(2)
+        )
     for line, text in zip((tmp_path / "out").read_text().splitlines(), texts, strict=True):
         number, rest = line.split(" ||| ", 1)
         assert (number, *rest.rsplit(" ||| ", 1)) == ("0", text, "-1.500000")

@@ -53,7 +53,7 @@ def test_the_help_at_80_columns_has_every_option_whole(words, command):
         ("train", ["Run", "Data", "Cleaning", "Model", "Machines", "Training", "Stopping"]),
         ("prepare", ["Data", "Cleaning", "Model", "Training", "Stopping"]),
         ("data", ["Arguments", "Data", "Cleaning"]),
-        ("translate", ["Arguments", "Model", "Input and output", "Search"]),
+        ("translate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("generate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("evaluate", ["Arguments", "Model", "Data", "Search", "Scores"]),
         ("export", ["Arguments", "Model", "Search", "Format", "SavedModel"]),

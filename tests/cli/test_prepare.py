@@ -185,7 +185,7 @@ def test_a_file_of_settings_with_other_fields_is_refused(tmp_path, data, message
     ("options", "message"),
     [
         (["--tag", "<2es>"], "as many --tag as corpora, in their order. Received: 1, and 2 of --train"),
-        (["--valid", "numbers.tsv"], "as many --valid as corpora, in their order. Received: 1, and 2"),
+        (["--valid", "a", "--valid", "b", "--valid", "c"], "at most as many --valid as corpora: each belongs to the"),
         (["--columns", "a", "--columns", "b", "--columns", "c"], "as many --columns as corpora, in their order"),
         (
             ["--tag", "<2 es>", "--tag", "<2en>"],
@@ -203,6 +203,29 @@ def test_options_that_do_not_fit_the_corpora_are_refused(tmp_path, file, monkeyp
         said = refused("train", "--train", file, "--train", file, *options, *SUBWORDS, "--output", tmp_path / "run")
     assert message in said
     assert not (tmp_path / "run").exists()
+
+
+def test_synthetic_pairs_have_a_tag_and_no_file_of_validation(tmp_path, file):
+    made, dev = tmp_path / "made.tsv", tmp_path / "dev.tsv"
+    made.write_text("eno owt\tdos uno\nowt\tdos\n")
+    dev.write_text("one two\tdos uno\ntwo three\ttres dos\n")
+    files = ["--train", file, "--train", made, "--tag", "", "--tag", "<bt>", "--cache", tmp_path / "cache"]
+    with toy.untraced():
+        run("train", *files, "--valid", dev, *SUBWORDS, "--output", tmp_path / "run")
+    search = json.loads((tmp_path / "run" / "decoding.json").read_text())
+    assert (search["tags"], search["untagged"]) == ("<bt>", True)
+    assert "<bt>" not in (tmp_path / "run" / "samples.json").read_text()
+    said = run("prepare", *files, *SUBWORDS[:-2])  # without a file: of the real pairs alone
+    assert re.search(r"valid: \d+ pairs kept", said)
+    [held_out] = [
+        folder / "held_out.json" for folder in (tmp_path / "cache").glob("texts-*/") if [*folder.glob("held*")]
+    ]
+    assert not {source for source, _ in json.loads(held_out.read_text())} & {
+        "eno owt",
+        "owt",
+        "<bt> owt",
+        "<bt> eno owt",
+    }
 
 
 def test_a_tag_needs_a_file(tmp_path):

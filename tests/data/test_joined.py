@@ -8,7 +8,7 @@ from kformer.data.cleaning import clean
 from kformer.data.corpus import CorpusPart, part_names
 from kformer.data.facts import CorpusFacts
 from kformer.data.joined import JoinedFiles, JoinedPairs, join_corpora
-from kformer.data.tags import check_tags, tagged, without_tag
+from kformer.data.tags import check_tags, has_tag, tagged, without_tag
 
 THERE = toy.corpus().train[:301]
 BACK = [(target, source) for source, target in THERE]
@@ -111,6 +111,68 @@ def test_a_tag_does_not_decide_what_is_held_out(tmp_path):
     learned, held_out = hold_out("both", of_two, of_two.tags)
     assert [without_tag(source, of_two.tags) for source, _ in learned] == [source for source, _ in plain * 2]
     assert len(held_out) == 2 * (301 - len(plain))
+
+
+def _mixed(tmp_path, synthetic):
+    """Real pairs without a tag before or behind synthetic ones with a tag."""
+    files = write(tmp_path / "real", THERE), write(tmp_path / "synthetic", synthetic)
+    return JoinedFiles(files, ["", "<bt>"]), JoinedFiles(files[::-1], ["<bt>", ""])
+
+
+def test_beside_corpora_with_a_tag_what_is_held_out_is_of_those_without(tmp_path):
+    _, alone = hold_out("real", THERE)
+    synthetic = [(f"made {number}", f"text {number}") for number in range(500)]
+    for both in _mixed(tmp_path, synthetic):
+        learned, held_out = hold_out("both", both, both.tags)
+        assert held_out == alone
+        assert sorted(learned) == sorted(
+            [pair for pair in THERE if pair not in alone] + [(f"<bt> {source}", target) for source, target in synthetic]
+        )
+
+
+def test_a_synthetic_pair_with_a_side_of_a_held_out_pair_is_in_no_part(tmp_path):
+    _, alone = hold_out("real", THERE)
+    (source, target), (other_source, other_target) = alone[:2]
+    shared = [("made", target), (source, "made"), (other_target, other_source)]
+    kept = [("made too", "text"), ("made", ""), *((f"made {number}", f"text {number}") for number in range(5))]
+    for both in _mixed(tmp_path, shared + kept):
+        learned, held_out = hold_out("both", both, both.tags)
+        assert held_out == alone
+        assert [pair for pair in learned if has_tag(pair[0], both.tags)] == [
+            (f"<bt> {one}", other) for one, other in kept
+        ]
+        for _ in range(2):  # read, and known
+            corpus = prepared(both, tmp_path)
+            parts = {part.tag: (part.train, part.valid) for part in corpus.parts}
+            assert parts == {"": (301 - len(alone), len(alone)), "<bt>": (len(kept), 0)}
+            assert (list(corpus.train), corpus.valid) == (list(learned), alone)
+            assert corpus.facts().train == len(corpus.train)
+
+
+def test_synthetic_pairs_with_rules_are_told_in_numbers(tmp_path):
+    both, _ = _mixed(tmp_path, [("same", "same"), ("made", "text"), ("made", THERE[0][1])])
+    _, alone = hold_out("real", THERE)
+    corpus = prepared(both, tmp_path, cleaning=Cleaning(drop_copies=True))
+    made = 1 + (THERE[0] not in alone)
+    assert [(part.train, part.valid) for part in corpus.parts] == [(301 - len(alone), len(alone)), (made, 0)]
+    assert (corpus.left_out.read, corpus.left_out.left_out) == (304, 1)
+
+
+def test_the_last_corpora_may_have_no_validation_file(tmp_path, both):
+    for tags in (["<2es>", "<2en>"], None):
+        files = JoinedFiles(both.parts, tags)
+        valid = JoinedFiles([write(tmp_path / "valid", THERE[:3])], tags and tags[:1])
+        corpus = prepared(files, tmp_path, valid)
+        assert [(part.train, part.valid) for part in corpus.parts] == [(301, 3), (97, 0)]
+
+
+@pytest.mark.parametrize(
+    ("tags", "untagged"),
+    [(["", "<bt>"], True), (["<bt>", ""], True), (["<a>", "<b>"], False), (None, False), (["", ""], False)],
+)
+def test_a_corpus_knows_whether_it_has_texts_with_and_without_tags(tags, untagged):
+    joined = join_corpora([Corpus("a", THERE, THERE, []), Corpus("b", BACK, BACK, [])], tags)
+    assert joined.untagged is untagged
 
 
 def test_tags_do_not_count_for_rules_and_lengths():

@@ -20,7 +20,7 @@ from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import decompressed
 from kformer.files.lines import Faults, lines_of
-from kformer.inference.lines import LINES_AT_ONCE, answer_lines
+from kformer.inference.lines import LINES_AT_ONCE, NBest, answer_lines
 from kformer.text.batches import Hypothesis
 
 TEXT = "They found the stone rolled away.\naño, 猫\n"
@@ -87,7 +87,7 @@ class Echo:
 
 def answered(input: pathlib.Path, output: pathlib.Path) -> list[str]:
     """What the line commands write for a file."""
-    write_answers(LineModel(Echo(), 64, None), input, output, number_of_lines(input), 1, "reading")
+    write_answers(LineModel(Echo(), 64, None), input, output, number_of_lines(input), "reading")
     return output.read_text("utf-8").splitlines()
 
 
@@ -95,7 +95,7 @@ def piped(content: bytes, monkeypatch, output: pathlib.Path) -> list[str]:
     """What the line commands write for standard input."""
     with os.fdopen(_pipe_of(content)) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        write_answers(LineModel(Echo(), 64, None), None, output, number_of_lines(None), 1, "reading")
+        write_answers(LineModel(Echo(), 64, None), None, output, number_of_lines(None), "reading")
     return output.read_text("utf-8").splitlines()
 
 
@@ -315,7 +315,7 @@ def test_answers_to_standard_input_have_the_form_that_was_asked_for(tmp_path, mo
         monkeypatch.setattr("sys.stdin", stdin)
         assert number_of_lines(None) == LINES_AT_ONCE
         model = LineModel(answer, 2, None, [Watcher(seen)])
-        write_answers(model, None, tmp_path / "out", LINES_AT_ONCE, 2, "translating")
+        write_answers(model, None, tmp_path / "out", LINES_AT_ONCE, "translating", form=NBest(2))
     assert (tmp_path / "out").read_text().splitlines()[:3] == [
         "0 ||| one ||| -1.000000",
         "0 ||| two ||| -2.000000",
@@ -375,7 +375,7 @@ def test_the_texts_of_a_field_are_answered(name, tmp_path, capsys):
     (tmp_path / name).write_bytes(FIELDS[name])
     reading = InputFields("en,es")
     number = number_of_lines(tmp_path / name, reading)
-    write_answers(LineModel(Echo(), 64, None), tmp_path / name, tmp_path / "out", number, 1, "reading", reading)
+    write_answers(LineModel(Echo(), 64, None), tmp_path / name, tmp_path / "out", number, "reading", reading)
     assert (number, (tmp_path / "out").read_text()) == (2, "one, two\nthree four\n")
     warned = capsys.readouterr().err.count("of 3 units, 1 without one of the languages")
     assert warned == (1 if name == "memory.tmx" else 0)
@@ -385,5 +385,5 @@ def test_what_becomes_of_tags_within_the_texts_is_chosen(tmp_path):
     (tmp_path / "memory.tmx").write_bytes(FIELDS["memory.tmx"])
     reading = InputFields("en,es", "keep")
     number = number_of_lines(tmp_path / "memory.tmx", reading)
-    write_answers(LineModel(Echo(), 64, None), tmp_path / "memory.tmx", tmp_path / "out", number, 1, "reading", reading)
+    write_answers(LineModel(Echo(), 64, None), tmp_path / "memory.tmx", tmp_path / "out", number, "reading", reading)
     assert (tmp_path / "out").read_text() == "one, two\nthreex four\n"

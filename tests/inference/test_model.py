@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import copy
+import json
 import multiprocessing
 import os
 import pathlib
@@ -43,7 +44,7 @@ def language_model():
 @pytest.fixture(scope="module")
 def text_export(language_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("language-model")
-    save_for_this_machine(language_model, folder, n_best=1)
+    save_for_this_machine(language_model, folder, n_best=1, signatures=["generate_with_options"])
     return folder
 
 
@@ -92,6 +93,28 @@ def test_a_least_length_without_room_in_the_new_tokens_is_refused(options, text_
     model = Model(text_export, task="language-model", options=options)
     with pytest.raises(SavedModelError, match="min_length must be less than max_length and 4, because"):
         model([b"one"])
+
+
+def test_it_draws_translations_as_the_translator_does(numbers_run, numbers_translator):
+    options = {"temperature": 3.0, "seed": 7, "top_k": 5, "top_p": 0.9}
+    found = numbers_translator.translate_with_options([text.decode() for text in TEXTS], **options)["translation"]
+    model = Model(numbers_run, options=options)
+    drawn = answers(model, TEXTS)
+    assert drawn == [text.decode() for text in found.numpy()] != numbers_translator(["one two", "", "six five"])
+    assert answers(model, TEXTS) != drawn  # another batch, another seed
+
+
+def test_what_takes_no_options_is_told_at_once(numbers_run, numbers_export, tmp_path):
+    export = shutil.copytree(numbers_export, tmp_path / "numbers") / "1"
+    described = json.loads((export / DESCRIPTION_FILE).read_text())
+    (export / DESCRIPTION_FILE).write_text(json.dumps({**described, "signatures": ["serving_default"]}))
+    with pytest.raises(ValueError, match="no options of sampling. Export it again with --signature translate_with_opt"):
+        Model(export, options=DRAWN)
+    with pytest.raises(ValueError, match="one answer to each text. Received: options with the task translate and n_be"):
+        Model(numbers_run, n_best=2, options=DRAWN)
+    (tmp_path / "saved_model.pb").touch()  # of another program: nothing is described
+    with pytest.raises(ValueError, match="is for CTranslate2 or of another program, and takes no options of sampling"):
+        Model(tmp_path, options=DRAWN)
 
 
 @pytest.mark.slow
@@ -240,7 +263,6 @@ REFUSED = {
     "another task": ({"task": "tag"}, ValueError, "has learned the task translate. Expected: a model of the task tag."),
     "a search of an export": ({"decoding": DecodingConfig()}, ValueError, "its search was fixed when it was exported"),
     "hypotheses of an export": ({"n_best": 2}, ValueError, "its search was fixed when it was exported"),
-    "options of a translator": ({"options": DRAWN}, ValueError, "Options are for a language model"),
 }
 
 

@@ -42,8 +42,8 @@ def made(monkeypatch):
     """In the place of what takes long: a folder with one file. Gives what was asked for."""
     asked = []
 
-    def save_for_this_machine(predictor, folder, n_best):
-        asked.append((predictor.decoding, n_best))
+    def save_for_this_machine(predictor, folder, n_best, signatures):
+        asked.append((predictor.decoding, n_best, *signatures))
         (folder / "saved_model.pb").write_text("graph")
         note_checksums(folder, [folder / "saved_model.pb"])
 
@@ -51,10 +51,16 @@ def made(monkeypatch):
     return asked
 
 
-def kept(run, decoding=GREEDY, n_best=1):
-    with saved_model_of(run, decoding, n_best) as path:
+def kept(run, decoding=GREEDY, n_best=1, signatures=()):
+    with saved_model_of(run, decoding, n_best, signatures) as path:
         assert (path / "saved_model.pb").read_text() == "graph"
         return path
+
+
+def test_signatures_beside_the_default_are_made_where_they_are_needed(cache, run, made):
+    assert kept(run) != kept(run, signatures=["translate_with_options"])
+    assert made[0][1:] == (1,)
+    assert made[1][1:] == (1, "translate_with_options")
 
 
 def test_it_is_made_once(cache, run, made):

@@ -178,7 +178,7 @@ def test_a_packed_model_keeps_the_search_of_its_run_unless_it_gets_another(numbe
 def test_a_model_searches_as_its_folder_says_unless_it_is_told_otherwise(packed, tmp_path, monkeypatch):
     searches = []
 
-    def saved_model_of(run, decoding, n_best):
+    def saved_model_of(run, decoding, n_best, signatures):
         searches.append(decoding)
         return contextlib.nullcontext(run.path)
 

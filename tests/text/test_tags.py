@@ -41,6 +41,12 @@ def tagged(numbers_translator):
     return _with_search(numbers_translator, tags="six five")
 
 
+@pytest.fixture(scope="module")
+def untagged(numbers_translator):
+    """It learned texts without a tag, too."""
+    return _with_search(numbers_translator, tags="six five", untagged=True)
+
+
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -62,6 +68,34 @@ def tagged(numbers_translator):
 )
 def test_each_line_of_a_text_has_its_tag(plain, tagged, text, read):
     assert tagged(text) == plain(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("one two", "one two"),
+        ("one\n\ntwo", "one\n\ntwo"),
+        ("one five", "one five"),
+        ("five one\ntwo", "five one\nfive two"),
+        (" six\tone", "six one"),
+        ("five", ""),
+        ("", ""),
+    ],
+)
+def test_a_text_without_a_tag_is_read_as_it_is_by_a_model_that_learned_such_texts(plain, untagged, text, read):
+    assert untagged(text) == plain(read)
+
+
+def test_the_parts_of_a_long_line_without_a_tag_have_none(untagged):
+    text = "one two three " * 4
+    rows = untagged.codec.divide(tf.constant([text])).ids.to_list()
+    assert len(rows) > 2
+    assert [token for row in rows for token in row] == untagged.source_tokenizer.tokenize([text]).to_list()[0]
+
+
+def test_texts_with_and_without_tags_may_share_a_batch(plain, untagged):
+    assert untagged(["five one", "two", "", "six three"]) == plain(["five one", "two", "", "six three"])
+    assert untagged.codec.written(" one ") == "one"
 
 
 def test_each_part_of_a_long_line_has_the_tag(tagged):
@@ -136,14 +170,15 @@ def test_a_request_needs_a_tag_that_the_model_has(plain, tagged):
         tagged.translate_with_options(tf.constant(["one"]), tag=["five", "five"])
 
 
-def test_a_program_learns_the_tags(plain, tagged):
+def test_a_program_learns_the_tags(plain, tagged, untagged):
+    assert untagged.known_tags(["", "a"])["tags"].numpy().tolist() == [[b"", b"six", b"five"]] * 2
     assert tagged.known_tags(["", "a"])["tags"].numpy().tolist() == [[b"six", b"five"]] * 2
     assert plain.known_tags(["a"])["tags"].numpy().tolist() == [[]]
 
 
 def test_signs_of_regular_expressions_are_signs_of_tags():
     tokenizer = SymbolTokenizer(["<2.s>", "a", "(b)"])
-    tags = Tags.known("<2.s> (b) (b)+", tokenizer)
+    tags = Tags.known(DecodingConfig(tags="<2.s> (b) (b)+"), tokenizer)
     tag, rest = tags.split(tf.constant(["<2xs> a", "<2.s> a", "(b)+ a", "(b)"]))
     assert [one.decode() for one in tag.numpy()] == ["<2.s>", "<2.s>", "(b)+", "(b)"]
     assert [one.decode().strip() for one in rest.numpy()] == ["<2xs> a", "a", "a", ""]

@@ -41,9 +41,26 @@ def trained(tmp_path, untraced, capsys):
 
 
 @pytest.mark.tensorflow_only  # a translator is
+def test_a_run_of_corpora_with_and_without_a_tag_reads_texts_without_one_as_they_are(tmp_path, untraced):
+    real, made = Corpus("real", THERE.train[:40], THERE.valid[:9], []), Corpus("made", THERE.train[40:60], [], [])
+    training = SHORT.replace(monitor="bleu")
+    run = train(join_corpora([real, made], ["", "<bt>"]), tmp_path / "run", toy.TRANSFORMER, training).run
+    search = run.decoding_config()
+    assert (search.tags, search.untagged) == ("<bt>", True)
+    translator = Translator.from_run(run.path)
+    text = THERE.valid[0][0]
+    bare = translator.source_tokenizer.tokenize([text]).to_list()
+    assert translator.codec.tokenize([text]).to_list() == bare
+    assert translator.codec.tokenize([f"<bt> {text}"]).to_list() != bare
+    assert translator.codec.tokenize([f"<bt> {text}"])[0, -len(bare[0]) + 1 :].numpy().tolist() == bare[0][1:]
+    assert "val_bleu made" not in (run.path / "log.csv").read_text()  # which has nothing to validate on
+
+
+@pytest.mark.tensorflow_only  # a translator is
 def test_a_run_knows_its_tags_and_its_corpora(trained):
     run, said = trained
     assert run.decoding_config().tags == "<2es> <2en>"
+    assert run.decoding_config().untagged is False
     assert run.training_config().user_symbols == "<2es> <2en>"
     assert run.corpus()["parts"] == ["numbers", "back"]
     assert "An epoch has so many passes over each corpus: numbers 1, back 3" in said

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kformer.tokenizers import Tokenizer
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"
-_FORM = 2  # of what the folders hold
+_FORM = 3  # of what the folders hold
 _TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 
@@ -136,8 +136,8 @@ def prepare_corpus(
     Args:
         name: The name of the corpus in messages and in the run folder.
         train: The pairs to learn from, such as those of `JoinedFiles`.
-        valid: The pairs to validate on, which are held in memory; of as many joined files as `train`. None: they are
-            held out of `train`, see `hold_out`.
+        valid: The pairs to validate on, which are held in memory. Joined files belong to those of `train` in their
+            order, of which the last ones may have none. None: they are held out of `train`, see `hold_out`.
         valid_name: What messages call `valid`.
         cleaning: Which pairs of `train` are left out; None: no pairs. `PreparedCorpus.left_out` counts them.
         cache: The folder for what is kept, which machines may share; by default `corpora` in `$KFORMER_CACHE`, or else

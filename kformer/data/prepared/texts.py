@@ -8,6 +8,7 @@ The folder `texts-...` holds
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import warnings
@@ -23,6 +24,7 @@ from kformer.data.facts import CorpusFacts
 from kformer.data.joined import JoinedFiles
 from kformer.data.pairs import Pair, Pairs, SelectedPairs
 from kformer.data.sources.lines import FilePairs
+from kformer.data.tags import is_mixed
 from kformer.files.checksums import check_folder, note_checksums
 from kformer.files.writing import new_folder, write_json
 
@@ -107,7 +109,7 @@ def read_texts(
         pairs = SelectedPairs(train, kept) if has_rules else train
         learned, others = hold_out(name, pairs, tags) if valid is None else (pairs, valid.held())
         facts = CorpusFacts.of(learned, others, tags)
-    report.read = report.read or facts.train + (facts.valid if valid is None else 0)
+    report.read = report.read or (len(learned.chosen) if isinstance(learned, SelectedPairs) else facts.train)
     taken = np.frombuffer(kept, np.uint8).astype(bool) if has_rules else np.ones(report.read, bool)
     chosen = taken.copy()
     if isinstance(learned, SelectedPairs) and valid is None:
@@ -125,8 +127,8 @@ def read_texts(
 
 
 def tags_of(files: FilePairs) -> tuple[str, ...]:
-    """The different tags of joined files."""
-    return tuple(filter(None, dict.fromkeys(files.tags))) if isinstance(files, JoinedFiles) else ()
+    """The different tags of joined files, with "" if some have none; nothing if all have none."""
+    return tuple(dict.fromkeys(files.tags)) if isinstance(files, JoinedFiles) and any(files.tags) else ()
 
 
 def _parts(
@@ -136,13 +138,17 @@ def _parts(
 
     Args:
         train, valid: As of `read_texts`.
-        learned, held_out: (N,) booleans for the pairs of `train`.
+        learned, held_out: (N,) booleans for the pairs of `train`; if some files have a tag and others none, nothing is
+            held out of those with a tag, and what is not learned of them is in neither part.
     """
     if not isinstance(train, JoinedFiles):
         return []
     begins = np.cumsum([0, *train.sizes])[:-1]
     learned_of, held_out_of = (np.add.reduceat(chosen, begins, dtype=np.int64) for chosen in (learned, held_out))
-    validated = valid.sizes if isinstance(valid, JoinedFiles) else held_out_of.tolist()
+    if isinstance(valid, JoinedFiles):
+        return list(itertools.zip_longest(learned_of.tolist(), valid.sizes, fillvalue=0))
+    mixed = is_mixed(train.tags)
+    validated = [0 if mixed and tag else number for tag, number in zip(train.tags, held_out_of.tolist(), strict=True)]
     return list(zip(learned_of.tolist(), validated, strict=True))
 
 

@@ -130,7 +130,7 @@ async function openModel(signal) {
 async function listTags(signal) {
   const [known] = opened.signatures.has("known_tags") ? await predict("known_tags", "", signal) : [[]];
   const chosen = tag.value;
-  tag.replaceChildren(...known.map((each) => new Option(each)));
+  tag.replaceChildren(...known.map((each) => new Option(each || "(no tag)", each)));
   if (known.includes(chosen)) tag.value = chosen;
   element("wanted").hidden = !known.length;
 }
