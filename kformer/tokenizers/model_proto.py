@@ -14,6 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
 _PACKAGE = "kformer.sentencepiece"
+_BPE = 2  # of the values of `TrainerSpec.model_type`
 
 
 def without_rule_files(model_bytes: bytes) -> bytes:
@@ -21,7 +22,7 @@ def without_rule_files(model_bytes: bytes) -> bytes:
 
     The rules themselves stay: the model holds them compiled.
     """
-    model = _model_class().FromString(model_bytes)
+    model = _class_of("ModelProto").FromString(model_bytes)
     for name in ("normalizer_spec", "denormalizer_spec"):
         if model.HasField(name):
             getattr(model, name).ClearField("normalization_rule_tsv")
@@ -30,13 +31,24 @@ def without_rule_files(model_bytes: bytes) -> bytes:
 
 def without_dummy_prefix(model_bytes: bytes) -> bytes:
     """A serialized SentencePiece model that puts no blank before a text."""
-    model = _model_class().FromString(model_bytes)
+    model = _class_of("ModelProto").FromString(model_bytes)
     model.normalizer_spec.add_dummy_prefix = False
     return model.SerializeToString(deterministic=True)
 
 
+def is_bpe(model_bytes: bytes) -> bool:
+    """Whether a serialized SentencePiece model consists of byte pairs."""
+    training = _class_of("TrainerSpec").FromString(_class_of("ModelProto").FromString(model_bytes).trainer_spec)
+    return training.model_type == _BPE
+
+
 @functools.cache
-def _model_class() -> type[Message]:
+def _class_of(name: str) -> type[Message]:
+    return message_factory.GetMessageClass(_messages().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+@functools.cache
+def _messages() -> DescriptorPool:
     """Those parts of `ModelProto` in sentencepiece_model.proto that are edited or copied.
 
     Messages that are only copied are declared as bytes, which have the same encoding. Fields of `NormalizerSpec` that
@@ -60,6 +72,9 @@ def _model_class() -> type[Message]:
             label=Field.LABEL_OPTIONAL,
             type_name=f".{_PACKAGE}.NormalizerSpec",
         )
+    # `ModelProto` has it as bytes, too.
+    training = file.message_type.add(name="TrainerSpec")
+    training.field.add(name="model_type", number=3, type=Field.TYPE_INT32, label=Field.LABEL_OPTIONAL)
     pool = DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.ModelProto"))
+    return pool
