@@ -55,3 +55,13 @@ def test_plain_text_parallel_files_and_named_fields_are_read(tmp_path, file):
     assert "data takes one file of pairs, or two parallel files" in str(result.exception)
     result = CliRunner().invoke(app, ["data", str(file), str(file), "--fields", "a,b"])
     assert "without --columns, --fields" in str(result.exception)
+
+
+def test_pairs_of_a_test_set_are_counted_and_left_out(tmp_path, file):
+    test = tmp_path / "test.csv"
+    test.write_text("source,target\none two,один два\na b c d e,x\nnothing,x\n")
+    said = run(file, "--without", test)
+    assert said.startswith("4 of 7 pairs are left out\n")
+    assert f"3  42.86%  the pair is also in {test}\n" in said
+    assert f"1  14.29%  the source is also in {test}\n" in said
+    assert "What is kept:\n3 pairs, 1 with a blank side" in said
