@@ -1,16 +1,21 @@
 """`kformer data`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kformer.cli.options import FileReading, Path, open_file, warnings_told
 from kformer.cli.progress import status
+from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_corpus import CleaningOptions
 from kformer.data import Cleaning, Pairs, ParallelFiles
 from kformer.data.cleaning import clean
-from kformer.data.description import describe
+from kformer.data.description import SIDES, describe
 from kformer.data.pairs import SelectedPairs
+from kformer.presets import find_preset
+
+if TYPE_CHECKING:
+    from kformer.tokenizers import Tokenizer
 
 
 def data(
@@ -24,11 +29,33 @@ def data(
         bool,
         typer.Option("--plain-text", help="Each line of the file is a text without a target.", rich_help_panel="Data"),
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A run folder, or a trained model that comes with kformer by its name: show how many tokens its "
+            "vocabularies make of the texts, and what they lack.",
+            rich_help_panel="Vocabulary",
+        ),
+    ] = None,
+    source_tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The same for a SentencePiece model, of both sides without --target-tokenizer.",
+            rich_help_panel="Vocabulary",
+        ),
+    ] = None,
+    target_tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A SentencePiece model of the targets.", rich_help_panel="Vocabulary"),
+    ] = None,
 ) -> None:
-    """Show what a corpus consists of: lengths, scripts, what is there twice, and what the rules would leave out.
+    """Show what a corpus consists of: lengths, scripts, words, what is there twice, and what the rules would leave out.
 
     Nothing is written. Without rules, the duplicates and the copies are counted.
     """
+    tokenizers = _tokenizers(model, source_tokenizer, target_tokenizer)
     pairs = _open(files, reading, plain_text)
     rules = cleaning.rules
     if rules == Cleaning():
@@ -38,6 +65,8 @@ def data(
     print("\n".join(report.lines(examples=True)))
     print("\nWhat is kept:")
     print("\n".join(describe(SelectedPairs(pairs, kept)).lines()))
+    if tokenizers is not None:
+        _tell_tokens(SelectedPairs(pairs, kept), tokenizers, plain_text)
 
 
 def _open(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
@@ -49,3 +78,32 @@ def _open(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
             f"Received: {len(files)} files."
         )
     return ParallelFiles(*files)
+
+
+def _tokenizers(model: str | None, source: Path | None, target: Path | None) -> "tuple[Tokenizer, Tokenizer] | None":
+    """Those of a model, or of SentencePiece models; None: the texts are not divided into tokens."""
+    if model is None and source is None and target is None:
+        return None
+    if (model is None) == (source is None) or (model is not None and target is not None):
+        raise ValueError(
+            "data takes --model, or --source-tokenizer and perhaps --target-tokenizer. Received: "
+            f"--model {model}, --source-tokenizer {source}, --target-tokenizer {target}. Leave out the others."
+        )
+    run = None if model is None else find_preset(model)
+    start_tensorflow()
+    from kformer.tokenizers import load_tokenizers, read_sentencepiece
+
+    if run is not None:
+        return load_tokenizers(run.tokenizer_folder)
+    first = read_sentencepiece(source or "")
+    return first, first if target is None else read_sentencepiece(target)
+
+
+def _tell_tokens(pairs: Pairs, tokenizers: "tuple[Tokenizer, Tokenizer]", plain_text: bool) -> None:
+    from kformer.data.token_use import token_use
+
+    print("\nIn tokens:")
+    for side, name in enumerate(SIDES[: 1 if plain_text else 2]):
+        with status("dividing into tokens"):
+            use = token_use((pair[side] for pair in pairs), tokenizers[side])
+        print(f"{name}: {use.line()}")

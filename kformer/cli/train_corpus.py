@@ -28,6 +28,7 @@ from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.joined import JoinedFiles
 from kformer.data.labels import check_corpus
 from kformer.data.sources.lines import FilePairs
+from kformer.data.unseen import Unseen
 from kformer.recipes import load_recipe
 from kformer.wording import count, did_you_mean
 
@@ -74,11 +75,19 @@ class CleaningOptions:
             autocompletion=lambda: list(DUPLICATES),
         ),
     ] = "keep"
+    without: Annotated[
+        list[Path] | None,
+        _cleaning(
+            metavar="FILE",
+            help="Leave out pairs whose source is also in this file of pairs, such as a test set. May be repeated.",
+        ),
+    ] = None
 
     @property
     def rules(self) -> Cleaning:
-        """The rules."""
-        return Cleaning(**dataclasses.asdict(self))
+        """The rules. The files of --without are read for them."""
+        unseen = (Unseen.of(str(file), open_file(file, FileReading())) for file in self.without or ())
+        return Cleaning(**{**dataclasses.asdict(self), "without": tuple(unseen)})
 
 
 @dataclasses.dataclass(frozen=True)

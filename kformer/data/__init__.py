@@ -21,6 +21,7 @@ from kformer.data.sources.texts import TextFile, read_texts
 from kformer.data.sources.tfds import load_tfds
 from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile, read_tsv
+from kformer.data.unseen import Unseen
 
 if TYPE_CHECKING:
     from kformer.data.batching import BatchPlan
@@ -57,6 +58,7 @@ __all__ = [
     "TextFile",
     "TmxFile",
     "TsvFile",
+    "Unseen",
     "WordVectors",
     "corpus_from_pairs",
     "encode_pairs",

@@ -2,16 +2,17 @@
 
 import array
 import dataclasses
-import hashlib
 import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import numpy as np
 
-from kformer.data.pairs import Pair, Pairs
+from kformer.data.pairs import Pair, Pairs, hash_of
 from kformer.data.tags import without_tag
+from kformer.data.unseen import Unseen
 from kformer.wording import did_you_mean
 from kformer.writing_systems import script_of, scripts
 
@@ -33,6 +34,7 @@ class Cleaning:
         drop_copies: Whether a pair is left out whose sides are the same.
         duplicates: "pairs": of the same pairs, only the first is kept; "sources": of all pairs with the same source;
             "keep": all. White space does not count.
+        without: Test sets: a pair is left out whose source is also a source of one of them.
 
     Raises:
         ValueError: A value is none of these.
@@ -49,6 +51,7 @@ class Cleaning:
     target_script: str | None = None
     drop_copies: bool = False
     duplicates: str = "keep"
+    without: tuple[Unseen, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_ratio is not None and self.max_ratio < 1:
@@ -66,6 +69,12 @@ class Cleaning:
         if self.duplicates not in DUPLICATES:
             raise ValueError(f"duplicates must be one of {', '.join(DUPLICATES)}. Received: {self.duplicates!r}.")
 
+    @property
+    def fingerprint(self) -> list[Any]:
+        """All that decides which pairs are left out, as values of JSON."""
+        fields = (field.name for field in dataclasses.fields(self) if field.name != "without")
+        return [*(getattr(self, name) for name in fields), *(unseen.fingerprint for unseen in self.without)]
+
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is left out, whatever other pairs there are; None: it is kept."""
         source, target = source.strip(), target.strip()
@@ -81,7 +90,7 @@ class Cleaning:
                 return f"less than {self.min_letters:.0%} of the {side} are letters"
             if text and script is not None and not _is_mostly(text, script):
                 return f"the {side} is not written in {script}"
-        return None
+        return next(filter(None, (unseen.reason(source, target) for unseen in self.without)), None)
 
 
 @dataclasses.dataclass
@@ -140,7 +149,7 @@ def clean(
         if reason is not None:
             report.add(reason, (source, target))
         elif cleaning.duplicates != "keep":
-            hashes.append(_hash(source, target if cleaning.duplicates == "pairs" else ""))
+            hashes.append(hash_of(source, target if cleaning.duplicates == "pairs" else ""))
     if hashes:
         _leave_out_duplicates(pairs, cleaning.duplicates, kept, np.asarray(hashes), report)
     return bytes(kept), report
@@ -162,11 +171,6 @@ def _leave_out_duplicates(
         if place in wanted:
             report.add(reason, pair)
     report.counts[reason] = len(places)
-
-
-def _hash(source: str, target: str) -> int:
-    text = f"{' '.join(source.split())}\t{' '.join(target.split())}"
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _share_of_letters(text: str) -> float:

@@ -11,6 +11,8 @@ from kformer.writing_systems import script_of
 SIDES = ("source", "target")
 _BAR = 40  # characters of the longest bar
 _MOST_SCRIPTS = 5
+_MOST_WORDS = 1 << 20  # different ones of a side, so that a corpus of any size can be looked at
+_VOCABULARIES = (8_000, 16_000, 32_000)
 
 
 @dataclasses.dataclass
@@ -23,6 +25,9 @@ class Description:
         words: Of each side, how many texts have each number of words (what stands between blanks).
         characters: Of each side, how many characters there are, white space included.
         scripts: Of each side, how many letters there are of each script.
+        vocabulary: Of each side, how often each word is there. When there are a million different ones, no others are
+            added.
+        alphabet: Of each side, the different characters, without white space.
     """
 
     pairs: int = 0
@@ -32,13 +37,19 @@ class Description:
     scripts: tuple[Counter[str | None], Counter[str | None]] = dataclasses.field(
         default_factory=lambda: (Counter(), Counter())
     )
+    vocabulary: tuple[Counter[str], Counter[str]] = dataclasses.field(default_factory=lambda: (Counter(), Counter()))
+    alphabet: tuple[set[str], set[str]] = dataclasses.field(default_factory=lambda: (set(), set()))
 
     def add(self, pair: Pair) -> None:
         """Looks at a pair."""
         self.pairs += 1
         self.blank += not all(text.strip() for text in pair)
         for side, text in enumerate(pair):
-            self.words[side][len(text.split())] += 1
+            words = text.split()
+            self.words[side][len(words)] += 1
+            known = self.vocabulary[side]
+            known.update(words if len(known) < _MOST_WORDS else filter(known.__contains__, words))
+            self.alphabet[side].update(*words)
             self.characters[side] += len(text)
             self.scripts[side].update(map(script_of, text))
 
@@ -57,8 +68,20 @@ class Description:
                 f"{name}: {number:,} words, {self.characters[side]:,} characters; {number / self.pairs:.1f} words on "
                 f"average, at most {max(words):,}; letters: {', '.join(shares) or 'none'}"
             )
-            lines += _bars(words)
+            lines += [self._vocabulary_line(side, number), *_bars(words)]
         return lines
+
+    def _vocabulary_line(self, side: int, words: int) -> str:
+        """How many different words and characters a side has, and how much of it the most frequent words make up."""
+        known = self.vocabulary[side]
+        more = "more than " if len(known) >= _MOST_WORDS else ""
+        frequent = sorted(known.values(), reverse=True)
+        shares = [
+            f"{size:,} words {sum(frequent[:size]) / words:.1%}" for size in _VOCABULARIES if size < len(frequent)
+        ]
+        covered = f"; share of the text that the most frequent words make up: {', '.join(shares)}" if shares else ""
+        different = f"{count(len(known), 'different word')}, {count(len(self.alphabet[side]), 'different character')}"
+        return f"  {more}{different}{covered}"
 
 
 def describe(pairs: Iterable[Pair]) -> Description:
@@ -68,8 +91,10 @@ def describe(pairs: Iterable[Pair]) -> Description:
         >>> print("\\n".join(describe([("one two", "uno dos")]).lines()))
         1 pair, 0 with a blank side
         source: 2 words, 7 characters; 2.0 words on average, at most 2; letters: Latin 100.0%
+          2 different words, 5 different characters
                   2 words  ████████████████████████████████████████         1
         target: 2 words, 7 characters; 2.0 words on average, at most 2; letters: Latin 100.0%
+          2 different words, 4 different characters
                   2 words  ████████████████████████████████████████         1
     """
     description = Description()

@@ -160,15 +160,10 @@ def rows_of(ragged: tf.RaggedTensor) -> Sequences:
     return Sequences(ragged.flat_values.numpy(), ragged.row_lengths().numpy())
 
 
-def string_tensor(texts: Sequence[str]) -> tf.Tensor:
-    """(N,) string."""
-    return tf.constant([text.encode("utf-8", "surrogatepass") for text in texts], tf.string)
-
-
 def ended(texts: Sequence[str], tokenizer: Tokenizer, ends: Sequence[int] | None = None) -> Sequences:
     """The ids of each text, with the end id, or with other ids at its end."""
     ends = (tokenizer.end_id,) if ends is None else ends
-    ids, counts = rows_of(tokenizer.tokenize(string_tensor(texts)))
+    ids, counts = tokenizer.ids_of(texts)
     texts_before = np.repeat(np.arange(len(counts)), counts)  # the number of texts before each token
     is_end = np.ones(len(ids) + len(counts) * len(ends), bool)
     is_end[np.arange(len(ids)) + texts_before * len(ends)] = False

@@ -4,6 +4,7 @@ A list of pairs is such a part. Other parts need not hold their texts: they read
 of the pairs of another part.
 """
 
+import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -84,6 +85,17 @@ class SelectedPairs:
 
     def __len__(self) -> int:
         return self.chosen.count(1)
+
+
+def hash_of(source: str, target: str) -> int:
+    """A hash of 64 bits, by which the same pairs are found. White space does not count.
+
+    Examples:
+        >>> hash_of("one  two", "uno") == hash_of(" one two", "uno"), hash_of("one", "") == hash_of("", "one")
+        (True, False)
+    """
+    text = f"{' '.join(source.split())}\t{' '.join(target.split())}"
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def source_only(pair: Pair) -> Pair:

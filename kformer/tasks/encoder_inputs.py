@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from kformer.data.encoding import Sequences, rows_of, string_tensor
+from kformer.data.encoding import Sequences, rows_of
 from kformer.tokenizers import Tokenizer
+from kformer.tokenizers.text_ops import string_tensor
 
 TAB = "\t"
 

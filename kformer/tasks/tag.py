@@ -16,7 +16,7 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
-from kformer.data.encoding import Sequences, encode_with, rows_of, string_tensor
+from kformer.data.encoding import Sequences, encode_with, rows_of
 from kformer.data.id_stores import IdStore
 from kformer.tasks.encoder_inputs import with_start
 from kformer.tasks.label_task import NO_LABEL, LabelPredictor, LabelTask
@@ -24,7 +24,7 @@ from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
 from kformer.tokenizers.ragged import join, sums_before
-from kformer.tokenizers.text_ops import collapse_whitespace, replace_invalid
+from kformer.tokenizers.text_ops import collapse_whitespace, replace_invalid, string_tensor
 
 
 class Words(NamedTuple):

@@ -6,6 +6,7 @@ Shapes: B batch, T tokens.
 import abc
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ import tensorflow as tf
 from kformer.tokenizers.offsets import Spans
 from kformer.tokenizers.ragged import sums, with_lengths
 from kformer.tokenizers.subword_sampling import Subwords
-from kformer.tokenizers.text_ops import as_ids
+from kformer.tokenizers.text_ops import as_ids, string_tensor
 from kformer.writing_systems import is_unspaced
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
@@ -105,6 +106,19 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         Returns:
             (B, None) int32 ragged tensor.
         """
+
+    def ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """As `tokenize`, outside a graph: for a corpus, whose texts are very many.
+
+        Returns:
+            The ids of all texts, (I,) int32, one text after another; and how many each text has, (B,) int64.
+
+        Examples:
+            >>> [ids.tolist() for ids in SymbolTokenizer(["K", "AE", "T"]).ids_of(["K AE", "T"])]
+            [[4, 5, 6], [2, 1]]
+        """
+        ids = self.tokenize(string_tensor(texts))
+        return ids.flat_values.numpy(), ids.row_lengths().numpy()
 
     @abc.abstractmethod
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:

@@ -3,6 +3,7 @@
 Shapes: B batch, T tokens.
 """
 
+import functools
 import io
 import itertools
 import pathlib
@@ -28,9 +29,10 @@ from kformer.tokenizers.offsets import (
     with_every_bad_byte_replaced,
 )
 from kformer.tokenizers.ragged import find, kept, next_of, pick, previous_of
-from kformer.tokenizers.sentencepiece_proto import MARK_OF_BLANK, read_pieces, without_rule_files
+from kformer.tokenizers.sentencepiece_proto import MARK_OF_BLANK, is_bpe, read_pieces, without_rule_files
 from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, normalize_text, read_text, tf_text, traced
+from kformer.tokenizers.word_ids import WordIds
 
 MODEL_TYPES = ("bpe", "unigram")
 MODEL_FILE = "model.spm"
@@ -95,6 +97,20 @@ class SentencePieceTokenizer(Tokenizer):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self._tokenize(as_texts(text))
+
+    def ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """See `Tokenizer.ids_of`. A model of byte pairs that `train` made divides each word only once."""
+        return super().ids_of(texts) if self._word_ids is None else self._word_ids.ids_of(texts)
+
+    @functools.cached_property
+    def _word_ids(self) -> WordIds | None:
+        """Remembers the ids of words; None: a text may have other ids than its words.
+
+        `train` divides texts into words before it merges bytes, so no piece of its models reaches beyond a word. The
+        pieces of byte pairs then depend on their word alone. Of a unigram model, the scores of a whole text are added
+        up, and their rounding may decide between two ways to divide a word.
+        """
+        return WordIds(super().ids_of) if is_bpe(self.model_bytes) and self._escapes else None
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""

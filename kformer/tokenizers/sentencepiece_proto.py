@@ -39,10 +39,9 @@ class ModelPieces(NamedTuple):
 def read_pieces(model_bytes: bytes) -> ModelPieces:
     """The pieces of a serialized SentencePiece model."""
     model = _model_class().FromString(model_bytes)
-    trainer = _class_of("TrainerSpec").FromString(model.trainer_spec)
     pieces = [_class_of("SentencePiece").FromString(piece) for piece in model.pieces]
     texts = tuple(piece.piece if piece.type == _NORMAL else "" for piece in pieces)
-    return ModelPieces(_KINDS[trainer.model_type], texts, tuple(piece.score for piece in pieces))
+    return ModelPieces(_kind_of(model), texts, tuple(piece.score for piece in pieces))
 
 
 def without_rule_files(model_bytes: bytes) -> bytes:
@@ -62,6 +61,15 @@ def without_dummy_prefix(model_bytes: bytes) -> bytes:
     model = _model_class().FromString(model_bytes)
     model.normalizer_spec.add_dummy_prefix = False
     return model.SerializeToString(deterministic=True)
+
+
+def is_bpe(model_bytes: bytes) -> bool:
+    """Whether a serialized SentencePiece model consists of byte pairs."""
+    return _kind_of(_model_class().FromString(model_bytes)) == "bpe"
+
+
+def _kind_of(model: Message) -> str:
+    return _KINDS[_class_of("TrainerSpec").FromString(model.trainer_spec).model_type]
 
 
 def _model_class() -> type[Message]:

@@ -21,7 +21,6 @@ from kformer.config import (
 from kformer.config.decoding import FROM_DATA
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
-from kformer.data.encoding import string_tensor
 from kformer.data.labels import check_corpus
 from kformer.data.mixture import passes_of
 from kformer.evaluation.bleu_tokenizers import bleu_metric
@@ -32,6 +31,7 @@ from kformer.runs.environment import describe_environment
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers
+from kformer.tokenizers.text_ops import string_tensor
 from kformer.tokenizers.train import own_tokenizers
 from kformer.training.plan import fit_warmup
 from kformer.training.pretrained_embeddings import (

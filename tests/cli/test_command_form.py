@@ -52,7 +52,7 @@ def test_the_help_at_80_columns_has_every_option_whole(words, command):
     [
         ("train", ["Run", "Data", "Cleaning", "Model", "Machines", "Training", "Stopping"]),
         ("prepare", ["Data", "Cleaning", "Model", "Training", "Stopping"]),
-        ("data", ["Arguments", "Data", "Cleaning"]),
+        ("data", ["Arguments", "Data", "Cleaning", "Vocabulary"]),
         ("translate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("generate", ["Arguments", "Model", "Input and output", "Search", "Sampling"]),
         ("evaluate", ["Arguments", "Model", "Data", "Search", "Scores"]),

@@ -4,6 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
+from kformer.data.description import describe
+from kformer.tokenizers import SentencePieceTokenizer
 
 
 def run(*arguments):
@@ -28,10 +30,11 @@ def test_what_is_kept_is_described_and_what_is_there_twice_is_counted(file):
     lines = kept.splitlines()
     assert lines[0] == "4 pairs, 1 with a blank side"
     # one two, a b c d e, blank, 12 13: 2 + 5 + 1 + 2 words, 6 + 5 + 5 letters
+    assert lines[2] == "  10 different words, 14 different characters"
     assert lines[1] == ("source: 10 words, 26 characters; 2.5 words on average, at most 5; letters: Latin 100.0%")
     # один два, x y, 14: 7 Cyrillic letters and 2 Latin ones
     assert "letters: Cyrillic 77.8%, Latin 22.2%" in kept
-    assert [line.split() for line in lines[2:6]] == [
+    assert [line.split() for line in lines[3:7]] == [
         ["1", "words", "█" * 20, "1"],
         ["2", "words", "█" * 40, "2"],
         ["3", "to", "4", "words", "0"],
@@ -55,3 +58,75 @@ def test_plain_text_parallel_files_and_named_fields_are_read(tmp_path, file):
     assert "data takes one file of pairs, or two parallel files" in str(result.exception)
     result = CliRunner().invoke(app, ["data", str(file), str(file), "--fields", "a,b"])
     assert "without --columns, --fields" in str(result.exception)
+
+
+def test_the_most_frequent_words_cover_a_share_of_the_text(tmp_path):
+    # 8,001 words, of which the first is there 2,000 times: the 8,000 most frequent ones are all but one of 10,000.
+    (tmp_path / "a.txt").write_text("".join(f"w{max(0, number - 1999)}\n" for number in range(10_000)))
+    said = run(tmp_path / "a.txt", "--plain-text", "--duplicates", "keep", "--max-characters", 99)
+    assert "  8,001 different words, 11 different characters; share of the text that the most frequent words" in said
+    assert "make up: 8,000 words 100.0%\n" in said
+    (tmp_path / "a.txt").write_text("".join(f"w{number}\n" for number in range(16_001)))
+    said = run(tmp_path / "a.txt", "--plain-text")
+    assert "8,000 words 50.0%, 16,000 words 100.0%\n" in said
+
+
+def test_pairs_of_a_test_set_are_counted_and_left_out(tmp_path, file):
+    test = tmp_path / "test.csv"
+    test.write_text("source,target\none two,один два\na b c d e,x\nnothing,x\n")
+    said = run(file, "--without", test)
+    assert said.startswith("4 of 7 pairs are left out\n")
+    assert f"3  42.86%  the pair is also in {test}\n" in said
+    assert f"1  14.29%  the source is also in {test}\n" in said
+    assert "What is kept:\n3 pairs, 1 with a blank side" in said
+
+
+@pytest.mark.tensorflow_only
+class TestTokens:
+    @pytest.fixture
+    def models(self, tmp_path):
+        """Files of two SentencePiece models, of "low lower lowest" and of "один два"."""
+        for name, text, size in (("en", "low lower lowest", 271), ("ru", "один два", 269)):
+            (tmp_path / f"{name}.model").write_bytes(SentencePieceTokenizer.train([text], size).model_bytes)
+        return tmp_path / "en.model", tmp_path / "ru.model"
+
+    def test_what_the_vocabularies_make_of_the_texts_is_told_by_side(self, tmp_path, models):
+        (tmp_path / "pairs.tsv").write_text("low low\tодин два\nlow lé e\u0301\tдва\n")
+        said = run(tmp_path / "pairs.tsv", "--source-tokenizer", models[0], "--target-tokenizer", models[1])
+        source, target = said.split("\nIn tokens:\n")[1].splitlines()
+        # low is a token; lé is a blank, l and two bytes, é is a blank and two bytes. 5 words, 16 characters.
+        assert source == (
+            "source: 10 tokens, 2.00 for each word and 0.62 for each character; "
+            "50.0% of the texts have what the vocabulary lacks: é 2"
+        )
+        assert target.startswith("target: ")
+        assert target.endswith("0.0% of the texts have what the vocabulary lacks")
+        assert "50.0% of the texts have" in run(tmp_path / "pairs.tsv", "--source-tokenizer", models[0])
+
+    def test_a_model_that_comes_with_kformer(self, tmp_path):
+        (tmp_path / "pairs.tsv").write_text("c a t\tK AE T\nc 7 t\tK X X\n")
+        source, target = run(tmp_path / "pairs.tsv", "--model", "cmudict").splitlines()[-2:]
+        assert "6 tokens, 1.00 for each word" in source
+        assert source.endswith("50.0% of the texts have what the vocabulary lacks: 7 1")
+        assert target.endswith("50.0% of the texts have what the vocabulary lacks: X 2")
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--model", "cmudict", "--source-tokenizer", "a.model"], "data takes --model, or --source-tokenizer"),
+            (["--model", "cmudict", "--target-tokenizer", "a.model"], "Leave out the others"),
+            (["--target-tokenizer", "a.model"], "data takes --model, or --source-tokenizer"),
+            (["--model", "cmudic"], "Did you mean 'cmudict'"),
+            (["--source-tokenizer", "a.model"], "There is no file a.model"),
+        ],
+    )
+    def test_other_choices_are_refused_before_the_file_is_read(self, options, message):
+        assert message in str(CliRunner().invoke(app, ["data", "missing.tsv", *options]).exception)
+
+
+def test_a_million_different_words_are_held_and_those_go_on_to_be_counted():
+    many = " ".join(f"{number:x}" for number in range(1 << 20))
+    lines = describe([(many, ""), ("0 new 0", ""), ("newer", "")]).lines()
+    assert "  more than 1,048,576 different words, 19 different characters; share of the text" in lines[2]
+    # 0 is there three times. 8,002 of 2^20 + 4 words are 0.763%.
+    assert "8,000 words 0.8%, 16,000 words 1.5%, 32,000 words 3.1%" in lines[2]

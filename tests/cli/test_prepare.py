@@ -104,6 +104,19 @@ def test_what_is_left_out_and_what_overlaps_is_told(tmp_path, file):
     assert "Validate on other texts" in said
 
 
+def test_a_test_set_is_left_out_and_another_one_makes_another_corpus(tmp_path, file):
+    [(first, target), (second, _), *_] = toy.corpus().train
+    chosen = ["prepare", "--train", file, *SETTINGS, "--cache", tmp_path / "cache"]
+    for number, line in enumerate([f"{first}\t{target}\n", f"{first}\t{target}\n{second}\tx\n"], 1):
+        (tmp_path / "test.tsv").write_text(line)
+        said = run(*chosen, "--without", tmp_path / "test.tsv")
+        assert f"{number} of 1,354 pairs are left out" in said
+        assert "the pair is also in" in said
+        assert ("the source is also in" in said) == (number == 2)
+    assert "is left out" not in run(*chosen)
+    assert len([*(tmp_path / "cache").glob("texts-*/")]) == 3
+
+
 def test_corpora_that_are_held_are_refused(tmp_path):
     assert "prepare is for files: --train PAIRS.tsv" in refused("prepare", "--corpus", "cmudict")
     os.mkfifo(tmp_path / "pipe")

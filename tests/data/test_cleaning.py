@@ -4,6 +4,7 @@ import pytest
 
 from kformer.data import Cleaning, TsvFile, prepare_corpus
 from kformer.data.cleaning import clean
+from kformer.data.unseen import Unseen
 
 RULES = [
     ({"max_ratio": 3}, ("abc", "a"), None),
@@ -119,3 +120,34 @@ def test_rules_that_leave_nothing_are_told_with_their_counts(tmp_path):
         prepare_corpus(
             "pairs.tsv", TsvFile(tmp_path / "pairs.tsv"), cleaning=Cleaning(source_script="Han"), cache=tmp_path
         )
+
+
+def test_pairs_of_a_test_set_are_left_out_by_their_source():
+    unseen = Unseen.of("test.tsv", [("one", "uno"), ("two  three", "dos tres"), (" ", "nada")])
+    pairs = [("one", "uno"), (" two three", "2 3"), ("uno", "one"), ("", "nada"), ("three", "uno"), ("one\t", " uno")]
+    kept, report = clean(pairs, Cleaning(without=(unseen,)))
+    assert list(kept) == [0, 0, 1, 1, 1, 0]
+    assert report.counts == {"the pair is also in test.tsv": 2, "the source is also in test.tsv": 1}
+
+
+def test_a_tag_is_no_part_of_the_source_that_a_test_set_has():
+    unseen = Unseen.of("test.tsv", [("one", "uno")])
+    assert list(clean([("<2es> one", "uno"), ("<2es> two", "dos")], Cleaning(without=(unseen,)), ["<2es>"])[0]) == [
+        0,
+        1,
+    ]
+
+
+def test_each_of_several_test_sets_is_named():
+    unseen = [Unseen.of(name, [(name, "x")]) for name in ("a", "b")]
+    report = clean([("a", "x"), ("b", "y"), ("c", "x")], Cleaning(without=tuple(unseen)))[1]
+    assert report.counts == {"the pair is also in a": 1, "the source is also in b": 1}
+
+
+def test_other_test_sets_are_other_rules():
+    found = [
+        Cleaning(without=tuple(Unseen.of(name, pairs) for name, pairs in some)).fingerprint
+        for some in ([], [("a", [("x", "y")])], [("b", [("x", "y")])], [("a", [("x", "z")])], [("a", [("z", "y")])])
+    ]
+    assert len({str(one) for one in found}) == 5
+    assert found[1] == Cleaning(without=(Unseen.of("a", [("x ", "y"), ("x", " y")]),)).fingerprint

@@ -130,6 +130,16 @@ def test_graph_equals_eager(tokenizer: Tokenizer) -> None:
     assert detokenize(ids.to_tensor(tokenizer.pad_id)).numpy().tolist() == [b"K AE T", b"", b"T"]
 
 
+def test_ids_of_many_texts_are_those_of_a_graph(tokenizer: Tokenizer) -> None:
+    texts = ["K AE T", "", "T  AE", "low\tlower"]
+    ids, counts = tokenizer.ids_of(texts)
+    expected = tokenizer.tokenize(tf.constant(texts))
+    assert (ids.tolist(), counts.tolist()) == (
+        expected.flat_values.numpy().tolist(),
+        expected.row_lengths().numpy().tolist(),
+    )
+
+
 def test_functions_can_be_traced_again(tokenizer: Tokenizer) -> None:
     for _ in range(2):
         normalize = tf.function(tokenizer.normalize, input_signature=[tf.TensorSpec([None], tf.string)])

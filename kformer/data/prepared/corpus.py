@@ -163,7 +163,7 @@ def prepare_corpus(
     files = tuple(file for part in parts for file in part.files)
     sums = fingerprints(files, folder)
     cleaning = cleaning or Cleaning()
-    key = _hash(__version__, _FORM, [part.reading for part in parts], sums, dataclasses.astuple(cleaning))
+    key = _hash(__version__, _FORM, [part.reading for part in parts], sums, cleaning.fingerprint)
     check_same = functools.partial(_check_same, files, sums, folder)
     texts = folder / f"texts-{key}"
     with made_by_one(texts, tell):
