@@ -64,6 +64,36 @@ class EncodedPairs:
         """The number of pairs, N."""
         return len(self.source_offsets) - 1
 
+    def apart(self) -> list["EncodedPairs"]:
+        """The pairs of each of several corpora, in their order. What was skipped is not known of each.
+
+        Examples:
+            >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])
+            >>> both = encode_pairs([("a b", "b"), ("a", "a b")], tokenizer, tokenizer, max_length=8)
+            >>> [one.source_ids.tolist() for one in dataclasses.replace(both, parts=(1, 1)).apart()]
+            [[4, 5, 2], [4, 2]]
+        """
+        ends = itertools.accumulate(self.parts)
+        return [self._slice(end - number, end) for number, end in zip(self.parts, ends, strict=True)]
+
+    def _slice(self, first: int, end: int) -> "EncodedPairs":
+        def sliced(ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            some = offsets[first : end + 1]
+            return ids[some[0] : some[-1]], some - some[0]
+
+        source_ids, source_offsets = sliced(self.source_ids, self.source_offsets)
+        target_ids, target_offsets = sliced(self.target_ids, self.target_offsets)
+        return dataclasses.replace(
+            self,
+            source_ids=source_ids,
+            source_offsets=source_offsets,
+            target_ids=target_ids,
+            target_offsets=target_offsets,
+            skipped_blank=0,
+            skipped_long=0,
+            parts=(),
+        )
+
     def report(self) -> str:
         """One line that says how many pairs were kept and how many were skipped."""
         return (

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
-from kformer.data import BatchPlan, make_dataset
+from kformer.data import BatchPlan, EncodedPairs, make_dataset
+from kformer.data.buckets import Bucket
 from kformer.files.writing import WriteError
 from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
+from kformer.training.part_metrics import PartMetrics
 from kformer.training.plan import (
     batches_between_validations,
     budget_of,
@@ -41,9 +43,10 @@ def fit_run(
     if not state.validating and (spent := budget.spent(state)) is not None:
         state.end_reason = spent.already
         return
-    valid = _validation_batches(run)
+    whole = _validation_plan(run, run.setup.valid)
+    valid = _validation_batches(run, whole)
     interval = batches_between_validations(training, plan)
-    listed = list_callbacks(run, budget, interrupt, translations, user_callbacks)
+    listed = list_callbacks(run, budget, interrupt, translations, user_callbacks, _part_metrics(run, whole, interrupt))
     with _closed_at_the_end(listed), _write_errors_explained(run), contextlib.suppress(Interrupted):
         if state.epoch_batch:  # The run was stopped between two validations, or during one.
             run.model.evaluate(valid, steps=1, verbose=0)  # makes the metrics' variables, see `Checkpoint`
@@ -71,15 +74,29 @@ def _training_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
     )
 
 
-def _validation_batches(run: ActiveRun) -> tf.data.Dataset:
+def _validation_plan(run: ActiveRun, pairs: EncodedPairs, buckets: Sequence[Bucket] | None = None) -> BatchPlan:
     training = run.setup.training
-    plan = BatchPlan(
-        run.setup.valid,
+    return BatchPlan(
+        pairs,
         training.tokens_per_batch,
+        buckets,
         row_multiple=training.batch_size_multiple,
         arrangement=run.arrangement,
     )
+
+
+def _validation_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
     return make_dataset(plan, shuffle_seed=None, repeat=False, part=(run.group.rank, run.group.world_size))
+
+
+def _part_metrics(run: ActiveRun, whole: BatchPlan, interrupt: GracefulInterrupt) -> PartMetrics | None:
+    """What measures each of several corpora, by the buckets of all together, so that nothing is compiled again."""
+    names, pairs = run.folder.corpus().get("parts", []), whole.encoded.apart()
+    if len(names) < 2:
+        return None
+    plans = [_validation_plan(run, one, whole.buckets) for one in pairs]
+    parts = {name: _validation_batches(run, plan) for name, plan in zip(names, plans, strict=True)}
+    return PartMetrics(run.model, parts, interrupt.leave_validation)
 
 
 def _fit_epochs(

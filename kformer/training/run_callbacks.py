@@ -149,11 +149,13 @@ def list_callbacks(
     interrupt: callbacks.GracefulInterrupt,
     translations: Translations,
     user_callbacks: Sequence[keras.callbacks.Callback],
+    of_parts: Callable[[], Mapping[str, float]] | None = None,
 ) -> list[keras.callbacks.Callback]:
-    """All callbacks of a run."""
+    """All callbacks of a run; `of_parts` measures each of several corpora at a validation."""
     training, state, folder, is_main = run.setup.training, run.state, run.folder, run.group.is_main
     together = interrupt.together
     checkpoint = callbacks.Checkpoint(folder.path if is_main else None, state, training.checkpoint_minutes)
+    scores = [score for score in (of_parts, translations.score) if score is not None]
     best_file = folder.best_weights_file if is_main else None
     keep_best = callbacks.KeepBest(best_file, state, budget.monitor, budget.least_improvement)
     main: callbacks.InMainProcess | None = None
@@ -170,7 +172,7 @@ def list_callbacks(
         callbacks.TrackState(state),
         *([] if run.check_there is None else [callbacks.CheckFolder(run.check_there)]),
         *_endings(state, budget, interrupt),
-        callbacks.Validation(state, checkpoint, keep_best, budget, translations.score, main),
+        callbacks.Validation(state, checkpoint, keep_best, budget, scores, main),
         *looking,
         *_time_budget(state, budget, together),
         checkpoint,

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from kformer.data import encode_pairs
+from kformer.data.id_stores import MemoryIds
 from kformer.tokenizers import KerasNLPTokenizer, SymbolTokenizer
 
 
@@ -16,6 +17,19 @@ def test_ids_and_offsets(letters: SymbolTokenizer) -> None:
     assert encoded.target_ids.tolist() == [6, 2, 8, 9, 4, 2]
     assert encoded.target_offsets.tolist() == [0, 2, 6]
     assert (encoded.kept, encoded.skipped_blank, encoded.skipped_long) == (2, 0, 0)
+
+
+def test_joined_corpora_come_apart_again(letters: SymbolTokenizer) -> None:
+    corpora = [[("a b", "c"), ("d", "e f a")], [("b", "a")], [("c d e", "f"), ("f", "b b"), ("a", "c")]]
+    store = MemoryIds([len(pairs) for pairs in corpora])
+    joined = encode_pairs([pair for pairs in corpora for pair in pairs], letters, letters, max_length=8, store=store)
+    apart = joined.apart()
+    assert [one.parts for one in apart] == [()] * 3
+    for one, pairs in zip(apart, corpora, strict=True):
+        alone = encode_pairs(pairs, letters, letters, max_length=8)
+        for name in ("source_ids", "source_offsets", "target_ids", "target_offsets"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+        assert one.report() == alone.report()
 
 
 def test_ids_take_two_bytes_where_the_vocabulary_allows(letters: SymbolTokenizer) -> None:

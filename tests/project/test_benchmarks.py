@@ -17,7 +17,7 @@ from benchmarks.common import sequence_tasks
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
 from benchmarks.decoding import hardware_limits
-from benchmarks.quality import back_translation, translation
+from benchmarks.quality import back_translation, manuals, multilingual, translation
 from benchmarks.training.wmt14_cost import PAPER, TOKENS_A_STEP, cost
 from benchmarks.variants import attention_window, fewer_heads_and_layers, lines_of_code, universal_transformer
 from kformer.config import TransformerConfig
@@ -222,6 +222,86 @@ def test_back_translation_halves_the_pairs_and_does_nothing_twice(tmp_path, monk
     done.clear()
     back_translation.main()
     assert done == []
+
+
+PAGE = '<body><p id="par_0">a menu</p><div id="DisplayArea">{}</div><p id="bm_system">a foot</p></body>'
+
+
+def test_paragraphs_of_manuals_are_paired_by_their_ids():
+    english = PAGE.format(
+        '<h1 id="hd_1"><a name="x"></a>Macro\n  Security</h1><p id="par_2">Choose <b>Tools</b>.</p>'
+        '<p id="par_3">New</p><p id="par_4" class="code">Print "x"</p><p>no id</p><p id="par_5"> </p>'
+    )
+    portuguese = PAGE.format(
+        '<p id="par_2">Escolha <b>Ferramentas</b>.</p><h1 id="hd_1">Segurança de macro</h1><p id="par_5">vazio</p>'
+        '<p id="par_4" class="code">Print "x"</p><p>sem id</p>'
+    )
+    assert manuals.pairs_of_page(english, portuguese) == [
+        ("Macro Security", "Segurança de macro"),
+        ("Choose Tools.", "Escolha Ferramentas."),
+    ]
+
+
+def test_manuals_are_read_as_they_are_shown_on_linux():
+    switch = (
+        '<span class="switchinline"><span hidden="true" id="MAC1" class="MAC">Command</span>'
+        '<span hidden="true" id="default1">Ctrl</span></span>'
+    )
+    assert manuals.texts(PAGE.format(f'<p id="par_1">Press {switch} +A.</p>')) == {"par_1": "Press Ctrl +A."}
+
+
+def test_no_part_of_the_manuals_has_a_source_of_another():
+    pairs = [(f"text {number % 997}", f"texto {number}") for number in range(3000)]
+    parts = manuals.split(pairs)
+    assert sorted(pair for part in parts.values() for pair in part) == sorted(pairs)
+    sources = [{source for source, _ in part} for part in parts.values()]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 997
+    assert min(map(len, sources)) >= 20
+
+
+@pytest.fixture
+def of_three(tmp_path):
+    """What a script of three directions is given."""
+    return tmp_path / "data", tmp_path / "run", argparse.Namespace(size="tiny", seed=3, max_steps=70, limit=5)
+
+
+def values_of(command, option):
+    return [value for name, value in itertools.pairwise(command) if name == option]
+
+
+def test_a_model_of_three_directions_has_the_updates_of_three_models(of_three):
+    commands = {name: multilingual.training(system, *of_three) for name, system in multilingual.SYSTEMS.items()}
+    updates = {name: int(*values_of(command, "--max-steps")) for name, command in commands.items()}
+    assert updates == {"en>es": 70, "es>en": 70, "en>pt": 70, "all": 210, "all, short": 70}
+    files = [f"{of_three[0]}/{name}.train.tsv" for name in ("bible", "bible", "manuals")]
+    assert values_of(commands["all"], "--train") == files
+    assert values_of(commands["all"], "--tag") == ["<2es>", "<2en>", "<2pt>"]
+    assert values_of(commands["all"], "--columns") == ["source,target", "target,source", "source,target"]
+    assert values_of(commands["es>en"], "--train") == files[1:2]
+    assert values_of(commands["es>en"], "--columns") == ["target,source"]
+    assert values_of(commands["es>en"], "--tag") == []
+
+
+def test_all_models_of_a_direction_translate_the_same_test_set(of_three):
+    for name, direction in multilingual.DIRECTIONS.items():
+        alone, joined = (
+            multilingual.evaluation(multilingual.SYSTEMS[system], name, *of_three) for system in (name, "all")
+        )
+        assert joined == [*alone[:-2], "--tag", direction.tag, *alone[-2:]]
+        assert values_of(alone, "--test") == [f"{of_three[0]}/{direction.files}.test.tsv"]
+        assert values_of(alone, "--columns") == [direction.columns]
+
+
+def test_the_table_has_a_row_for_each_model():
+    lines = [
+        {"system": "all", "updates": 9000, "direction": "en>pt", "bleu": 21.04, "chrf": 45.55},
+        {"system": "all", "updates": 9000, "direction": "en>es", "bleu": 12.0, "chrf": 38.0},
+        {"system": "en>es", "updates": 3000, "direction": "en>es", "bleu": 11.5, "chrf": 37.5},
+    ]
+    assert multilingual.table(lines).splitlines()[2:] == [
+        "| en>es | 3,000 | 11.5, 37.5 | - | - |",
+        "| all | 9,000 | 12.0, 38.0 | - | 21.0, 45.5 |",
+    ]
 
 
 @pytest.mark.slow

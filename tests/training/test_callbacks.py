@@ -601,7 +601,7 @@ def test_a_validation_scores_keeps_shows_and_exports_what_is_better_in_this_orde
     bar = ProgressBar(state, console=console, clock=FakeClock())
     main = InMainProcess(tmp_path / "weights", 2, bar, show, lambda: console.print(f"exported at {state.best}"))
     monitor = MONITORS["bleu"]
-    validate = validation(path, state, 1, monitor, score=lambda: {"val_bleu": next(bleu)}, main=main)
+    validate = validation(path, state, 1, monitor, scores=[lambda: {"val_bleu": next(bleu)}], main=main)
     validate.set_model(model)
     for step in (7, 8, 9):
         state.step, logs = step, {"val_token_loss": 1.5}

@@ -1,5 +1,9 @@
 """Runs that learn several corpora, told apart by tags."""
 
+import csv
+import signal
+
+import keras
 import numpy as np
 import pytest
 import toy
@@ -10,6 +14,7 @@ from kformer.data import Corpus
 from kformer.data.joined import join_corpora
 from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
+from kformer.tokenizers import load_tokenizers
 from kformer.training.plan import describe_mixture, plan_batches
 from kformer.training.train import train
 
@@ -71,7 +76,6 @@ def test_a_run_knows_its_tags_and_its_corpora(trained):
 def test_the_passes_that_a_run_has_had_are_told(trained):
     run, said = trained
     from kformer.tasks.translate import TranslateTask
-    from kformer.tokenizers import load_tokenizers
     from kformer.training.run_setup import encode
 
     pairs, _ = encode(both(), TranslateTask(), 32, load_tokenizers(run.tokenizer_folder))
@@ -87,7 +91,50 @@ def test_each_validation_part_is_scored_apart(trained):
     assert {*names} <= {*header}
     assert len(rows) == 2
     for name in ("numbers", "back"):
-        assert sum(line.startswith(f"  {name}: BLEU ") for line in said.splitlines()) == 2
+        assert sum(line.startswith(f"  {name}: loss ") and " BLEU " in line for line in said.splitlines()) == 2
+
+
+def rows_of(run):
+    with run.log_file.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+UNSCORED = SHORT.replace(monitor="loss", scored_sources=0)
+
+
+def test_the_losses_of_the_validation_parts_make_up_that_of_all(tmp_path, untraced):
+    there = Corpus("numbers", THERE.train[:40], THERE.valid[:11], [])
+    back = Corpus("back", BACK.train[:40], BACK.valid[:3], [])
+    run = train(join_corpora([there, back], ["<2es>", "<2en>"]), tmp_path / "run", toy.TRANSFORMER, UNSCORED).run
+    _, tokenizer = load_tokenizers(run.tokenizer_folder)
+    targets = [[target for _, target in corpus.valid] for corpus in (there, back)]
+    tokens = [sum(len(ids) + 1 for ids in tokenizer.tokenize(texts).to_list()) for texts in targets]
+    assert tokens[0] > 2 * tokens[1]
+    for metric in ("token_loss", "accuracy"):
+        for row in rows_of(run):
+            apart = [float(row[f"val_{metric} {name}"]) for name in ("numbers", "back")]
+            assert apart[0] != apart[1]
+            assert float(row[f"val_{metric}"]) == pytest.approx(np.average(apart, weights=tokens), abs=1e-5)
+
+
+def test_a_run_of_one_corpus_has_no_losses_of_parts(tmp_path, untraced):
+    run = train(join_corpora([THERE], ["<2es>"]), tmp_path / "run", toy.TRANSFORMER, UNSCORED.replace(max_steps=1)).run
+    (row,) = rows_of(run)
+    assert "val_token_loss" in row
+    assert not [name for name in row if " " in name]
+
+
+def test_a_signal_ends_the_validation_of_the_parts(tmp_path, untraced):
+    """And the resumed run does all of this validation."""
+    after = keras.callbacks.LambdaCallback()
+    after.on_test_end = lambda logs: signal.raise_signal(signal.SIGINT)  # all have been validated, the parts have not
+    report = train(both(), tmp_path / "run", toy.TRANSFORMER, UNSCORED, callbacks=[after])
+    assert (report.interrupted, report.steps) == (True, 3)
+    assert not report.run.log_file.exists() or not rows_of(report.run)
+    resumed = train(both(), tmp_path / "run", resume=True).run
+    whole = train(both(), tmp_path / "whole", toy.TRANSFORMER, UNSCORED).run
+    for name in ("val_token_loss", "val_token_loss numbers", "val_token_loss back"):
+        assert [row[name] for row in rows_of(resumed)] == [row[name] for row in rows_of(whole)]
 
 
 def test_samples_are_of_each_corpus(trained):

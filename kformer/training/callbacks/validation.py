@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 
@@ -47,7 +47,7 @@ class Validation(keras.callbacks.Callback):
         checkpoint: Saves the run, so that a stop during the validation loses no training.
         keep_best: Keeps the best weights.
         budget: The run ends when its patience does.
-        score: Translates with the current weights, and returns metrics for the logs; None: no translations are scored.
+        scores: Each measures the current weights, and returns metrics for the logs: of translations, for example.
         main: None where another process writes and shows.
     """
 
@@ -57,7 +57,7 @@ class Validation(keras.callbacks.Callback):
         checkpoint: Checkpoint,
         keep_best: KeepBest,
         budget: Budget,
-        score: Callable[[], Mapping[str, float]] | None = None,
+        scores: Sequence[Callable[[], Mapping[str, float]]] = (),
         main: InMainProcess | None = None,
     ) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Validation(keras.callbacks.Callback):
         self.checkpoint = checkpoint
         self.keep_best = keep_best
         self.budget = budget
-        self.score = score
+        self.scores = scores
         self.main = main
 
     def on_test_begin(self, logs: dict | None = None) -> None:
@@ -74,8 +74,8 @@ class Validation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = {} if logs is None else logs
-        if self.score is not None:
-            logs.update(self.score())
+        for score in self.scores:
+            logs.update(score())
         is_best = self.keep_best(self.model, logs)
         if self.main is not None:
             keep_last(self.main.weights_folder, self.model, self.state.step, self.main.keep_weights)
