@@ -1,4 +1,4 @@
-"""The corpus of `kformer train`: given by its name, as files of pairs, or as parallel files."""
+"""The corpus of `kformer train`: given by its name, as files of pairs, as parallel files, or as both kinds of files."""
 
 import dataclasses
 import functools
@@ -116,7 +116,11 @@ class CorpusOptions:
     inline_tags: InlineTags = "drop"
     skip_bad_lines: SkipBadLines = False
     train_source: Annotated[
-        list[Path] | None, _data(help="Source lines to train on, parallel to those of --train-target. May be repeated.")
+        list[Path] | None,
+        _data(
+            help="Source lines to train on, parallel to those of --train-target. May be repeated, also beside --train, "
+            "behind which these corpora come."
+        ),
     ] = None
     train_target: Annotated[list[Path] | None, _data(help="Target lines to train on.")] = None
     valid_source: Annotated[
@@ -218,14 +222,17 @@ class CorpusOptions:
         return corpus
 
     def _files(self, part: str) -> list[list[Path]]:
-        """The files of the part "train" or "valid": one of pairs, or two parallel ones, for each corpus."""
+        """The files of the part "train" or "valid", for each corpus: one of pairs, then two parallel ones."""
         of_pairs, sources, targets = (getattr(self, f"{part}{side}") or [] for side in ("", "_source", "_target"))
-        return [[file] for file in of_pairs] or [list(both) for both in zip(sources, targets, strict=True)]
+        return [[file] for file in of_pairs] + [list(both) for both in zip(sources, targets, strict=True)]
 
     def _open(self, corpora: list[list[Path]], plain_text: bool) -> Pairs:
         """The pairs of one corpus, or of several that are joined; those of a pipe are held."""
         number = len(self._files("train"))  # those of "valid" may be fewer
-        columns, fields = (_for_each(value, number) for value in (self.columns, self.fields))
+        of_pairs = len(self.train or ())
+        columns, fields = (
+            _for_each(value, of_pairs) + [None] * (number - of_pairs) for value in (self.columns, self.fields)
+        )
         readings = [
             FileReading(*both, self.inline_tags, self.skip_bad_lines) for both in zip(columns, fields, strict=True)
         ]
@@ -242,24 +249,19 @@ class CorpusOptions:
         return JoinedFiles([pairs for pairs in opened if isinstance(pairs, FilePairs)], tags)
 
     def _check(self, began_with: str | None) -> None:
-        """Refuses anything but one corpus or several of one form, and files that do not go together."""
-        ways = _named(self.corpus, self.train, self.train_source or self.train_target)
-        if len(ways) != 1:
+        """Refuses anything but one corpus with a name or files, and files that do not go together."""
+        files = self.train or self.train_source or self.train_target
+        if (self.corpus is None) == (not files):
             again = "" if began_with is None else f" Give the corpus that this run began with: {began_with}."
             raise ValueError(
-                "train needs exactly one of --corpus NAME, --train PAIRS.tsv, or --train-source and --train-target "
-                f"(a recipe has a corpus of its own). Received: {len(ways)} of them.{again}"
+                "train needs either --corpus NAME or files: --train PAIRS.tsv, --train-source with --train-target, or "
+                f"both (a recipe has a corpus of its own). Received: {'both' if files else 'neither'}.{again}"
             )
-        for form, train, valid in (
-            ("", self.train, self.valid),
-            ("-source", self.train_source, self.valid_source or self.valid_target),
-        ):
-            if train is None and valid is not None:
-                raise ValueError(
-                    f"Validation files must have the form of the training files. Received: --valid{form} without "
-                    f"--train{form}. Give both parts as pairs or both as parallel files; a named corpus has its own "
-                    "validation pairs."
-                )
+        if not files and (self.valid or self.valid_source or self.valid_target):
+            raise ValueError(
+                "Files to validate on need files to train on, since a corpus with a name has its own validation pairs. "
+                "Leave out --valid, or give files: --train."
+            )
         for part in ("train", "valid"):
             sides = [getattr(self, f"{part}_{side}") or () for side in ("source", "target")]
             if len(sides[0]) != len(sides[1]):
@@ -275,7 +277,7 @@ class CorpusOptions:
 
     def _check_numbers(self) -> None:
         """Refuses options that do not have a value for each corpus."""
-        corpora = len(self._files("train"))
+        corpora, of_pairs = len(self._files("train")), len(self.train or ())
         if self.tag and self.corpus is not None:
             raise ValueError("A corpus with a name has no tag. Leave out --tag, or give files: --train.")
         if self.train is None and self.corpus is not None:
@@ -283,17 +285,17 @@ class CorpusOptions:
         if (number := len(self._files("valid"))) > corpora:
             raise ValueError(
                 "There must be at most as many --valid as corpora: each belongs to the corpus in the same place. "
-                f"Received: {number}, and {corpora} of --train."
+                f"Received: {number}, and {corpora} of those."
             )
-        for option, values, may_be_one in (
-            ("tag", self.tag, False),
-            ("columns", self.columns, True),
-            ("fields", self.fields, True),
+        for option, values, number, may_be_one in (
+            ("tag", self.tag, corpora, False),
+            ("columns", self.columns, of_pairs, True),
+            ("fields", self.fields, of_pairs, True),
         ):
-            if values and len(values) != corpora and not (may_be_one and len(values) == 1):
+            if values and len(values) != number and not (may_be_one and len(values) == 1):
                 raise ValueError(
-                    f"There must be as many --{option} as corpora, in their order. Received: {len(values)}, and "
-                    f"{corpora} of --train."
+                    f"There must be as many --{option} as {'--train' if may_be_one else 'corpora'}, in their order. "
+                    f"Received: {len(values)}, and {number} of those."
                 )
 
 
@@ -335,10 +337,6 @@ def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
 def _names(corpora: list[list[Path]]) -> str:
     """What messages call corpora: by their first files."""
     return ", ".join(dict.fromkeys(str(files[0]) for files in corpora))
-
-
-def _named(*given: Any) -> list[Any]:
-    return [one for one in given if one is not None]
 
 
 def _tell_left_out(report: CleaningReport) -> None:

@@ -216,7 +216,7 @@ def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file)
 
 # What a person gets wrong, and what is said. {run} is a run folder, {model} a SavedModel, {corpus} a file of two pairs.
 MISTAKES = {
-    "train without a corpus": ("train --output new", "train needs exactly one of --corpus NAME, --train PAIRS.tsv"),
+    "train without a corpus": ("train --output new", "train needs either --corpus NAME or files: --train PAIRS.tsv"),
     "train, unknown corpus": (
         "train --output new --corpus cmudic",
         "Known corpora: bible-en-es, cmudict, bible-books, ",

@@ -194,12 +194,32 @@ def test_a_file_of_settings_with_other_fields_is_refused(tmp_path, data, message
     assert re.search(message, refused("prepare", "--config", tmp_path / "settings.json"))
 
 
+def test_files_of_several_forms_are_one_corpus(tmp_path, file):
+    (tmp_path / "table.csv").write_text("English,Spanish\n" + 30 * "one two,dos uno\n")
+    (tmp_path / "a.en").write_text(20 * "two three\n")
+    (tmp_path / "a.es").write_text(20 * "tres dos\n")
+    (tmp_path / "dev.csv").write_text("Spanish,English\n" + 7 * "uno,one\n")
+    (tmp_path / "dev.en").write_text(5 * "two\n")
+    (tmp_path / "dev.es").write_text(5 * "dos\n")
+    files = ["--train", tmp_path / "table.csv", "--fields", "English,Spanish"]
+    files += ["--train-source", tmp_path / "a.en", "--train-target", tmp_path / "a.es"]
+    valid = ["--valid", tmp_path / "dev.csv"]
+    valid += ["--valid-source", tmp_path / "dev.en", "--valid-target", tmp_path / "dev.es"]
+    with toy.untraced():
+        said = run("train", *files, *valid, "--tag", "<a>", "--tag", "<b>", *SUBWORDS, "--output", tmp_path / "run")
+    assert "train: 50 pairs kept" in said
+    assert "valid: 12 pairs kept" in said
+    samples = (tmp_path / "run" / "samples.json").read_text()
+    assert all(source in samples for source in ("<a> one", "<b> two"))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tag", "<2es>"], "as many --tag as corpora, in their order. Received: 1, and 2 of --train"),
+        (["--tag", "<2es>"], "as many --tag as corpora, in their order. Received: 1, and 2 of those"),
         (["--valid", "a", "--valid", "b", "--valid", "c"], "at most as many --valid as corpora: each belongs to the"),
-        (["--columns", "a", "--columns", "b", "--columns", "c"], "as many --columns as corpora, in their order"),
+        (["--columns", "a", "--columns", "b", "--columns", "c"], "as many --columns as --train, in their order."),
+        (["--train-source", "a", "--train-target", "b", *3 * ["--fields", "c"]], "Received: 3, and 2 of those"),
         (
             ["--tag", "<2 es>", "--tag", "<2en>"],
             "A tag is one word without white space, such as <2es>. Received: '<2 es>'",
