@@ -37,8 +37,9 @@ CLASSES = {
     "kformer.layers.relative_vectors": ("RelativeVectors",),
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.segments": ("SegmentEmbedding",),
-    "kformer.losses": ("LabelSmoothedCrossEntropy",),
+    "kformer.losses": ("LabelSmoothedCrossEntropy", "RDropCrossEntropy"),
     "kformer.metrics": ("TokenLoss", "Perplexity", "TokenAccuracy", "TokenCount"),
+    "kformer.models.two_passes": ("TwoPasses",),
     "kformer.schedules": ("WarmupInverseSqrt",),
     "kformer.training.optimizers": ("Adam", "AccumulatingAdam"),
 }

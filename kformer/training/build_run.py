@@ -6,7 +6,7 @@ import rich.console
 from kformer.config import TrainingConfig
 from kformer.data import Corpus
 from kformer.data.labels import unknown_labels
-from kformer.models import build_model
+from kformer.models import TwoPasses, build_model
 from kformer.runs.folder import RunFolder
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
@@ -79,6 +79,8 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
     keras.utils.set_random_seed(setup.training.seed)
     model = build_model(setup.transformer, dtype=setup.training.precision)
+    if setup.training.r_drop:
+        model = TwoPasses.of(model)
     freeze_embeddings(folder, model, setup.training)
     compile_model(model, setup.transformer, setup.training)
     if folder.initial.exists():

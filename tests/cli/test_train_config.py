@@ -37,6 +37,7 @@ VALUES = {
     "task": "tag",
     "precision": "mixed_bfloat16",
     "tokens_per_batch": 512,
+    "r_drop": 2.5,
 }
 NEEDED = {"train_embeddings": ("--source-embeddings", "words.vec")}
 
