@@ -32,6 +32,16 @@ def without_padding(labels: Any, pad_id: int) -> Any:
     return ops.where(token_mask(labels, pad_id) > 0, ops.cast(labels, "int32"), 0)
 
 
+def one_prediction(logits: Any) -> Any:
+    """(B, T, V): the logits, or the first of the two predictions (B, 2, T, V) of `kformer.models.TwoPasses`.
+
+    Examples:
+        >>> one_prediction(np.zeros((3, 5, 7))).shape, one_prediction(np.zeros((3, 2, 5, 7))).shape
+        ((3, 5, 7), (3, 5, 7))
+    """
+    return logits[:, 0] if len(getattr(logits, "shape", ())) == 4 else logits
+
+
 def labels_and_logits(labels: Any, logits: Any) -> tuple[Any, Any]:
     """Checks that `labels` (B, T) fit `logits` (B, T, V).
 

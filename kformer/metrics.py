@@ -16,6 +16,7 @@ from kformer.loss_inputs import (
     LOWEST,
     labels_and_logits,
     nan_without_class,
+    one_prediction,
     refuse_sample_weight,
     token_mask,
     without_padding,
@@ -40,13 +41,16 @@ class _TokenMean(keras.Metric, abc.ABC):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch: `y_true` (B, T) integer ids, `y_pred` (B, T, V) logits of any float dtype.
 
+        Of two predictions of each row, (B, 2, T, V), the first one counts, so that each token counts once.
+
         Raises:
             ValueError: There is a `sample_weight`, the shapes do not fit each other, or a label is no class, see
                 `kformer.loss_inputs.labels_and_logits`.
         """
         refuse_sample_weight(self.name, sample_weight)
         mask = token_mask(y_true, self.pad_id)
-        values = ops.where(mask > 0, self.token_values(without_padding(y_true, self.pad_id), y_pred), 0.0)
+        values = self.token_values(without_padding(y_true, self.pad_id), one_prediction(y_pred))
+        values = ops.where(mask > 0, values, 0.0)
         self.total.assign_add(ops.sum(values))
         self.tokens.assign_add(ops.cast(ops.sum(mask), self.tokens.dtype))
 

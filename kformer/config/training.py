@@ -124,6 +124,11 @@ class TrainingConfig(Config):
         "or max_epochs.",
         SCHEDULES,
     )
+    r_drop: float = setting(
+        0.0,
+        "R-Drop's alpha, such as 5: each pair is read twice, with another dropout, and the two predictions learn to "
+        "agree. 0: each pair is read once.",
+    )
     warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
     learning_rate: float | None = setting(None, "Peak of the learning rate, for another schedule than equation_3.")
     learning_rate_scale: float = setting(1.0, "Factor on the learning rate of equation 3.")
@@ -233,9 +238,12 @@ class TrainingConfig(Config):
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
                 "Leave it out for the default."
             )
-        if self.tokens_per_batch < self.max_length:
+        if not 0 <= self.r_drop < math.inf:
+            raise ValueError(f"r_drop must be a finite number of at least 0. Received: r_drop={self.r_drop}.")
+        if self.tokens_of_pairs < self.max_length:
+            twice = " twice, because r_drop reads it twice" if self.r_drop else ""
             raise ValueError(
-                "tokens_per_batch must hold at least one sentence of max_length tokens. "
+                f"tokens_per_batch must hold at least one sentence of max_length tokens{twice}. "
                 f"Received: tokens_per_batch={self.tokens_per_batch}, max_length={self.max_length}. "
                 "Raise tokens_per_batch or lower max_length."
             )
@@ -254,6 +262,18 @@ class TrainingConfig(Config):
                 "corpus_weights must be numbers above 0 with blanks between them, such as '1 3'. Received: "
                 f"corpus_weights={self.corpus_weights!r}."
             )
+
+    @property
+    def tokens_of_pairs(self) -> int:
+        """Rows times length for the pairs of a batch: half of `tokens_per_batch` with R-Drop, which reads them twice.
+
+        Examples:
+            >>> TrainingConfig(tokens_per_batch=1001).tokens_of_pairs
+            1001
+            >>> TrainingConfig(tokens_per_batch=1001, r_drop=5.0).tokens_of_pairs
+            500
+        """
+        return self.tokens_per_batch // 2 if self.r_drop else self.tokens_per_batch
 
     @property
     def weights(self) -> tuple[float, ...]:

@@ -11,11 +11,13 @@ from kformer.models.transformer import (
     call_with_scores,
     ponder,
 )
+from kformer.models.two_passes import TwoPasses
 
 __all__ = [
     "AttentionScores",
     "StepwiseLanguageModel",
     "StepwiseTransformer",
+    "TwoPasses",
     "attention_scores",
     "build_classifier",
     "build_language_model",

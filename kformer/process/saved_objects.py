@@ -38,8 +38,9 @@ CLASSES = {
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.rotary_positions": ("RotaryPositions",),
     "kformer.layers.segments": ("SegmentEmbedding",),
-    "kformer.losses": ("LabelSmoothedCrossEntropy",),
+    "kformer.losses": ("LabelSmoothedCrossEntropy", "RDropCrossEntropy"),
     "kformer.metrics": ("TokenLoss", "Perplexity", "TokenAccuracy", "TokenCount"),
+    "kformer.models.two_passes": ("TwoPasses",),
     "kformer.schedules": ("WarmupInverseSqrt", "WarmupConstant", "WarmupLinear", "WarmupCosine"),
     "kformer.training.optimizers": ("Adam", "AdamW", "Adafactor"),
 }

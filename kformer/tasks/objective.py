@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 
 from kformer.config import TrainingConfig, TransformerConfig
-from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.losses import LabelSmoothedCrossEntropy, RDropCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenLoss
 
 
@@ -13,7 +13,8 @@ class Objective(NamedTuple):
     """What `model.compile` gets of a task.
 
     Attributes:
-        loss: Of the model's output and the labels of the task's `arrangement`.
+        loss: Of the model's output and the labels of the task's `arrangement`. With `TrainingConfig.r_drop`, a model in
+            training has the output of `kformer.models.TwoPasses`.
         metrics: Those of a validation, by the names in `kformer.config.MONITORS`. One of them is named "token_loss": by
             default it decides which weights are the best.
     """
@@ -32,4 +33,6 @@ def cross_entropy(transformer: TransformerConfig, training: TrainingConfig) -> O
     """
     pad_id, epsilon, form = transformer.target_pad_id, training.label_smoothing, training.label_smoothing_form
     metrics = [TokenLoss(epsilon, pad_id, form), TokenAccuracy(pad_id), Perplexity(pad_id)]
+    if training.r_drop:
+        return Objective(RDropCrossEntropy(training.r_drop, epsilon, pad_id, form), metrics)
     return Objective(LabelSmoothedCrossEntropy(epsilon, pad_id, form), metrics)

@@ -6,7 +6,7 @@ import rich.console
 from kformer.config import TrainingConfig, ends_with_budget
 from kformer.data import Corpus
 from kformer.data.labels import unknown_labels
-from kformer.models import build_model
+from kformer.models import TwoPasses, build_model
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
@@ -85,7 +85,7 @@ def _update_of_the_end(setup: RunSetup) -> int | None:
     """The update at which the schedule of the rate ends; None if it does not end."""
     if not ends_with_budget(setup.training.schedule):
         return None
-    arrangement = task_of(setup.transformer.task).arrangement(setup.tokenizers, setup.training)
+    arrangement = task_of(setup.transformer.task).training_arrangement(setup.tokenizers, setup.training)
     return last_update(setup.training, setup.train, arrangement)
 
 
@@ -93,6 +93,8 @@ def _build(folder: RunFolder, setup: RunSetup, updates: int | None) -> keras.Mod
     """The compiled model, with random weights, those of the run that this one began with, or pretrained embeddings."""
     keras.utils.set_random_seed(setup.training.seed)
     model = build_model(setup.transformer, dtype=setup.training.precision)
+    if setup.training.r_drop:
+        model = TwoPasses.of(model)
     freeze_embeddings(folder, model, setup.training)
     compile_model(model, setup.transformer, setup.training, updates)
     if folder.initial.exists():

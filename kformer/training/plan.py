@@ -24,7 +24,7 @@ def plan_batches(
     """The batches of a run, with a number of shapes that suits the backend. `arrangement`: see `BatchPlan`."""
     return BatchPlan(
         train_pairs,
-        training.tokens_per_batch,
+        training.tokens_of_pairs,
         row_multiple=training.batch_size_multiple,
         max_buckets=FEW_BUCKETS if compiled_by_xla() else MANY_BUCKETS,
         arrangement=arrangement,
@@ -35,9 +35,10 @@ def plan_batches(
 def describe_plan(plan: BatchPlan, training: TrainingConfig) -> str:
     """One line with the mean numbers of tokens of an update and the share of padding."""
     source, target = (tokens * training.gradient_accumulation_steps for tokens in plan.mean_tokens)
+    twice = "; each pair is read twice (r_drop)" if training.r_drop else ""
     return (
         f"An update sees {source:,.0f} source and {target:,.0f} target tokens on average; "
-        f"{plan.padding_share:.1%} of all positions are padding"
+        f"{plan.padding_share:.1%} of all positions are padding{twice}"
     )
 
 

@@ -48,6 +48,7 @@ VALUES = {
     "weight_decay": 0.1,
     "gradient_clip_norm": 2.5,
     "least_improvement": 0.25,
+    "r_drop": 2.5,
 }
 NEEDED = {
     "train_embeddings": ("--source-embeddings", "words.vec"),

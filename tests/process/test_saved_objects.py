@@ -26,13 +26,15 @@ from kformer.training.optimizers import Adam
 # Arguments that classes need, by name.
 ARGUMENTS = {
     **{"d_model": 8, "d_ff": 16, "num_heads": 2, "num_steps": 2, "head_dim": 4, "max_length": 5},
-    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2},
+    **{"units": 3, "input_dim": 9, "output_dim": 4, "rate": 0.1, "max_distance": 2, "alpha": 5.0},
     **{"peak": 0.1, "updates": 7},
 }
+SMALL = kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2)
 # Classes that need other arguments.
 SPECIAL = {
     "Encoder": lambda kind: kind([EncoderLayer(8, 2, 16)]),
     "Decoder": lambda kind: kind([DecoderLayer(8, 2, 16)]),
+    "TwoPasses": lambda kind: kind.of(build_transformer(SMALL)),
 }
 
 PROGRAM = """
@@ -82,8 +84,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved")
     configs = [keras.saving.serialize_keras_object(made(kind)) for kind in registered_classes()]
     (path / "configs.json").write_text(json.dumps(configs))
-    config = kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2)
-    model = build_transformer(config, dtype="float32")
+    model = build_transformer(SMALL, dtype="float32")
     optimizer = Adam(learning_rate=WarmupInverseSqrt(8))
     model.compile(optimizer, LabelSmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
     ids = np.full((2, 3), 5, "int32")

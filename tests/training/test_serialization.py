@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from kformer.losses import LabelSmoothedCrossEntropy
+from kformer.losses import LabelSmoothedCrossEntropy, RDropCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy, TokenCount, TokenLoss
 from kformer.schedules import WarmupConstant, WarmupCosine, WarmupInverseSqrt, WarmupLinear
 from kformer.training.optimizers import Adam
@@ -15,6 +15,7 @@ from kformer.training.optimizers import Adam
 # No argument has its default value, so that one which gets lost shows.
 ARGUMENTS = {
     LabelSmoothedCrossEntropy: {"epsilon": 0.2, "pad_id": 3, "form": "others", "name": "a"},
+    RDropCrossEntropy: {"alpha": 5.0, "epsilon": 0.2, "pad_id": 3, "form": "others", "name": "f"},
     TokenLoss: {"epsilon": 0.2, "pad_id": 3, "form": "others", "name": "b"},
     Perplexity: {"pad_id": 3, "name": "c"},
     TokenAccuracy: {"pad_id": 3, "name": "d"},
