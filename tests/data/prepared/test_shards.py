@@ -154,11 +154,19 @@ def _changed_byte(folder):
         file.write(b"\xee")
 
 
+def _changed_count(folder):
+    text = (folder / "journal").read_text()
+    assert '"read": 4000' in text
+    (folder / "journal").write_text(text.replace('"read": 4000', '"read": 4001', 1))
+
+
 def _no_list(folder):
     (folder / "journal").unlink()
 
 
-@pytest.mark.parametrize("harm", [_half_line, _half_shard, _lost_bytes, _lost_file, _changed_byte, _no_list])
+@pytest.mark.parametrize(
+    "harm", [_half_line, _half_shard, _lost_bytes, _lost_file, _changed_byte, _changed_count, _no_list]
+)
 def test_what_a_killed_process_leaves_is_used_only_if_it_is_whole(tmp_path, expected, harm):
     with pytest.raises(Killed):
         encode(on_disk(tmp_path / "ids"), cut_off(PAIRS, 19_000))
