@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kformer.data.id_stores import EncodedChunk, KeptIds, id_type
-from kformer.files.checksums import DamagedFileError, check_file, note_checksums
+from kformer.files.checksums import DamagedFileError, check_file, replacing_noted
 from kformer.files.writing import WriteError, write_json, write_text
 from kformer.process.threads import in_threads
 
@@ -86,6 +86,8 @@ class ShardedIds:
         self._is_whole = (self.folder / DESCRIPTION).is_file()
         if self._is_whole:
             self._shards = self._checked()
+            with contextlib.suppress(OSError):  # of a process that was killed at its very end; nothing needs it
+                (self.folder / _JOURNAL).unlink(missing_ok=True)
             return None
         with _explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -172,8 +174,9 @@ class ShardedIds:
 
     def _finish(self) -> None:
         with _explained(self.folder):
-            write_json(self.folder / DESCRIPTION, {"shards": [shard._asdict() for shard in self._shards]})
-            note_checksums(self.folder, [self.folder / DESCRIPTION])
+            # Its checksum is there before it: it says to other processes that all is whole.
+            with replacing_noted(self.folder / DESCRIPTION) as partial:
+                write_json(partial, {"shards": [shard._asdict() for shard in self._shards]})
             (self.folder / _JOURNAL).unlink(missing_ok=True)
 
     # ---- reading
