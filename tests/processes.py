@@ -7,7 +7,9 @@ import pathlib
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 
+import small_shards
 import toy
 
 # Few and small batches: every shape is compiled in every process.
@@ -17,10 +19,15 @@ TRAINING = toy.TRAINING.replace(
 TRANSFORMER = toy.TRANSFORMER.replace(dropout_rate=0.1)
 
 
-def write_files(folder: pathlib.Path, **training) -> pathlib.Path:
-    """The toy corpus and a configuration, as files; gives the folder."""
+# What begins a process: kformer, or kformer with shards so small that the toy corpus has many.
+KFORMER = ("-m", "kformer")
+SMALL_SHARDS = (str(pathlib.Path(small_shards.__file__)),)
+
+
+def write_files(folder: pathlib.Path, longest: int = 4, **training) -> pathlib.Path:
+    """The toy corpus of sentences up to so many words and a configuration, as files; gives the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    corpus = toy.corpus()
+    corpus = toy.corpus(longest)
     for part in ("train", "valid"):
         lines = (f"{source}\t{target}\n" for source, target in getattr(corpus, part))
         (folder / f"{part}.tsv").write_text("".join(lines))
@@ -30,10 +37,15 @@ def write_files(folder: pathlib.Path, **training) -> pathlib.Path:
 
 
 def start(
-    files: pathlib.Path, run: pathlib.Path, *options: object, backend: str = "jax", devices: int = 1
+    files: pathlib.Path,
+    run: pathlib.Path,
+    *options: object,
+    backend: str = "jax",
+    devices: int = 1,
+    program: Sequence[str] = KFORMER,
 ) -> subprocess.Popen:
     """A process that trains; with JAX on as many simulated devices as asked for."""
-    command = [sys.executable, "-m", "kformer", "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
+    command = [sys.executable, *program, "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
     command += ["--config", files / "config.json", "--output", run, *options]
     environment = {
         **os.environ,
@@ -62,11 +74,15 @@ def free_address() -> str:
     return f"127.0.0.1:{reserved.getsockname()[1]}"
 
 
-def start_group(files: pathlib.Path, run: pathlib.Path, count: int, *options: object) -> list[subprocess.Popen]:
+def start_group(
+    files: pathlib.Path, run: pathlib.Path, count: int, *options: object, program: Sequence[str] = KFORMER
+) -> list[subprocess.Popen]:
     """Processes that train together. Number 0 writes to `run`; the others have a folder each that must stay empty."""
     group = ["--num-processes", count, "--coordinator", free_address(), *options]
     folders = [run, *(run.with_name(f"{run.name}-of-{number}") for number in range(1, count))]
-    return [start(files, folder, "--process-id", number, *group) for number, folder in enumerate(folders)]
+    return [
+        start(files, folder, "--process-id", number, *group, program=program) for number, folder in enumerate(folders)
+    ]
 
 
 def finish(*processes: subprocess.Popen, code: int | None = 0, timeout: float = 600) -> list[str]:

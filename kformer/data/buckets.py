@@ -5,7 +5,7 @@ More buckets leave less padding, but make more batch shapes. How many rows a bat
 Shapes: N pairs, L different pairs of lengths, C candidate lengths.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ GOAL = 0.05  # the share of positions that may be padding
 TARGET_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # the numbers of different target lengths that are tried
 
 Bucket = tuple[int, int]  # the lengths of the longest source and of the longest target
+Codes = Callable[[], Iterator[np.ndarray]]  # gives numbers from 0 up anew each time, some of them at once
 _PAIRS_AT_ONCE = 1 << 20
+_LARGEST_TABLE = 1 << 22  # pairs of lengths that are counted in a table
 
 
 class LengthCounts(NamedTuple):
@@ -40,17 +42,43 @@ def count_lengths(source_offsets: np.ndarray, target_offsets: np.ndarray) -> Len
         ([3, 2], [1, 4], [2, 1], [0, 1, 0])
     """
 
-    def codes() -> Iterator[np.ndarray]:
+    def lengths() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for start in range(0, len(source_offsets) - 1, _PAIRS_AT_ONCE):
             source, target = (np.diff(side[start:][: _PAIRS_AT_ONCE + 1]) for side in (source_offsets, target_offsets))
-            yield target.astype(np.int64) << 32 | source
+            yield source.astype(np.int64), target.astype(np.int64)
 
+    longest = np.max([(source.max(), target.max()) for source, target in lengths()], axis=0)
+    width, height = map(int, longest + 1)
+
+    def codes() -> Iterator[np.ndarray]:
+        return (target * width + source for source, target in lengths())
+
+    number_codes = _with_a_table if width * height <= _LARGEST_TABLE else _with_sorting
+    known, pairs, number = number_codes(codes, width * height)
+    return LengthCounts(known % width, known // width, pairs, number)
+
+
+def _with_a_table(codes: Codes, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The different codes, how often each comes, and the number of each code; all are below the limit."""
+    table = np.zeros(limit, np.int64)
+    for some in codes():
+        table += np.bincount(some, minlength=limit)
+    known = np.flatnonzero(table)
+    rank = np.zeros(limit, _type_of(known))
+    rank[known] = np.arange(len(known))
+    return known, table[known], np.concatenate([rank[some] for some in codes()])
+
+
+def _with_sorting(codes: Codes, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same in five times the time, but in no more memory if the limit is large."""
     found = [np.unique(some, return_counts=True) for some in codes()]
-    known, place = np.unique(np.concatenate([lengths for lengths, _ in found]), return_inverse=True)
+    known, place = np.unique(np.concatenate([some for some, _ in found]), return_inverse=True)
     pairs = np.bincount(place, weights=np.concatenate([counts for _, counts in found])).astype(np.int64)
-    dtype = np.uint16 if len(known) <= 1 << 16 else np.uint32
-    number = np.concatenate([np.searchsorted(known, some).astype(dtype) for some in codes()])
-    return LengthCounts(known & 0xFFFFFFFF, known >> 32, pairs, number)
+    return known, pairs, np.concatenate([np.searchsorted(known, some).astype(_type_of(known)) for some in codes()])
+
+
+def _type_of(known: np.ndarray) -> np.dtype:
+    return np.dtype(np.uint16 if len(known) <= 1 << 16 else np.uint32)
 
 
 def choose_buckets(

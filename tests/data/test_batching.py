@@ -1,6 +1,7 @@
 """Buckets, shapes and padding."""
 
 import itertools
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -181,6 +182,19 @@ def test_the_cuts_are_the_best_there_are(seed: int) -> None:
         assert len(cuts) == most or padding(cuts) <= GOAL * sum(lengths + 7)
         others = itertools.combinations(range(1, longest), len(cuts) - 1)
         assert padding(cuts) == min(padding((*other, longest)) for other in others)
+
+
+@pytest.mark.parametrize("longest", [7, 5003])  # one of them is counted in a table, the other is too long for it
+def test_pairs_of_lengths_are_counted(longest: int) -> None:
+    draw = np.random.default_rng(3)
+    source, target = draw.integers(1, 6, (2, (1 << 20) + 1009))  # they are read in two pieces
+    source[11], target[13] = longest, longest - 1
+    counts = count_lengths(*(np.concatenate([[0], np.cumsum(side)]) for side in (source, target)))
+    expected = Counter(zip(target.tolist(), source.tolist(), strict=True))
+    assert dict(zip(zip(counts.target, counts.source, strict=True), counts.pairs, strict=True)) == expected
+    assert list(zip(counts.target, counts.source, strict=True)) == sorted(expected)
+    np.testing.assert_array_equal(counts.source[counts.number], source)
+    np.testing.assert_array_equal(counts.target[counts.number], target)
 
 
 def test_lengths_with_their_numbers_give_the_same_buckets() -> None:

@@ -1,4 +1,4 @@
-"""Runs that are stopped go on as if nothing had happened: real processes, real signals.
+"""Runs that are stopped go on as if nothing had happened: real processes, real signals, a corpus of many shards.
 
 The environment variables KFORMER_STOPS, KFORMER_PAIRS and KFORMER_FLIPS set how often each thing is tried.
 """
@@ -19,7 +19,9 @@ import time
 import h5py
 import numpy as np
 import pytest
+import small_shards
 import toy
+from processes import SMALL_SHARDS
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow]
 
@@ -36,7 +38,7 @@ TRANSFORMER = {**toy.TRANSFORMER.to_dict(), "dropout_rate": 0.1}
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("crash")
-    corpus = toy.corpus()
+    corpus = toy.corpus(small_shards.LONGEST)
     for part in ("train", "valid"):
         lines = (f"{source}\t{target}\n" for source, target in getattr(corpus, part))
         (folder / f"{part}.tsv").write_text("".join(lines))
@@ -48,7 +50,7 @@ def files(tmp_path_factory):
 def start(
     files: pathlib.Path, run: pathlib.Path, *options: str, config: pathlib.Path | None = None, **process
 ) -> subprocess.Popen:
-    command = [sys.executable, "-m", "kformer", "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
+    command = [sys.executable, *SMALL_SHARDS, "train", "--train", files / "train.tsv", "--valid", files / "valid.tsv"]
     command += ["--config", config or files / "config.json", "--output", run, *options]
     return subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **process
@@ -125,8 +127,10 @@ def unfinished(run: pathlib.Path) -> bool:
 def whole(files, tmp_path_factory):
     """A run that nothing stops."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    finish(start(files, run))
+    assert "9,130 pairs kept" in finish(start(files, run))
     assert len(rows(run / "log.csv")) == STOPS
+    [description] = pathlib.Path(os.environ["KFORMER_CACHE"]).glob("corpora/ids-*/shards.json")
+    assert len(json.loads(description.read_text())["shards"]) == 5
     return run
 
 

@@ -1,28 +1,38 @@
-"""Single bits are flipped, and files are cut, in all files of a run, a packed model and a preset that decide a result.
+"""Single bits are flipped, and files are cut, in all files that decide a result: of a run, a packed model, a preset and
+what is kept of a corpus.
 
 Each case is found when the folder is read, or has no effect. KFORMER_FLIPS sets how many bits are flipped.
 """
 
+import errno
+import functools
 import json
 import os
 import pathlib
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 
 import keras
 import numpy as np
 import pytest
+import small_shards
+import toy
 
+from kformer.data import TsvFile, prepare_corpus
+from kformer.data.prepared.shards import FILES
 from kformer.files import checksums
-from kformer.files.writing import DAMAGE
+from kformer.files.writing import DAMAGE, WriteError
 from kformer.models import build_transformer
 from kformer.presets import find_preset, pack_run
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights, load_weights_file
+from kformer.tasks.translate import TranslateTask
 from kformer.tokenizers import load_tokenizers
 from kformer.training.checkpoints import load_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
+from kformer.training.run_setup import encode
 
 pytestmark = [pytest.mark.tensorflow_only, pytest.mark.slow, pytest.mark.in_ci]
 
@@ -94,6 +104,17 @@ def folders(numbers_run, tmp_path_factory):
     }
 
 
+def harm(file: pathlib.Path, choice: random.Random, cut: bool) -> None:
+    """Flips a bit of a file, or cuts it off somewhere."""
+    content = bytearray(file.read_bytes())
+    if cut:
+        del content[choice.randrange(len(content)) :]
+    else:
+        bit = choice.randrange(8 * len(content))
+        content[bit // 8] ^= 1 << bit % 8
+    file.write_bytes(content)
+
+
 def test_no_damage_changes_a_result_without_a_word(folders, monkeypatch):
     monkeypatch.setattr(checksums, "_SECONDS_BETWEEN", 0.0)
     choice, outcome = random.Random(1), Counter()
@@ -104,13 +125,7 @@ def test_no_damage_changes_a_result_without_a_word(folders, monkeypatch):
         folder, name = cases[turn % len(cases)]
         file = folder / name
         content = file.read_bytes()
-        damaged = bytearray(content)
-        if turn < FLIPS:
-            bit = choice.randrange(8 * len(content))
-            damaged[bit // 8] ^= 1 << bit % 8
-        else:
-            del damaged[choice.randrange(len(content)) :]
-        file.write_bytes(damaged)
+        harm(file, choice, cut=turn >= FLIPS)
         message = complaint(readers[folder], folder, whole[folder])
         file.write_bytes(content)
         kind = "flips" if turn < FLIPS else "cuts"
@@ -119,3 +134,83 @@ def test_no_damage_changes_a_result_without_a_word(folders, monkeypatch):
     print(json.dumps(outcome, indent=2))
     assert outcome["flips found"] > 0.97 * FLIPS
     assert outcome["cuts found"] == CUTS
+
+
+class CorpusReader:
+    """Reads all that is kept of a corpus, as a run does that begins."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self.file = file
+
+    def __call__(self, cache: pathlib.Path) -> list:
+        corpus, task = prepare_corpus("numbers", TsvFile(self.file), cache=cache), TranslateTask()
+        learn = functools.partial(task.train_tokenizers, corpus.train, toy.TRAINING)
+        tokenizers = corpus.learned_tokenizers("translate", toy.TRAINING, learn)
+        with small_shards.small_shards():
+            train, valid = encode(corpus, task, toy.TRAINING.max_length, tokenizers)
+        sides = [getattr(train, name) for name in ("source_ids", "source_offsets", "target_ids", "target_offsets")]
+        return [corpus.facts(), corpus.valid, len(corpus.train), train.report(), valid.report(), *map(np.array, sides)]
+
+
+@pytest.fixture(scope="module")
+def corpus_file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("corpus") / "numbers.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in toy.corpus(small_shards.LONGEST).train))
+    return file
+
+
+def kept_files(cache: pathlib.Path) -> list[str]:
+    """The files of a cache, without the locks, which are empty."""
+    return [name for name in deciding_files(cache) if not name.endswith(".lock")]
+
+
+def test_no_damage_to_a_kept_corpus_changes_it_without_a_word(corpus_file, tmp_path, monkeypatch):
+    """What only says whether a file is known, `files.json`, is made anew, and with it what it leads to."""
+    monkeypatch.setattr(checksums, "_SECONDS_BETWEEN", 0.0)
+    choice, outcome, read = random.Random(2), Counter(), CorpusReader(corpus_file)
+    whole = read(tmp_path / "whole")
+    names = kept_files(tmp_path / "whole")
+    assert {name.split("-")[0] for name in names} == {"files.json", "ids", "texts", "tokenizers"}
+    for turn in range((FLIPS + CUTS) // 3):
+        name, cut = names[turn % len(names)], turn >= FLIPS // 3
+        cache = shutil.copytree(tmp_path / "whole", tmp_path / "damaged")
+        harm(cache / name, choice, cut)
+        message = complaint(read, cache, whole)
+        shutil.rmtree(cache)
+        assert message is None or str(cache / pathlib.Path(name).parts[0]) in message
+        kind = pathlib.Path(name).name
+        outcome[f"{kind}: {'cuts' if cut else 'flips'} {'found' if message else 'without effect'}"] += 1
+    print(json.dumps(outcome, indent=2, sort_keys=True))
+    assert all(key.startswith("files.json") == key.endswith("without effect") for key in outcome)
+
+
+def test_no_damage_to_a_half_tokenized_corpus_changes_it(corpus_file, tmp_path, monkeypatch):
+    """The next process goes on before the damage, and ends with the same ids."""
+    monkeypatch.setattr(checksums, "_SECONDS_BETWEEN", 0.0)
+    choice, read = random.Random(3), CorpusReader(corpus_file)
+    whole = read(tmp_path / "whole")
+    half = shutil.copytree(tmp_path / "whole", tmp_path / "half")
+    [ids] = half.glob("ids-*/")
+    shutil.rmtree(ids)
+    with monkeypatch.context() as patch:
+        patch.setattr("kformer.data.prepared.shards.os.fsync", full_after(12))  # each shard needs five
+        with pytest.raises(WriteError):
+            read(half)
+    assert (ids / "journal").read_text().count("\n") == 2
+    for turn in range(FLIPS // 15):
+        cache = shutil.copytree(half, tmp_path / "damaged")
+        harm(cache / ids.name / [*FILES, "journal"][turn % 5], choice, cut=False)
+        assert complaint(read, cache, whole) is None
+        shutil.rmtree(cache)
+
+
+def full_after(number: int) -> Callable[[int], None]:
+    """A disk that is full after so many calls."""
+    calls = []
+
+    def synchronize(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > number:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    return synchronize

@@ -5,8 +5,8 @@ The folder holds
   source.offsets, target.offsets    (N + 1,) int64: where the ids of each pair begin and end
   shards.json                       the counts, and the size and checksum of each shard in each file
   SHA256SUMS                        the checksum of shards.json
-Until all shards are there, their list is in the file `journal`, a line for each. A process that is killed leaves it
-behind, and the next one goes on after the last whole shard.
+Until all shards are there, their list is in the file `journal`, a line for each, with a checksum of its own. A process
+that is killed leaves it behind, and the next one goes on after the last whole shard.
 
 Numbers have the byte order of the processor: those that people train on are all little-endian.
 """
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kformer.data.id_stores import EncodedChunk, KeptIds, id_type
-from kformer.files.checksums import DamagedFileError, check_file, note_checksums
+from kformer.files.checksums import DamagedFileError, check_file, replacing_noted
 from kformer.files.writing import WriteError, write_json, write_text
 from kformer.process.threads import in_threads
 
@@ -86,6 +86,8 @@ class ShardedIds:
         self._is_whole = (self.folder / DESCRIPTION).is_file()
         if self._is_whole:
             self._shards = self._checked()
+            with contextlib.suppress(OSError):  # of a process that was killed at its very end; nothing needs it
+                (self.folder / _JOURNAL).unlink(missing_ok=True)
             return None
         with _explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -132,12 +134,8 @@ class ShardedIds:
             return []
         shards: list[Shard] = []
         for line in journal.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
-            try:
-                shard = Shard(**json.loads(line))
-                is_whole = not any(self._faults([*shards[-1:], shard], only_last=True))
-            except (ValueError, TypeError, KeyError):
-                break
-            if not is_whole:
+            shard = _shard_of(line)
+            if shard is None or any(self._faults([*shards[-1:], shard], only_last=True)):
                 break
             shards.append(shard)
         return shards
@@ -176,8 +174,9 @@ class ShardedIds:
 
     def _finish(self) -> None:
         with _explained(self.folder):
-            write_json(self.folder / DESCRIPTION, {"shards": [shard._asdict() for shard in self._shards]})
-            note_checksums(self.folder, [self.folder / DESCRIPTION])
+            # Its checksum is there before it: it says to other processes that all is whole.
+            with replacing_noted(self.folder / DESCRIPTION) as partial:
+                write_json(partial, {"shards": [shard._asdict() for shard in self._shards]})
             (self.folder / _JOURNAL).unlink(missing_ok=True)
 
     # ---- reading
@@ -250,4 +249,16 @@ def _append(path: pathlib.Path, content: bytes | memoryview) -> int:
 
 
 def _line(shard: Shard) -> str:
-    return json.dumps(shard._asdict()) + "\n"
+    """A line of the journal: the checksum of what is known of a shard, and that."""
+    known = json.dumps(shard._asdict())
+    return f"{_sum_of(known)} {known}\n"
+
+
+def _shard_of(line: str) -> Shard | None:
+    """The shard of a line of the journal; None if the line was cut off or changed."""
+    digest, _, known = line.partition(" ")
+    return Shard(**json.loads(known)) if digest == _sum_of(known) else None
+
+
+def _sum_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

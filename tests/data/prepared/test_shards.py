@@ -1,7 +1,9 @@
 """Ids on the disk: the same as in memory, after any interruption, and never damaged without a word."""
 
 import errno
+import itertools
 import json
+import os
 import pathlib
 import random
 import re
@@ -102,6 +104,38 @@ def test_it_goes_on_after_the_last_whole_shard(tmp_path, expected, number):
     assert kept <= number < kept + 16_000  # the pairs of a shard, and those that the threads had in hand
 
 
+@pytest.mark.parametrize("last", ["os.replace", "pathlib.Path.unlink"])
+def test_a_process_that_is_killed_at_its_end_leaves_what_the_next_one_finishes(tmp_path, expected, monkeypatch, last):
+    """The description and its checksum get their names, and the journal is removed."""
+    module, _, name = last.rpartition(".")
+    owner = {"os": os, "pathlib.Path": pathlib.Path}[module]
+    ids, real = tmp_path / "ids", getattr(owner, name)
+    for number in itertools.count():
+        calls = itertools.count()
+
+        def killed(path, *arguments, calls=calls, number=number, **options):
+            if "ids" in str(path) and (ids / "journal").is_file() and all_there(ids) and next(calls) == number:
+                raise Killed
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, killed)
+        try:
+            encode(on_disk(ids))
+        except Killed:
+            monkeypatch.undo()
+            same(encode(on_disk(ids)), expected)
+            assert {path.name for path in ids.iterdir()} == {*FILES, "shards.json", "SHA256SUMS"}
+            shutil.rmtree(ids)
+        else:
+            assert number > 0
+            return
+
+
+def all_there(ids):
+    """Whether the journal names all shards."""
+    return (ids / "journal").read_bytes().count(b"\n") == 6
+
+
 _ENCODES = """
 import pathlib, sys
 from test_shards import encode, on_disk
@@ -154,11 +188,19 @@ def _changed_byte(folder):
         file.write(b"\xee")
 
 
+def _changed_count(folder):
+    text = (folder / "journal").read_text()
+    assert '"read": 4000' in text
+    (folder / "journal").write_text(text.replace('"read": 4000', '"read": 4001', 1))
+
+
 def _no_list(folder):
     (folder / "journal").unlink()
 
 
-@pytest.mark.parametrize("harm", [_half_line, _half_shard, _lost_bytes, _lost_file, _changed_byte, _no_list])
+@pytest.mark.parametrize(
+    "harm", [_half_line, _half_shard, _lost_bytes, _lost_file, _changed_byte, _changed_count, _no_list]
+)
 def test_what_a_killed_process_leaves_is_used_only_if_it_is_whole(tmp_path, expected, harm):
     with pytest.raises(Killed):
         encode(on_disk(tmp_path / "ids"), cut_off(PAIRS, 19_000))
