@@ -94,3 +94,13 @@ def test_the_tokens_of_first_weights_decide():
     corpus = Unread("numbers", CORPUS.train, CORPUS.valid, [])
     with pytest.raises(ValueError, match="bpe_dropout is for bpe .* tokens of the kind symbols. Leave it out"):
         prepare_run(corpus, None, SHORT.replace(bpe_dropout=0.1), initialize_from="cmudict")
+
+
+def test_a_rate_that_ends_with_the_epochs_knows_how_many_batches_divided_texts_make(tmp_path, untraced):
+    fields = {"schedule": "linear", "learning_rate": 0.5, "final_learning_rate": 0.1, "warmup_steps": 1}
+    training = SHORT.replace(**fields, bpe_dropout=0.5, max_steps=None, max_epochs=1, validation_steps=1)
+    report = train(CORPUS, tmp_path / "run", TRANSFORMER, training)
+    # A row has the rate of the next update, and that after the last one stays. So the last two rows have the lowest.
+    *_, third_last, second_last, last = [float(row["learning_rate"]) for row in course_of(report.run)]
+    assert (second_last, last) == pytest.approx((0.1, 0.1))
+    assert third_last > 0.11
