@@ -27,8 +27,8 @@ from kformer.data import Corpus, Pairs, ParallelFiles, PreparedCorpus, corpus_fr
 from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.joined import JoinedFiles
 from kformer.data.labels import check_corpus
+from kformer.data.overlap import Unseen
 from kformer.data.sources.lines import FilePairs
-from kformer.data.unseen import Unseen
 from kformer.recipes import load_recipe
 from kformer.wording import count, did_you_mean
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kformer.data.cleaning import Cleaning
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.joined import JoinedFiles, join_corpora
+from kformer.data.overlap import Unseen
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
 from kformer.data.sources.columnar import ColumnarFile
@@ -21,7 +22,6 @@ from kformer.data.sources.texts import TextFile, read_texts
 from kformer.data.sources.tfds import load_tfds
 from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile, read_tsv
-from kformer.data.unseen import Unseen
 
 if TYPE_CHECKING:
     from kformer.data.batching import BatchPlan

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from kformer.data.overlap import Unseen
 from kformer.data.pairs import Pair, Pairs, hash_of
 from kformer.data.tags import without_tag
-from kformer.data.unseen import Unseen
 from kformer.wording import did_you_mean
 from kformer.writing_systems import script_of, scripts
 

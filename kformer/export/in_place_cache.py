@@ -6,7 +6,7 @@ Shape letters: B sentences, Q queries of a sentence, H heads, G heads of keys an
 import tensorflow as tf
 
 from kformer.layers import Cache, HeadOrder
-from kformer.layers.relative_vectors import RelativeBias
+from kformer.layers.relative_attention import RelativeBias
 from kformer.layers.tensors import KeysValues, ScoreBias
 
 

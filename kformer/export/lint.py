@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from kformer.export.operations import Place, places, read
 from kformer.export.server_versions import lacking, oldest_server, processor, server_versions
-from kformer.runtime.allowed_files import outside_links
 from kformer.runtime.confinement import MOST_NAMED, forbidden
+from kformer.runtime.file_limits import outside_links
 from kformer.runtime.paths import unreadable_part
 
 # They call back into the process that saved the model.

@@ -21,8 +21,8 @@ from kformer.layers.positional_encoding import (
     PositionOptions,
     Positions,
 )
+from kformer.layers.relative_attention import RelativeVectors
 from kformer.layers.relative_positions import RelativeDistances, RelativePositions
-from kformer.layers.relative_vectors import RelativeVectors
 from kformer.layers.residual import ResidualConnection
 from kformer.layers.rotary_positions import RotaryPositions
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention

@@ -14,7 +14,7 @@ from keras import ops
 from kformer.layers.dense import Dense, project_together
 from kformer.layers.dropout import Dropout
 from kformer.layers.masks import causal_mask, explicit_or_implicit, over_heads
-from kformer.layers.relative_vectors import Distances, RelativeVectors, own_bias
+from kformer.layers.relative_attention import Distances, RelativeVectors, own_bias
 from kformer.layers.scaled_dot_product import attention_weights, scaled_dot_product_attention, weighted_values
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor
 from kformer.layers.windowed_attention import Band

@@ -13,7 +13,7 @@ from keras import ops
 from kformer.indexing import take_rows
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.head_order import HeadOrder
-from kformer.layers.relative_vectors import RelativeBias, own_bias
+from kformer.layers.relative_attention import RelativeBias, own_bias
 from kformer.layers.scaled_dot_product import scaled_dot_product_attention
 from kformer.layers.tensors import KeysValues, Rotation, ScoreBias, Tensor, rank
 

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from kformer.layers.initializers import small_normal
-from kformer.layers.relative_vectors import Distances
+from kformer.layers.relative_attention import Distances
 from kformer.layers.tensors import ScoreBias, Tensor, width_of
 
 _BASE = 32  # The base in which positions are written. A small base makes small tables; an export must store them.

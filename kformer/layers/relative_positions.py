@@ -1,7 +1,7 @@
 """Relative positions of Shaw et al. 2018: a trained vector for each distance between query and key.
 
 Here are the positional encodings of a stack. What attention computes with the vectors, and those that each layer has of
-its own, are in `relative_vectors`; rotary positions in `rotary_positions`; ALiBi and T5's buckets in `position_bias`.
+its own, are in `relative_attention`; rotary positions in `rotary_positions`; ALiBi and T5's buckets in `position_bias`.
 
 Shape letters: B batch, H heads, T queries, S keys, K size of a head, k the largest distance.
 """
@@ -13,7 +13,7 @@ import keras
 from kformer.layers.initializers import small_normal
 from kformer.layers.position_bias import DistanceBias
 from kformer.layers.positional_encoding import PositionOptions
-from kformer.layers.relative_vectors import Distances, number_distances, products_at
+from kformer.layers.relative_attention import Distances, number_distances, products_at
 from kformer.layers.tensors import ScoreBias, Tensor
 
 

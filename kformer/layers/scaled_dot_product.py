@@ -10,7 +10,7 @@ from keras import ops
 
 from kformer.layers.grouped_heads import product_by_head
 from kformer.layers.masks import over_heads
-from kformer.layers.relative_vectors import RelativeBias
+from kformer.layers.relative_attention import RelativeBias
 from kformer.layers.tensors import ScoreBias, Tensor
 
 # The dtypes for which a fused kernel is used. JAX's float16 kernel needs a product that CPUs and TPUs cannot compile.

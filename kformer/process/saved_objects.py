@@ -34,7 +34,7 @@ CLASSES = {
         "LearnedPositionalEncoding",
     ),
     "kformer.layers.relative_positions": ("RelativePositions", "RelativeDistances"),
-    "kformer.layers.relative_vectors": ("RelativeVectors",),
+    "kformer.layers.relative_attention": ("RelativeVectors",),
     "kformer.layers.residual": ("ResidualConnection",),
     "kformer.layers.rotary_positions": ("RotaryPositions",),
     "kformer.layers.segments": ("SegmentEmbedding",),

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kformer.process.forks import check_process
-from kformer.runtime.allowed_files import check_files
 from kformer.runtime.confinement import check_confined
+from kformer.runtime.file_limits import check_files
 from kformer.runtime.libtensorflow import (
     FAILED_PRECONDITION,
     INVALID_ARGUMENT,

@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from kformer.runtime.allowed_files import outside_links
+from kformer.runtime.file_limits import outside_links
 from kformer.runtime.light_graph import functions_of, node_name, read_meta_graphs, types_of
 
 _LIST = pathlib.Path(__file__).with_name("allowed_operations.txt")

@@ -5,9 +5,9 @@ import warnings
 
 from kformer.files.checksums import SUMS_FILE, check_folder
 from kformer.process.hardware import cpu_multiplies_bfloat16
-from kformer.runtime.allowed_files import check_files
 from kformer.runtime.confinement import check_links
 from kformer.runtime.export_description import DESCRIPTION_FILE, description
+from kformer.runtime.file_limits import check_files
 
 
 def check_export(path: pathlib.Path, trust: bool = False) -> None:

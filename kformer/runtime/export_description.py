@@ -4,7 +4,7 @@ import json
 import pathlib
 from typing import Any
 
-from kformer.runtime.allowed_files import MOST_EXTRA_BYTES
+from kformer.runtime.file_limits import MOST_EXTRA_BYTES
 
 # TensorFlow Serving ignores this folder of a SavedModel.
 DESCRIPTION_FILE = "assets.extra/kformer.json"

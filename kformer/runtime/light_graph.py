@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kformer.runtime.allowed_files import check_files
+from kformer.runtime.file_limits import check_files
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _STRING, _BYTES, _ENUM = "string", "bytes", "int32"  # an enum has the same bytes as its number

@@ -4,7 +4,7 @@ import pytest
 
 from kformer.data import Cleaning, TsvFile, prepare_corpus
 from kformer.data.cleaning import clean
-from kformer.data.unseen import Unseen
+from kformer.data.overlap import Unseen
 
 RULES = [
     ({"max_ratio": 3}, ("abc", "a"), None),

@@ -7,7 +7,7 @@ from keras import ops
 from small_models import SOURCE, TARGET_IN, B, T, logits_of, small_config, small_transformer
 from test_start_decoding import all_at_once, histories, stepwise
 
-from kformer.layers.relative_vectors import own_bias
+from kformer.layers.relative_attention import own_bias
 from kformer.models import build_language_model, start_decoding
 
 DISTANCES = ("rotary", "alibi", "relative", "relative_values", "relative_buckets")

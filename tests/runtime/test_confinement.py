@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.export.lint import lint
 from kformer.export.operations import operations
-from kformer.runtime.allowed_files import outside_links
 from kformer.runtime.c_api import SavedModel
 from kformer.runtime.confinement import ForbiddenError, allowed_operations, check_confined, forbidden
+from kformer.runtime.file_limits import outside_links
 
 pytestmark = pytest.mark.tensorflow_only
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from kformer.runtime.allowed_files import MOST_EXTRA_BYTES, MOST_GRAPH_BYTES, check_files, outside_links
 from kformer.runtime.confinement import check_confined
+from kformer.runtime.file_limits import MOST_EXTRA_BYTES, MOST_GRAPH_BYTES, check_files, outside_links
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kformer.layers import (
     RelativeVectors,
     causal_mask,
 )
-from kformer.layers.relative_vectors import Distances, products_at, sums_at
+from kformer.layers.relative_attention import Distances, products_at, sums_at
 
 B, H, T, S, K, MOST = 2, 3, 5, 7, 4, 2
 D = H * K
