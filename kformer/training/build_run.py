@@ -6,7 +6,7 @@ import rich.console
 from kformer.config import TrainingConfig
 from kformer.data import Corpus
 from kformer.data.labels import unknown_labels
-from kformer.models import TwoPasses, build_model
+from kformer.models import TwoPasses, build_model, rematerialize_layers
 from kformer.runs.folder import RunFolder
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
 from kformer.training.compile import compile_model
@@ -81,6 +81,8 @@ def _build(folder: RunFolder, setup: RunSetup) -> keras.Model:
     model = build_model(setup.transformer, dtype=setup.training.precision)
     if setup.training.r_drop:
         model = TwoPasses.of(model)
+    if setup.training.rematerialize:
+        rematerialize_layers(model)
     freeze_embeddings(folder, model, setup.training)
     compile_model(model, setup.transformer, setup.training)
     if folder.initial.exists():
