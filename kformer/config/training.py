@@ -163,6 +163,11 @@ class TrainingConfig(Config):
         "Numbers to compute with. auto: mixed_bfloat16 where the machine multiplies it faster, else float32.",
         TRAINING_PRECISIONS,
     )
+    rematerialize: bool = setting(
+        False,
+        "Whether training keeps only the inputs of each layer, and computes the rest again for the gradient: less "
+        "memory for more time. Others call it gradient checkpointing.",
+    )
     max_epochs: int | None = setting(
         None, "Budget in passes over the training pairs. The first budget that is spent ends the run.", panel="Stopping"
     )

@@ -79,7 +79,7 @@ class Decoder(Stack):
         outputs, add_positions, positions = self._apply_positions(inputs, training, self.reach)
 
         def apply(step: int, x: Tensor) -> Tensor:
-            return self.layer_at(step)(x, **masks, **positions, training=training)
+            return self._apply_layer(step, x, training, **masks, **positions)
 
         return self._run(outputs, apply, add_positions)
 

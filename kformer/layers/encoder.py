@@ -55,7 +55,7 @@ class Encoder(Stack):
         outputs, add_positions, positions = self._apply_positions(inputs, training, self.reach)
 
         def apply(step: int, x: Tensor) -> Tensor:
-            return self.layer_at(step)(x, **positions, attention_mask=mask, training=training)
+            return self._apply_layer(step, x, training, **positions, attention_mask=mask)
 
         return self._run(outputs, apply, add_positions)
 

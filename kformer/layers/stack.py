@@ -12,6 +12,7 @@ from kformer.layers.dropout import Dropout
 from kformer.layers.normalization import make_norm
 from kformer.layers.positional_encoding import Positions
 from kformer.layers.reach import Reach, make_reach
+from kformer.layers.rematerialization import rematerialized
 from kformer.layers.tensors import Rotation, ScoreBias, Tensor, rank
 from kformer.layers.transformer_layer import TransformerLayer
 
@@ -79,6 +80,11 @@ class Stack(keras.layers.Layer):
         normalize_embeddings: Whether the embeddings with their positions go through a norm before their dropout, as in
             BERT (Devlin et al. 2019) and BART. It is a norm like those of the last layer; without layers there is none.
 
+    Attributes:
+        rematerialize: Whether training keeps only the inputs of each layer, and computes its activations again in the
+            backward pass, see `kformer.layers.rematerialization`. It is False at first, and no part of the
+            configuration: the outputs and the gradients are the same.
+
     Raises:
         ValueError: `attention_window` is below 1, a layer stands twice in `layers`, or the depth needs another number
             of layers; or the stack is called in training with `AdaptiveDepth` under `tf.distribute` with several
@@ -124,6 +130,7 @@ class Stack(keras.layers.Layer):
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.normalize_embeddings = normalize_embeddings
         self.embedding_norm = self._make_norm("embedding_norm") if self.layers and normalize_embeddings else None
+        self.rematerialize = False
         # With `norm_first`, the output of the last layer is a sum without a norm after it.
         self.final_norm = self._make_norm("final_norm") if self.layers and self.layers[-1].norm_first else None
 
@@ -140,6 +147,12 @@ class Stack(keras.layers.Layer):
     def layer_at(self, step: int) -> Any:
         """The layer that runs at a step, from 0 to `depth.num_steps` - 1."""
         return self.layers[self.depth.layer_number(step)]
+
+    def _apply_layer(self, step: int, inputs: Tensor, training: bool | None, **arguments: Any) -> Tensor:
+        """The output of the layer that runs at a step, for whole sequences."""
+        if training and self.rematerialize:
+            return rematerialized(self.layer_at(step), inputs, **arguments, training=training)
+        return self.layer_at(step)(inputs, **arguments, training=training)
 
     def _apply_positions(
         self, inputs: Tensor, training: bool | None, reach: Reach

@@ -1,6 +1,6 @@
 """The functional models: encoder-decoder, encoder-only, decoder-only; and their step-by-step form for decoding."""
 
-from kformer.models.building import build_model
+from kformer.models.building import build_model, rematerialize_layers
 from kformer.models.decoder_only import StepwiseLanguageModel, build_language_model
 from kformer.models.encoder_only import build_classifier, build_masked_language_model, build_tagger
 from kformer.models.stepwise import StepwiseTransformer, reorder_rows, start_decoding
@@ -27,6 +27,7 @@ __all__ = [
     "build_transformer",
     "call_with_scores",
     "ponder",
+    "rematerialize_layers",
     "reorder_rows",
     "start_decoding",
 ]

@@ -1,6 +1,9 @@
 """R-Drop: each row is read twice in training, and its two predictions learn to agree."""
 
 import math
+import subprocess
+import sys
+import textwrap
 
 import keras
 import numpy as np
@@ -207,7 +210,7 @@ def test_a_batch_that_cannot_hold_the_longest_pair_twice_is_refused():
         TrainingConfig(tokens_per_batch=31, max_length=16, r_drop=1.0)
 
 
-class Sees(keras.callbacks.Callback):
+class Watch(keras.callbacks.Callback):
     """Keeps the model of a run."""
 
     def on_train_begin(self, logs=None):
@@ -218,11 +221,13 @@ class Sees(keras.callbacks.Callback):
 @pytest.mark.slow
 @pytest.mark.in_ci
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize(("r_drop", "kind"), [(0.0, "Functional"), (5.0, "TwoPasses")])
-def test_a_run_trains_a_model_with_two_passes_where_its_configuration_says_so(r_drop, kind, tmp_path):
-    training, watch = toy.TRAINING.replace(r_drop=r_drop, max_steps=1, tokens_per_batch=64), Sees()
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_run_trains_the_model_with_two_passes_and_rematerialized_where_that_is_chosen(chosen, tmp_path):
+    training = toy.TRAINING.replace(max_steps=1, tokens_per_batch=64, r_drop=5.0 * chosen, rematerialize=chosen)
+    watch = Watch()
     train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training, callbacks=[watch])
-    assert type(watch.seen).__name__ == kind
+    assert isinstance(watch.seen, TwoPasses) is chosen
+    assert [watch.seen.get_layer(name).rematerialize for name in ("encoder", "decoder")] == [chosen, chosen]
 
 
 @pytest.mark.tensorflow_only
@@ -243,3 +248,40 @@ def test_a_run_goes_on_bit_for_bit_and_its_model_is_an_ordinary_one(tmp_path):
         weights.append(model.get_weights())
     for ours, theirs in zip(*weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.tensorflow_only
+@pytest.mark.slow
+def test_two_devices_learn_what_one_learns_also_if_layers_are_computed_again():
+    # In a process of its own: logical devices are made before TensorFlow starts.
+    script = """
+        import numpy as np, tensorflow as tf
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        import keras
+        from kformer.config import TrainingConfig, TransformerConfig
+        from kformer.models import TwoPasses, build_transformer, rematerialize_layers
+        from kformer.training.compile import compile_model
+        config = TransformerConfig(11, 11, 1, 1, d_model=8, d_ff=16, num_heads=2, dropout_rate=0.0)
+        training = TrainingConfig(precision="float32", r_drop=5.0)
+        rng = np.random.default_rng(1)
+        inputs = {"source": rng.integers(0, 11, (7, 5)), "target_in": rng.integers(3, 11, (7, 5))}
+        labels = rng.integers(0, 11, (7, 5)) * (rng.random((7, 5)) < 0.6)
+        def trained(strategy, rematerialize):
+            with strategy.scope():
+                keras.utils.set_random_seed(1)
+                model = TwoPasses.of(build_transformer(config))
+                if rematerialize:
+                    rematerialize_layers(model)
+                compile_model(model, config, training)
+            history = model.fit(inputs, labels, batch_size=4, epochs=2, shuffle=False, verbose=0).history
+            assert history["tokens"] == [np.sum(labels > 0)] * 2
+            weights = [float(np.abs(weight).sum()) for weight in model.get_weights()]
+            return history["loss"] + history["token_loss"] + weights
+        one = trained(tf.distribute.get_strategy(), False)
+        for rematerialize in (False, True):
+            two = trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), rematerialize)
+            np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-6)
+    """
+    finished = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
