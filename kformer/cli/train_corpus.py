@@ -79,15 +79,20 @@ class CleaningOptions:
         list[Path] | None,
         _cleaning(
             metavar="FILE",
-            help="Leave out pairs whose source is also in this file of pairs, such as a test set. May be repeated.",
+            help="Leave out pairs whose source is also in this file, such as a test set: .tsv, .csv, ... of pairs, or "
+            ".txt of sources. May be repeated.",
         ),
     ] = None
 
     @property
     def rules(self) -> Cleaning:
         """The rules. The files of --without are read for them."""
-        unseen = (Unseen.of(str(file), open_file(file, FileReading())) for file in self.without or ())
-        return Cleaning(**{**dataclasses.asdict(self), "without": tuple(unseen)})
+        return Cleaning(**{**dataclasses.asdict(self), "without": tuple(map(_unseen, self.without or ()))})
+
+
+def _unseen(file: Path) -> Unseen:
+    """What is in a file of --without: pairs, or sources alone if it is plain text by its name."""
+    return Unseen.of(str(file), open_file(file, FileReading(), plain_text=".txt" in file.suffixes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +116,10 @@ class CorpusOptions:
             "small file. Where some files have a --tag and others none, those without it alone are held out from."
         ),
     ] = None
-    columns: Annotated[list[str] | None, columns_option(" May be repeated, one for each --train.")] = None
-    fields: Annotated[list[str] | None, fields_option("Data", " May be repeated, one for each --train.")] = None
+    columns: Annotated[list[str] | None, columns_option(" May be repeated, one for each --train, '' for none.")] = None
+    fields: Annotated[
+        list[str] | None, fields_option("Data", " May be repeated, one for each --train, '' for none.")
+    ] = None
     inline_tags: InlineTags = "drop"
     skip_bad_lines: SkipBadLines = False
     train_source: Annotated[
@@ -287,6 +294,11 @@ class CorpusOptions:
                 "There must be at most as many --valid as corpora: each belongs to the corpus in the same place. "
                 f"Received: {number}, and {corpora} of those."
             )
+        if self.valid_source and self.train_source and len(self.valid or ()) != of_pairs:
+            raise ValueError(
+                "Beside --valid-source there must be as many --valid as --train, because validation files belong to "
+                f"the corpora in their order. Received: {len(self.valid or ())} --valid and {of_pairs} --train."
+            )
         for option, values, number, may_be_one in (
             ("tag", self.tag, corpora, False),
             ("columns", self.columns, of_pairs, True),
@@ -319,8 +331,9 @@ def _as_given(where: str, value: Any, name: str) -> Any:
 
 
 def _for_each(values: list[str] | None, number: int) -> list[str | None]:
-    """A value for each of so many corpora: one for all, one each, or none."""
-    return [None] * number if not values else [*values] * (number if len(values) == 1 else 1)
+    """A value for each of so many corpora: one for all, one each, or none; "" is none."""
+    given = [value or None for value in values or ()]
+    return given * number if len(given) == 1 else given or [None] * number
 
 
 def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:

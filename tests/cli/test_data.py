@@ -81,6 +81,13 @@ def test_pairs_of_a_test_set_are_counted_and_left_out(tmp_path, file):
     assert "What is kept:\n3 pairs, 1 with a blank side" in said
 
 
+def test_a_test_set_may_be_sources_alone(tmp_path, file):
+    (tmp_path / "test.txt").write_text("one two\na b c d e\n")
+    said = run(file, "--without", tmp_path / "test.txt")
+    assert said.startswith("4 of 7 pairs are left out\n")
+    assert f"4  57.14%  the source is also in {tmp_path / 'test.txt'}\n" in said
+
+
 @pytest.mark.tensorflow_only
 class TestTokens:
     @pytest.fixture

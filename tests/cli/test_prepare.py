@@ -201,16 +201,23 @@ def test_files_of_several_forms_are_one_corpus(tmp_path, file):
     (tmp_path / "dev.csv").write_text("Spanish,English\n" + 7 * "uno,one\n")
     (tmp_path / "dev.en").write_text(5 * "two\n")
     (tmp_path / "dev.es").write_text(5 * "dos\n")
+    (tmp_path / "more.tsv").write_text(11 * "one three\tuno tres\n")
+    (tmp_path / "more_dev.tsv").write_text(3 * "three\ttres\n")
     files = ["--train", tmp_path / "table.csv", "--fields", "English,Spanish"]
+    files += ["--train", tmp_path / "more.tsv", "--fields", ""]
     files += ["--train-source", tmp_path / "a.en", "--train-target", tmp_path / "a.es"]
-    valid = ["--valid", tmp_path / "dev.csv"]
+    valid = ["--valid", tmp_path / "dev.csv", "--valid", tmp_path / "more_dev.tsv"]
     valid += ["--valid-source", tmp_path / "dev.en", "--valid-target", tmp_path / "dev.es"]
+    tags = ["--tag", "<a>", "--tag", "<b>", "--tag", "<c>"]
     with toy.untraced():
-        said = run("train", *files, *valid, "--tag", "<a>", "--tag", "<b>", *SUBWORDS, "--output", tmp_path / "run")
-    assert "train: 50 pairs kept" in said
-    assert "valid: 12 pairs kept" in said
+        said = run("train", *files, *valid, *tags, *SUBWORDS, "--output", tmp_path / "run")
+    assert "train: 61 pairs kept" in said
+    assert "valid: 15 pairs kept" in said
     samples = (tmp_path / "run" / "samples.json").read_text()
-    assert all(source in samples for source in ("<a> one", "<b> two"))
+    assert all(source in samples for source in ("<a> one", "<b> three", "<c> two"))
+    said = refused("train", *files, *valid[2:], *tags, *SUBWORDS, "--output", tmp_path / "other")
+    assert "as many --valid as --train" in said
+    assert "Received: 1 --valid and 2 --train" in said
 
 
 @pytest.mark.parametrize(
