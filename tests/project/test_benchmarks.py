@@ -17,10 +17,11 @@ from benchmarks.common import sequence_tasks
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
 from benchmarks.decoding import hardware_limits
-from benchmarks.quality import translation
+from benchmarks.quality import back_translation, translation
 from benchmarks.training.wmt14_cost import PAPER, TOKENS_A_STEP, cost
 from benchmarks.variants import attention_window, fewer_heads_and_layers, lines_of_code, universal_transformer
 from kformer.config import TransformerConfig
+from kformer.data import load_corpus
 from kformer.models import build_transformer
 from kformer.recipes import load_recipe
 
@@ -84,6 +85,7 @@ COUNT = """
 import json, math, sys
 import jax, numpy as np
 from kformer.config import TransformerConfig
+from kformer.data import load_corpus
 from kformer.models import build_transformer
 from kformer.losses import LabelSmoothedCrossEntropy
 
@@ -187,6 +189,39 @@ def test_quality_does_nothing_twice(tmp_path):
     assert missing(file, rows) == rows
     file.write_text(json.dumps({**rows[0], "bleu": 30.6}) + "\n" + json.dumps({**rows[1], "limit": 8}) + "\n")
     assert missing(file, rows) == rows[1:]
+
+
+def test_back_translation_halves_the_pairs_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
+    done = []
+
+    def kformer(command, *arguments):
+        done.append([command, *map(str, arguments)])
+        if command == "train":
+            summary = tmp_path / done[-1][-1]
+            (tmp_path / summary.stem).mkdir()
+            summary.write_text('{"exit_status": 0}')
+        if command == "translate":
+            pathlib.Path(done[-1][-1]).touch()
+        return json.dumps({"bleu": 10.0 + len(done), "chrf": 30.0})
+
+    monkeypatch.setattr(back_translation, "kformer", kformer)
+    options = ["--seeds", "1", "2", "--steps", "30", "--pairs", "7", "--folder", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["back_translation", *options])
+    back_translation.main()
+    corpus = load_corpus("bible-en-es")
+    assert (tmp_path / "half.tsv").read_text().splitlines() == [
+        "\t".join(corpus.train[place]) for place in (0, 2, 4, 6)
+    ]
+    assert (tmp_path / "monolingual.es").read_text().splitlines() == [corpus.train[place][1] for place in (1, 3, 5)]
+    trained = [pathlib.Path(words[-1]).stem for words in done if words[0] == "train"]
+    assert trained == [f"{name}-{seed}" for seed in (1, 2) for name in ("half", "reverse", "untagged", "tagged", "all")]
+    [drawn] = [words for words in done if words[0] == "translate" and words[1].endswith("reverse-2")]
+    assert {"--temperature", "--pairs", "--seed"} <= {*drawn}
+    assert all(words[words.index("--seed") + 1] == words[-1][-6] for words in done if words[0] == "train")
+    assert re.search(r"\| half \| 1\d\.\d\d ± \d\.\d\d \| 30\.00 ± 0\.00 \|", capsys.readouterr().out)
+    done.clear()
+    back_translation.main()
+    assert done == []
 
 
 @pytest.mark.slow
