@@ -30,6 +30,7 @@ from collections.abc import Iterable
 
 from kformer.data import load_corpus
 from kformer.files.writing import replacing
+from kformer.wording import count
 
 TAG = "<bt>"
 
@@ -131,7 +132,7 @@ def evaluated(folder: pathlib.Path, run: pathlib.Path, limit: int | None) -> dic
 def table(scores: dict[str, list[dict[str, float]]]) -> list[str]:
     """The lines of a table: for each system the mean and the spread of its scores."""
     seeds = max(map(len, scores.values()))
-    lines = [f"| trained on | BLEU, {seeds} seeds | chrF |", "| --- | --- | --- |"]
+    lines = [f"| trained on | BLEU, {count(seeds, 'seed')} | chrF |", "| --- | --- | --- |"]
     for name, found in scores.items():
         cells = [_mean([one[metric] for one in found]) for metric in ("bleu", "chrf")]
         lines.append(f"| {name} | {' | '.join(cells)} |")
