@@ -28,7 +28,7 @@ from kformer.inference.lines import (
     plain_answer,
 )
 from kformer.process.console import without_controls
-from kformer.text.batches import AnswerBatch, Hypothesis
+from kformer.text.batches import AnswerBatch, Hypothesis, RefusedTextError
 
 InputFile = Annotated[
     Path | None,
@@ -189,7 +189,11 @@ def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:
     """The same function for texts that have a tag before them."""
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        return function([tag.encode() + b" " + text if text.strip() else text for text in texts])
+        given = [tag.encode() + b" " + text if text.strip() else text for text in texts]
+        try:
+            return function(given)
+        except RefusedTextError as error:
+            raise RefusedTextError(str(error), texts[given.index(error.text)]) from error
 
     return answer
 

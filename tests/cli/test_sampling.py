@@ -1,14 +1,17 @@
 """`kformer translate` draws translations, and writes them as pairs for the other direction."""
 
+import io
+
 import pytest
 from commands import refused, run
 from servers import running
 
+from kformer.cli.lines import with_tag
 from kformer.data import TsvFile
 from kformer.inference.lines import answer_and_line, answer_lines
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
-from kformer.text.batches import Hypothesis
+from kformer.text.batches import Hypothesis, RefusedTextError
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -100,3 +103,16 @@ def test_a_run_an_export_and_a_server_draw_the_same(numbers_run, numbers_export,
     with running(ServerSettings([ModelSettings("numbers", numbers_export)], rest_port=0, grpc_port=0)) as server:
         for url in (f"{server.url}/v1/models/numbers", f"grpc://{server.grpc_address}/numbers"):
             assert translated("--server", url, *options) == drawn
+
+
+def test_the_answers_before_a_line_that_is_refused_are_written_also_with_a_tag():
+    def answer(texts):
+        if b"<2es> bad" in texts:
+            raise RefusedTextError("It is refused.", b"<2es> bad")
+        return [[Hypothesis(text.decode().upper(), 0.0)] for text in texts]
+
+    target = io.BytesIO()
+    with pytest.raises(RefusedTextError, match="^Line 3: It is refused") as refused:
+        answer_lines(with_tag(answer, "<2es>"), [b"one", b"", b"bad", b"two"], target)
+    assert target.getvalue() == b"<2ES> ONE\n\n"
+    assert refused.value.text == b"bad"
