@@ -90,12 +90,17 @@ def _validation_batches(run: ActiveRun, plan: BatchPlan) -> tf.data.Dataset:
 
 
 def _part_metrics(run: ActiveRun, whole: BatchPlan, interrupt: GracefulInterrupt) -> PartMetrics | None:
-    """What measures each of several corpora, by the buckets of all together, so that nothing is compiled again."""
+    """What measures each of several corpora, by the buckets of all together, so that nothing is compiled again.
+
+    Corpora without validation pairs, such as synthetic ones, are left out.
+    """
     names, pairs = run.folder.corpus().get("parts", []), whole.encoded.apart()
     if len(names) < 2:
         return None
-    plans = [_validation_plan(run, one, whole.buckets) for one in pairs]
-    parts = {name: _validation_batches(run, plan) for name, plan in zip(names, plans, strict=True)}
+    plans = {
+        name: _validation_plan(run, part, whole.buckets) for name, part in zip(names, pairs, strict=True) if part.kept
+    }
+    parts = {name: _validation_batches(run, plan) for name, plan in plans.items()}
     return PartMetrics(run.model, parts, interrupt.leave_validation)
 
 

@@ -242,11 +242,11 @@ MISTAKES = {
     "train, missing file": ("train --output new --train no.tsv", "no.tsv does not exist. Pass the name of a file."),
     "train, pairs to validate on": (
         "train --output new --corpus cmudict --valid v.tsv",
-        "Received: --valid without --train.",
+        "Leave out --valid, or give files: --train.",
     ),
     "train, parallel files to validate on": (
-        "train --output new --train a.tsv --valid-source v.de --valid-target v.en",
-        "Received: --valid-source without --train-source.",
+        "train --output new --train a --train-source b --train-target c --valid-source d --valid-target e",
+        "Received: 0 --valid and 1 --train.",
     ),
     "train, tags of parallel files": (
         "train --output new --train-source {corpus} --train-target {corpus} --inline-tags keep",
@@ -344,7 +344,7 @@ MISTAKES = {
     "train, nothing to resume": ("train --output new --corpus cmudict --resume", "there is nothing to resume"),
     "train, resume without the corpus": (
         "train --output {run} --resume",
-        "Received: 0 of them. Give the corpus that this run began with: mine.tsv.",
+        "Received: neither. Give the corpus that this run began with: mine.tsv.",
     ),
     "train, the beginning of corpora's names": (
         "train --output new --corpus bible",

@@ -89,9 +89,9 @@ def test_of_several_processes_the_main_one_writes_and_shows_and_all_stop_togethe
         "TrackState StepBudget StopOnNaN GracefulInterrupt StopTogether Validation TimeBudget Checkpoint CompareLast"
     )
     shown = only(callbacks.Validation, main)
-    assert (shown.score, shown.main.show_samples, shown.main.export_best) == ASKED
+    assert (*shown.scores, shown.main.show_samples, shown.main.export_best) == ASKED
     *_, validation, _, checkpoint, _ = other
-    assert validation.score == ASKED[0]
+    assert [*validation.scores] == [ASKED[0]]
     assert (validation.main, validation.keep_best.path, checkpoint.path) == (None, None, None)
 
 
