@@ -22,12 +22,10 @@ results of one choice of --size, --steps, --pairs and --temperature.
 import argparse
 import json
 import pathlib
-import shlex
-import statistics
-import subprocess
-import sys
 from collections.abc import Iterable
 
+from benchmarks.common.commands import kformer
+from benchmarks.common.results import mean_and_spread
 from kformer.data import load_corpus
 from kformer.files.writing import replacing
 from kformer.wording import count
@@ -134,23 +132,9 @@ def table(scores: dict[str, list[dict[str, float]]]) -> list[str]:
     seeds = max(map(len, scores.values()))
     lines = [f"| trained on | BLEU, {count(seeds, 'seed')} | chrF |", "| --- | --- | --- |"]
     for name, found in scores.items():
-        cells = [_mean([one[metric] for one in found]) for metric in ("bleu", "chrf")]
+        cells = [mean_and_spread([one[metric] for one in found]) for metric in ("bleu", "chrf")]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
-
-
-def _mean(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
-
-
-def kformer(*arguments: object) -> str:
-    """Prints a command of `kformer`, runs it, and returns what it prints. Its progress is shown."""
-    words = [str(argument) for argument in arguments]
-    print("kformer", shlex.join(words), file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "kformer", *words]
-    stdout = subprocess.PIPE if words[0] == "evaluate" else sys.stderr
-    return subprocess.run(command, check=True, stdout=stdout, text=True).stdout or ""
 
 
 if __name__ == "__main__":

@@ -25,13 +25,11 @@ was cut off goes on from its last checkpoint.
 import argparse
 import json
 import pathlib
-import shlex
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from benchmarks.common.commands import kformer
 from benchmarks.common.results import missing
 from benchmarks.quality.manuals import make_pairs, write_pairs
 from kformer.data import load_corpus
@@ -105,17 +103,6 @@ def evaluation(
     return command + ([] if arguments.limit is None else ["--limit", str(arguments.limit)])
 
 
-def kformer(command: Sequence[str], captured: bool = False) -> str:
-    """Prints a command of kformer and runs it; what it printed, if it is captured."""
-    print(f"\n$ kformer {shlex.join(command)}", flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "kformer", *command], stdout=subprocess.PIPE if captured else None, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"The command ended with the status {done.returncode}. Give this script again to go on.")
-    return done.stdout or ""
-
-
 def table(lines: Iterable[dict[str, Any]]) -> str:
     """The results in Markdown: a row for each model, BLEU and chrF of each direction."""
     scores = {(line["system"], line["direction"]): f"{line['bleu']:.1f}, {line['chrf']:.1f}" for line in lines}
@@ -149,9 +136,9 @@ def main() -> None:
         system, run = SYSTEMS[name], runs / name.replace(", ", "-").replace(">", "-")
         rows = missing(results, [{**made, "system": name, "direction": direction} for direction in system.directions])
         if rows:
-            kformer(training(system, data, run, arguments))
+            kformer(*training(system, data, run, arguments))
         for row in rows:
-            scores = json.loads(kformer(evaluation(system, row["direction"], data, run, arguments), captured=True))
+            scores = json.loads(kformer(*evaluation(system, row["direction"], data, run, arguments)))
             row |= {"updates": system.budgets * arguments.max_steps, **scores, "date": time.strftime("%Y-%m-%d")}
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

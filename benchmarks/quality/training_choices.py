@@ -18,25 +18,15 @@ import json
 import pathlib
 import shlex
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.common.results import missing
+from benchmarks.common.commands import kformer
+from benchmarks.common.results import mean_and_spread, missing
 from kformer.runs.folder import RunFolder
 from kformer.training.checkpoints import saved_state
 
 SCORES = ("bleu", "chrf")
-
-
-def kformer(*arguments: str | pathlib.Path) -> str:
-    """Prints a command and runs it; what it writes to standard output."""
-    command = ["kformer", *map(str, arguments)]
-    print(f"$ {shlex.join(command)}", file=sys.stderr, flush=True)
-    return subprocess.run(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, check=True, stdin=subprocess.DEVNULL
-    ).stdout
 
 
 def trained(run: pathlib.Path, settings: Sequence[str]) -> float:
@@ -66,12 +56,6 @@ def table(results: list[dict[str, Any]], choices: Sequence[str]) -> str:
             minutes = statistics.mean(row["minutes"] for row in rows)
             lines.append(f"| {choice} | {len(rows)} | {' | '.join(cells)} | {minutes:.1f} |")
     return "\n".join(lines)
-
-
-def mean_and_spread(values: Sequence[float]) -> str:
-    """The mean, and the standard deviation of a sample if there are several values."""
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
 
 
 def main() -> None:
