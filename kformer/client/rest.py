@@ -137,13 +137,14 @@ def _no_answer(url: str, error: requests.RequestException) -> ServerError:
     outer = error.args[0] if error.args else error
     reason = getattr(outer, "reason", outer)
     late = isinstance(reason, urllib3.exceptions.ReadTimeoutError)
-    return ServerError(f"{url} does not answer: {reason}{_remedy(reason)}", code=504 if late else 503)
+    return ServerError(f"{url} does not answer: {reason}{_remedy(url, reason)}", code=504 if late else 503)
 
 
-def _remedy(reason: Exception) -> str:
+def _remedy(url: str, reason: Exception) -> str:
     """A sentence for errors whose cause is mostly the URL or a certificate."""
     cause = reason.args[-1] if isinstance(reason, urllib3.exceptions.ProtocolError) else reason
-    if isinstance(cause, http.client.RemoteDisconnected):
+    # A server with TLS closes the connection. If bytes of the request are still unread then, the system resets it.
+    if isinstance(cause, ConnectionResetError) and url.startswith("http:"):
         return ". If it is a port with TLS, name it by https."
     if isinstance(cause, http.client.BadStatusLine):
         return ". This is no HTTP. If it is a port of gRPC, name it by grpc://HOST:PORT/NAME."

@@ -1,5 +1,6 @@
 """`kformer.client.Client`, beside `kformer serve` and servers with faults."""
 
+import socket
 import threading
 import time
 
@@ -202,6 +203,25 @@ def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, pr
             plain, told = url.replace("https", "http"), "If it is a port with TLS, name it by https"
             with Client(plain, tries=1) as client, pytest.raises(ServerError, match=told):
                 client.translate("one two")
+
+
+@pytest.mark.parametrize("read_first", [True, False], ids=["closed", "reset"])
+def test_tls_is_named_where_a_connection_ends_without_an_answer(read_first):
+    """The system resets a connection that is closed while bytes of the request are unread."""
+    told = "If it is a port with TLS, name it by https"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def end_a_connection():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536 if read_first else 1)
+
+        thread = threading.Thread(target=end_a_connection)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/models/numbers"
+        with Client(url, tries=1) as client, pytest.raises(ServerError, match=told):
+            client.status()
+        thread.join()
 
 
 def test_another_protocol_behind_a_port_is_told(served):
