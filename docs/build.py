@@ -39,7 +39,7 @@ REFERENCE = {
     "tasks": ("Tasks", ["kformer.tasks.classify", "kformer.tasks.tag", "kformer.tasks.language_model",
                         "kformer.tasks.masked_language_model", "kformer.tasks.base", "kformer.tasks.predictor"]),
     "data": ("Data", ["kformer.data.corpus", "kformer.data.pairs", "kformer.data.sources.registry",
-                      "kformer.data.sources.tsv", "kformer.data.sources.parallel", "kformer.data.sources.texts",
+                      "kformer.data.sources.tsv", "kformer.data.sources.parallel", "kformer.data.sources.plain_text",
                       "kformer.data.sources.verses",
                       "kformer.data.arrangements", "kformer.data.batching",
                       "kformer.data.encoding", "kformer.data.dataset"]),

@@ -18,8 +18,8 @@ import numpy as np
 
 import kformer
 from kformer.data import Pair, PreparedCorpus, load_corpus
-from kformer.data.facts import CorpusFacts
-from kformer.data.id_stores import EncodedChunk, Sequences, id_type
+from kformer.data.corpus_facts import CorpusFacts
+from kformer.data.encoded_ids import EncodedChunk, Sequences, id_type
 from kformer.data.pairs import SelectedPairs
 from kformer.tokenizers import Tokenizer, train_tokenizers
 

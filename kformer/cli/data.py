@@ -10,7 +10,7 @@ from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_corpus import CleaningOptions
 from kformer.data import Cleaning, Pairs, ParallelFiles
 from kformer.data.cleaning import clean
-from kformer.data.description import SIDES, describe
+from kformer.data.corpus_description import SIDES, describe
 from kformer.data.pairs import SelectedPairs
 from kformer.presets import find_preset
 

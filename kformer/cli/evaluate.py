@@ -34,7 +34,7 @@ from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TaskKind, task_kind
 from kformer.data import Corpus, Pair, Pairs
-from kformer.data.labels import check_targets
+from kformer.data.label_checks import check_targets
 from kformer.data.pairs import MappedPairs
 from kformer.data.tags import tagged
 from kformer.inference import Model

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.app import App
 from kformer.cli.average import average
 from kformer.cli.classify import classify
+from kformer.cli.command_form import App
 from kformer.cli.compare import compare
 from kformer.cli.data import data
 from kformer.cli.demo import demo

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kformer.cli.app import App
+from kformer.cli.command_form import App
 from kformer.cli.figure_files import checked_figure, write_figure
 from kformer.cli.options import BeamSize, LengthPenalty, ModelArgument, Path, TranslatorPreset, Trust, choose_model
 from kformer.cli.progress import status

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kformer.cli.app import with_options
+from kformer.cli.command_form import with_options
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, new_configs, read_changes
 from kformer.cli.train_corpus import CleaningOptions, CorpusOptions, warn_of_corpus

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.app import with_options
+from kformer.cli.command_form import with_options
 from kformer.cli.options import Path
 from kformer.cli.startup import start_tensorflow
 from kformer.cli.train_config import FIELD_OPTIONS, StartOptions, choose_configs, read_changes

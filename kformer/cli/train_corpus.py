@@ -26,7 +26,7 @@ from kformer.config import read_parts, task_kind
 from kformer.data import Corpus, Pairs, ParallelFiles, PreparedCorpus, corpus_from_pairs, prepare_corpus, read_parallel
 from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.joined import JoinedFiles
-from kformer.data.labels import check_corpus
+from kformer.data.label_checks import check_corpus
 from kformer.data.overlap import Unseen
 from kformer.data.sources.lines import FilePairs
 from kformer.recipes import load_recipe

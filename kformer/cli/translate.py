@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.answering import answer_lines
-from kformer.cli.app import with_options
+from kformer.cli.command_form import with_options
 from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (

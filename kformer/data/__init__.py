@@ -13,12 +13,12 @@ from kformer.data.joined import JoinedFiles, join_corpora
 from kformer.data.overlap import Unseen
 from kformer.data.pairs import Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
-from kformer.data.sources.columnar import ColumnarFile
 from kformer.data.sources.json_lines import JsonLinesFile
 from kformer.data.sources.parallel import ParallelFiles, read_parallel
+from kformer.data.sources.parquet import ColumnarFile
+from kformer.data.sources.plain_text import TextFile, read_texts
 from kformer.data.sources.registry import load_corpus, open_pairs
 from kformer.data.sources.tables import TableFile
-from kformer.data.sources.texts import TextFile, read_texts
 from kformer.data.sources.tfds import load_tfds
 from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile, read_tsv

@@ -9,13 +9,13 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING
 
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
 from kformer.data.tags import has_tag, is_mixed, without_tag
 
 if TYPE_CHECKING:
     from kformer.config import TrainingConfig
-    from kformer.data.id_stores import IdStore
+    from kformer.data.encoded_ids import IdStore
     from kformer.tokenizers import Tokenizer
 
 _HELD_OUT_SHARE = 50  # one source in 50 is held out for each missing part, but
@@ -120,7 +120,7 @@ class Corpus:
 
     def held_ids(self, part: str) -> "IdStore":
         """What holds the ids of the part "train" or "valid" in memory, and counts those of each joined corpus."""
-        from kformer.data.id_stores import MemoryIds
+        from kformer.data.encoded_ids import MemoryIds
 
         return MemoryIds([getattr(one, part) for one in self.parts])
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kformer.data.id_stores import EncodedChunk, IdStore, MemoryIds, Sequences, id_type
+from kformer.data.encoded_ids import EncodedChunk, IdStore, MemoryIds, Sequences, id_type
 from kformer.data.pairs import Pair, check_pairs
 from kformer.process.threads import in_threads
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
@@ -113,7 +113,7 @@ def encode_pairs(
     """The token ids of (source, target) pairs, with the end id on both sides.
 
     No texts are held, so the pairs may be those of a part of a corpus that is larger than the memory. The ids are held,
-    unless a `store` keeps them (see `kformer.data.id_stores`).
+    unless a `store` keeps them (see `kformer.data.encoded_ids`).
 
     A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id. A
     text with more than 1,000 characters for each of these tokens, white space not counted, is too long in any case (see

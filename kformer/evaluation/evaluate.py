@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kformer.data import Pair, references
-from kformer.data.labels import labels_of
+from kformer.data.label_checks import labels_of
 from kformer.evaluation.metrics import (
     bleu_and_chrf,
     label_scores,

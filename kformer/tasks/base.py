@@ -8,7 +8,7 @@ from typing import ClassVar
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig, task_kind
 from kformer.data import EncodedPairs, Pairs
 from kformer.data.arrangements import Arrangement
-from kformer.data.id_stores import IdStore
+from kformer.data.encoded_ids import IdStore
 from kformer.runs.folder import RunFolder
 from kformer.tasks.objective import Objective, cross_entropy
 from kformer.tasks.predictor import Predictor

@@ -12,8 +12,8 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
+from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Sequences, encode_with, ended
-from kformer.data.id_stores import IdStore
 from kformer.tasks.encoder_inputs import TAB, encode_texts, encoded_texts
 from kformer.tasks.label_task import LabelPredictor, LabelTask
 from kformer.text.model_function import text_tensor

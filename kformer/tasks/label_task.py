@@ -5,7 +5,7 @@ Shape letters: B texts, N labels.
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Pairs
-from kformer.data.labels import labels_of
+from kformer.data.label_checks import labels_of
 from kformer.data.pairs import MappedPairs, Pair, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.predictor import Predictor

@@ -14,8 +14,8 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, NextToken
+from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Sequences, encode_with, ended
-from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.decoding import SearchResult

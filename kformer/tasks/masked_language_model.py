@@ -14,8 +14,8 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, MaskedTokens
+from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Sequences, encode_with
-from kformer.data.id_stores import IdStore
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.tasks.base import Task
 from kformer.tasks.encoder_inputs import encode_texts, encoded_texts

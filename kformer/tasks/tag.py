@@ -16,8 +16,8 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TrainingConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, SourceToLabels
+from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import Sequences, encode_with, rows_of
-from kformer.data.id_stores import IdStore
 from kformer.tasks.encoder_inputs import with_start
 from kformer.tasks.label_task import NO_LABEL, LabelPredictor, LabelTask
 from kformer.text.translate_texts import BATCH_TOKENS, in_batches

@@ -5,7 +5,7 @@ import pathlib
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pairs, encode_pairs
 from kformer.data.arrangements import Arrangement, ShiftedTarget
-from kformer.data.id_stores import IdStore
+from kformer.data.encoded_ids import IdStore
 from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.tasks.base import Task
 from kformer.tasks.translator import Translator

@@ -5,7 +5,7 @@ import rich.console
 
 from kformer.config import TrainingConfig, ends_with_budget
 from kformer.data import Corpus
-from kformer.data.labels import unknown_labels
+from kformer.data.label_checks import unknown_labels
 from kformer.models import TwoPasses, build_model, rematerialize_layers
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of

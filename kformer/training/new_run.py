@@ -21,7 +21,7 @@ from kformer.config import (
 from kformer.config.decoding import FROM_DATA
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import sample_sources
-from kformer.data.labels import check_corpus
+from kformer.data.label_checks import check_corpus
 from kformer.data.mixture import passes_of
 from kformer.evaluation.bleu_tokenizers import bleu_metric
 from kformer.files.checksums import check_file

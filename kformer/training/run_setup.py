@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from kformer.config import MONITORS, TrainingConfig, TransformerConfig
 from kformer.data import Corpus, EncodedPairs
 from kformer.data.corpus import part_names
+from kformer.data.corpus_facts import CorpusFacts
+from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import token_share
-from kformer.data.facts import CorpusFacts
-from kformer.data.id_stores import IdStore
 from kformer.files.checksums import DamagedFileError
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder

@@ -20,7 +20,7 @@ def search_of_data(task: str, short_ratio: float | None, encoded: EncodedPairs) 
 
     Args:
         task: One of `kformer.config.TASKS`.
-        short_ratio: Of the training pairs, see `kformer.data.facts.CorpusFacts`.
+        short_ratio: Of the training pairs, see `kformer.data.corpus_facts.CorpusFacts`.
         encoded: The ids of the training pairs.
     """
     lengths = count_lengths(encoded.source_offsets, encoded.source_offsets)

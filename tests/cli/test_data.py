@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.data.description import describe
+from kformer.data.corpus_description import describe
 from kformer.tokenizers import SentencePieceTokenizer
 
 

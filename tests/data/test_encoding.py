@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from kformer.data import encode_pairs
-from kformer.data.id_stores import MemoryIds
+from kformer.data.encoded_ids import MemoryIds
 from kformer.tokenizers import KerasNLPTokenizer, SymbolTokenizer
 
 

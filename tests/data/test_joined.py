@@ -6,7 +6,7 @@ import toy
 from kformer.data import Cleaning, Corpus, ParallelFiles, TsvFile, corpus_from_pairs, hold_out, prepare_corpus, read_tsv
 from kformer.data.cleaning import clean
 from kformer.data.corpus import CorpusPart, part_names
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.joined import JoinedFiles, JoinedPairs, join_corpora
 from kformer.data.tags import check_tags, has_tag, tagged, without_tag
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kformer.data import BatchPlan, encode_pairs
-from kformer.data.id_stores import MemoryIds
+from kformer.data.encoded_ids import MemoryIds
 from kformer.data.mixture import Mixture, passes_of
 
 

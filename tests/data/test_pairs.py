@@ -7,7 +7,7 @@ import toy
 
 from kformer.config import TASKS, TrainingConfig
 from kformer.data import Corpus, corpus_from_pairs, encode_pairs, hold_out
-from kformer.data.labels import check_corpus, unknown_labels
+from kformer.data.label_checks import check_corpus, unknown_labels
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import SymbolTokenizer, train_tokenizers

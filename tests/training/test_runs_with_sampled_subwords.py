@@ -8,7 +8,7 @@ import toy
 from own_models import write_model
 
 from kformer.data import Corpus
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.training.new_run import prepare_run
 from kformer.training.train import train
 

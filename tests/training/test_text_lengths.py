@@ -4,7 +4,7 @@ import pytest
 
 from kformer.config import DecodingConfig
 from kformer.data import encode_pairs
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.tokenizers import SymbolTokenizer
 from kformer.training.text_lengths import lengths_report, search_of_data
 

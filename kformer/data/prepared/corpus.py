@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from kformer.data.cleaning import Cleaning, CleaningReport
 from kformer.data.corpus import Corpus, CorpusPart
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.joined import JoinedFiles
-from kformer.data.prepared.files import fingerprints
-from kformer.data.prepared.texts import Watched, known_texts, read_texts
+from kformer.data.prepared.file_hashes import fingerprints
+from kformer.data.prepared.known_texts import Watched, known_texts, read_texts
 from kformer.data.sources.lines import FilePairs
 from kformer.files.cache import cache_folder, made_by_one
 from kformer.files.checksums import check_folder, checksum, note_checksums
@@ -23,7 +23,7 @@ from kformer.version import __version__
 
 if TYPE_CHECKING:
     from kformer.config import TrainingConfig
-    from kformer.data.id_stores import IdStore
+    from kformer.data.encoded_ids import IdStore
     from kformer.tokenizers import Tokenizer
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kformer.data.id_stores import EncodedChunk, KeptIds, id_type
+from kformer.data.encoded_ids import EncodedChunk, KeptIds, id_type
 from kformer.files.checksums import DamagedFileError, check_file, replacing_noted
 from kformer.files.writing import WriteError, write_json, write_text
 from kformer.process.threads import in_threads

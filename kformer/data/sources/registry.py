@@ -10,13 +10,13 @@ from typing import Any
 from kformer.data.corpus import Corpus
 from kformer.data.pairs import Pairs
 from kformer.data.sources.cmudict import load_cmudict
-from kformer.data.sources.columnar import ColumnarFile
 from kformer.data.sources.fields import Fields
 from kformer.data.sources.json_lines import JsonLinesFile
 from kformer.data.sources.lines import FilePairs
+from kformer.data.sources.parquet import ColumnarFile
+from kformer.data.sources.plain_text import TextFile
 from kformer.data.sources.recognition import recognized
 from kformer.data.sources.tables import TableFile
-from kformer.data.sources.texts import TextFile
 from kformer.data.sources.tfds import load_named_tfds
 from kformer.data.sources.tmx import TmxFile
 from kformer.data.sources.tsv import TsvFile
@@ -145,7 +145,7 @@ def source_of(path: pathlib.Path, lines: FileSource | None = None, fields: Field
 
     Examples:
         >>> source_of(pathlib.Path("news.tsv.gz")), source_of(pathlib.Path("news"), lines=TextFile)
-        (<class 'kformer.data.sources.tsv.TsvFile'>, <class 'kformer.data.sources.texts.TextFile'>)
+        (<class 'kformer.data.sources.tsv.TsvFile'>, <class 'kformer.data.sources.plain_text.TextFile'>)
     """
     suffix = recognized(path) or suffix_of(path)
     source = FILES.get(suffix)

@@ -20,7 +20,7 @@ import numpy as np
 
 from kformer.data.cleaning import Cleaning, CleaningReport, clean
 from kformer.data.corpus import hold_out
-from kformer.data.facts import CorpusFacts
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.joined import JoinedFiles
 from kformer.data.pairs import Pair, Pairs, SelectedPairs
 from kformer.data.sources.lines import FilePairs

@@ -3,7 +3,7 @@
 import pytest
 
 from kformer.data import Corpus
-from kformer.data.labels import check_corpus, check_targets, unknown_labels, words_of
+from kformer.data.label_checks import check_corpus, check_targets, unknown_labels, words_of
 from kformer.evaluation.evaluate import score_labels
 from kformer.tasks import task_of
 from kformer.text.batches import Hypothesis
