@@ -1,7 +1,8 @@
 """What the commands share that answer lines: their model, on this machine or on a server."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from kformer.cli.lines import (
     InputFields,
@@ -9,93 +10,132 @@ from kformer.cli.lines import (
     LineOptions,
     check_files,
     number_of_lines,
-    with_tag,
     write_answers,
 )
-from kformer.cli.on_server import check_server_options, connected
-from kformer.cli.options import SearchOptions, check_tag, choose_decoding, choose_model
+from kformer.cli.on_server import check_server_options, connected, server_urls
+from kformer.cli.options import Path, SearchOptions, check_tag, choose_decoding, choose_model
 from kformer.cli.progress import status
 from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, check_server_tag
-from kformer.config import task_kind
+from kformer.config import DecodingConfig, task_kind
 from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
-from kformer.inference.lines import CutLines, LineForm, ShortTranslations, UnknownLines, plain_answer
+from kformer.inference.line_counts import CutLines, ShortTranslations, UnknownLines
+from kformer.inference.line_forms import LineForm
 from kformer.inference.model import threads_for
-from kformer.text.batches import BATCH_SIZE
+from kformer.runs.folder import RunFolder
+from kformer.text.batches import BATCH_SIZE, with_tag
 
 _OWN_SEARCH = SearchOptions()
 
 
-def answer_lines(
-    given: LineOptions,
-    task: str,
-    doing: str,
-    search: SearchOptions = _OWN_SEARCH,
-    n_best: int = 1,
-    options: Mapping[str, float | int] | None = None,
-    tag: str | None = None,
-    form: LineForm = plain_answer,
-) -> None:
-    """Writes the answer to each line, by the model that the options name.
+class Request(NamedTuple):
+    """What a command wants of a model.
 
-    Args:
-        given: The options that all these commands have.
+    Attributes:
         task: What the model must have learned.
         doing: What the progress bar says.
         search: The options by which a run folder searches.
-        n_best, options: See `kformer.inference.Model`.
+        n_best, options, alignments: See `kformer.inference.Model`.
         tag: Stands before each line for a translator.
         form: What is written for each line.
     """
-    check_files(given.input, given.output)
-    if given.input is None and given.reading != InputFields():
-        raise ValueError("--fields and --inline-tags say what is read of a file. Give them together with --input.")
-    check_server_options(given, search)
-    number = number_of_lines(given.input, given.reading)
-    with _chosen_model(given, task, search, n_best, options or {}, number, tag) as model:
-        if tag is not None:
-            model = model._replace(answer=with_tag(model.answer, tag))
-        write_answers(model, given.input, given.output, number, doing, given.reading, form)
+
+    task: str
+    doing: str
+    form: LineForm
+    search: SearchOptions = _OWN_SEARCH
+    n_best: int = 1
+    options: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
+    alignments: bool = False
+    tag: str | None = None
+
+
+class Chosen(NamedTuple):
+    """A model on this machine, which has been checked.
+
+    Attributes:
+        path: As it was given.
+        found: What is there.
+        decoding: The search; None: the model's own.
+    """
+
+    path: Path
+    found: RunFolder | Path
+    decoding: DecodingConfig | None
+
+    @property
+    def short_ratio(self) -> float:
+        """See `ShortTranslations`."""
+        return search_of(self.found, self.decoding).get("short_ratio") or 0.0
+
+
+def answer_lines(given: LineOptions, request: Request) -> None:
+    """Writes the answer to each line, by the model that the options name."""
+    given.reading.check()
+    given.writing.check()
+    if not given.inputs and given.reading != InputFields():
+        raise ValueError("--fields, --keep and --inline-tags say what is read of a file. Give --input, too.")
+    check_server_options(given, request.search)
+    if given.is_job:
+        from kformer.cli.job import answer_job  # which only jobs need
+
+        answer_job(given, request)
+        return
+    input = given.inputs[0] if given.inputs else None
+    if len(given.inputs) > 1:
+        raise ValueError("The answers to several files go into a folder. Name it: --output FOLDER/.")
+    output = None if given.output is None else given.output.path
+    check_files(input, output)
+    number = number_of_lines(input, given.reading)
+    with _chosen_model(given, request, number) as model:
+        if request.tag is not None:
+            model = model._replace(answer=with_tag(model.answer, request.tag))
+        write_answers(model, input, output, number, request.doing, given.reading, request.form, given.writing)
+
+
+def choose(given: LineOptions, request: Request) -> Chosen:
+    """The model on this machine that the options name, if it can do what is wanted."""
+    path = choose_model(given.model, given.preset)
+    found = find_model(path)
+    check_task(found, request.task)
+    if request.tag is not None:
+        check_tag(found, request.tag)
+    return Chosen(path, found, choose_decoding(found, request.search))
+
+
+def watchers_of(chosen: Chosen) -> tuple[UnknownLines, CutLines, ShortTranslations]:
+    """Count the lines of which a person should know."""
+    return UnknownLines(reads_symbols(chosen.found)), CutLines(), ShortTranslations(chosen.short_ratio)
 
 
 @contextlib.contextmanager
-def _chosen_model(
-    given: LineOptions,
-    task: str,
-    search: SearchOptions,
-    n_best: int,
-    options: Mapping[str, float | int],
-    number: int,
-    tag: str | None,
-) -> Iterator[LineModel]:
-    """The model on the server or on this machine; arguments as above, and the number of lines."""
-    one_by_one = 1 if options.get("temperature") else None  # batches in their order, because each has its own seed
+def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator[LineModel]:
+    """The model on the server or on this machine; `number` is that of the lines."""
+    one_by_one = 1 if request.options.get("temperature") else None  # in their order, because each has its own seed
+    task, tag = request.task, request.tag
     if given.server is not None:
+        if len(server_urls(given.server)) > 1:
+            raise ValueError("Several servers answer a job. Name its folder by --output FOLDER/, or one server.")
         with connected(given.server, given.token_file) as client:
-            answer = answer_batch(client, n_best, task, options)
+            answer = answer_batch(client, request.n_best, task, request.options, request.alignments)
             if tag is not None:
                 check_server_tag(client, tag)
             yield LineModel(answer, client.batch_size, one_by_one or REQUESTS_AT_ONCE)
         return
-    path = choose_model(given.model, given.preset)
-    found = find_model(path)
-    check_task(found, task)
-    if tag is not None:
-        check_tag(found, tag)
-    decoding = choose_decoding(found, search)
-    short = ShortTranslations(search_of(found, decoding).get("short_ratio") or 0.0)
-    unknown, cut = UnknownLines(reads_symbols(found)), CutLines()
+    chosen = choose(given, request)
+    unknown, cut, short = watchers_of(chosen)
     model = Model(
-        path,
-        decoding,
-        n_best=n_best,
+        chosen.path,
+        chosen.decoding,
+        n_best=request.n_best,
         threads_per_operation=None if one_by_one else threads_for(number),
         task=task,
         on_unknown=lambda text: unknown.note(text if tag is None else text.removeprefix(f"{tag} ".encode())),
         on_cut=cut.note if task_kind(task).has_labels else None,
         trust=given.trust,
-        options=options,
+        options=request.options,
+        alignments=request.alignments,
     )
-    with status(f"loading {path}"):
+    with status(f"loading {chosen.path}"):
         model.load()
     yield LineModel(model, BATCH_SIZE, one_by_one, (unknown, cut, short))

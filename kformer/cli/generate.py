@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.answering import answer_lines
+from kformer.cli.answering import Request, answer_lines
 from kformer.cli.command_form import with_options
-from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
     BeamSize,
@@ -27,7 +27,7 @@ def generate(
     preset: LanguageModelPreset = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
-    input: InputFile = None,
+    input: InputFiles = None,
     output: OutputFile = None,
     beam_size: BeamSize = None,
     length_penalty: Annotated[
@@ -43,9 +43,12 @@ def generate(
     trust: Trust = False,
     *,
     reading: InputFields,
+    writing: OutputOptions,
+    job: JobOptions,
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
-    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
+    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
-    answer_lines(given, "language-model", "generating", search, options=given_options(options))
+    form = writing.form("language-model", keep=reading.keep is not None)
+    answer_lines(given, Request("language-model", "generating", form, search, options=given_options(options)))

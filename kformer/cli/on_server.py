@@ -18,7 +18,7 @@ ServerUrl = Annotated[
         "--server",
         metavar="URL",
         help="A model on a server, instead of MODEL: http://HOST:8501/v1/models/NAME or grpc://HOST:8500/NAME; "
-        "https and grpcs with TLS.",
+        "https and grpcs with TLS. A job takes several, split by commas.",
         rich_help_panel="Model",
     ),
 ]
@@ -46,6 +46,16 @@ def check_server_options(given: LineOptions, search: SearchOptions) -> None:
         raise ValueError(
             f"{given.server} searches as its model was exported. Leave out {', '.join(names)}, or name the run folder."
         )
+
+
+def server_urls(server: str) -> list[str]:
+    """The URLs of an option `--server`.
+
+    Examples:
+        >>> server_urls("grpc://a:8500/m, grpc://b:8500/m")
+        ['grpc://a:8500/m', 'grpc://b:8500/m']
+    """
+    return [url.strip() for url in server.split(",")]
 
 
 @contextlib.contextmanager

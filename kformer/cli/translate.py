@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from kformer.cli.answering import answer_lines
+from kformer.cli.answering import Request, answer_lines
 from kformer.cli.command_form import with_options
-from kformer.cli.lines import InputFields, InputFile, LineOptions, OutputFile
+from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import (
     BeamSize,
@@ -20,8 +20,9 @@ from kformer.cli.options import (
     Trust,
 )
 from kformer.cli.request_options import given_options, request_options
-from kformer.inference.lines import NBest, answer_and_line, plain_answer
 from kformer.text.options import OPTIONS
+
+_PANEL = "Input and output"
 
 
 @with_options(request_options(["temperature", *(name for name, option in OPTIONS.items() if option.draws)]))
@@ -30,7 +31,7 @@ def translate(
     preset: TranslatorPreset = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
-    input: InputFile = None,
+    input: InputFiles = None,
     output: OutputFile = None,
     recipe: SearchRecipe = None,
     beam_size: BeamSize = None,
@@ -50,13 +51,24 @@ def translate(
             "--pairs",
             help="Write the line behind its translation, with a tab between them: pairs to train the other direction "
             "on. A tab within them becomes a blank.",
-            rich_help_panel="Input and output",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    alignments: Annotated[
+        bool,
+        typer.Option(
+            "--alignments",
+            help="Write which word of the line belongs to which word of the translation, as pairs such as 0-0 1-2. "
+            "With --format tsv or jsonl.",
+            rich_help_panel=_PANEL,
         ),
     ] = False,
     tag: Tag = None,
     trust: Trust = False,
     *,
     reading: InputFields,
+    writing: OutputOptions,
+    job: JobOptions,
     **options: float,
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
@@ -71,9 +83,13 @@ def translate(
         )
     if pairs and n_best > 1:
         raise ValueError("--pairs writes one translation of each line. Leave out --n-best.")
-    form = NBest(n_best) if n_best > 1 else answer_and_line if pairs else plain_answer
-    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
-    answer_lines(given, "translate", "translating", search, n_best, drawn, tag, form)
+    if alignments and (drawn or n_best > 1):
+        raise ValueError(
+            "--alignments are for one translation, found by a search. Leave out --temperature and --n-best."
+        )
+    form = writing.form("translate", n_best, alignments, pairs, reading.keep is not None)
+    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
+    answer_lines(given, Request("translate", "translating", form, search, n_best, drawn, alignments, tag))
 
 
 def _searching(search: SearchOptions, n_best: int) -> str:

@@ -5,17 +5,22 @@ from collections.abc import Mapping, Sequence
 from kformer.client.client import Client
 from kformer.client.errors import ServerError, odd_answers_told
 from kformer.config import answer_outputs, task_kind
-from kformer.runtime.signature_names import DEFAULT_SIGNATURE
-from kformer.text.batches import AnswerBatch, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED
+from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
 from kformer.text.options import option_arrays
+from kformer.text.word_alignment import with_alignments
 
 REQUESTS_AT_ONCE = 4
 _OF_THE_REQUEST = (400, 413)  # statuses of a request that is wrong or too large
 
 
 def answer_batch(
-    client: Client, n_best: int = 1, task: str = "translate", options: Mapping[str, float | int] | None = None
-) -> AnswerBatch:
+    client: Client,
+    n_best: int = 1,
+    task: str = "translate",
+    options: Mapping[str, float | int] | None = None,
+    alignments: bool = False,
+) -> AnswerDrawn:
     """A function that answers batches on a server, as a `kformer.inference.Model` does here.
 
     Many threads may call it at once. With options, every batch has its own seed: call it for one batch at a time where
@@ -28,6 +33,7 @@ def answer_batch(
         options: How a translator or a language model finds its answers: inputs of the signature that takes them, such
             as `translate_with_options`. The server takes the model's own value for another one that is left out, but 0
             for the seed.
+        alignments: See `kformer.inference.Model`.
 
     Raises:
         ValueError: The model lacks the signature, or has learned another task. The function raises a
@@ -37,17 +43,23 @@ def answer_batch(
     signature = DEFAULT_SIGNATURE if n_best == 1 else "n_best"
     if options:
         signature = task_kind(task).with_options or DEFAULT_SIGNATURE
+    if alignments:
+        signature = DETAILED
     _check_model(client, signature, task)
     given = options or {}
     seeds = BatchSeeds(int(given.get("seed", 0)))
 
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
-        inputs = option_arrays({**given, "seed": seeds.next(len(texts))} if given else {})
+    def answer(texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]:
+        inputs = {}
+        if given:
+            inputs = option_arrays({**given, "seed": seeds.next(len(texts)) if seed is None else seed})
         outputs = client.predict(signature, {"text": texts, **inputs})
         with odd_answers_told(client.url):
             found = hypotheses(*(outputs[name] for name in answer_outputs(task)))
             if len(found) != len(texts):
                 raise ValueError(f"{len(found)} answers to {len(texts)} texts")
+            if alignments:
+                found = with_alignments(found, texts, outputs)
         if found and len(found[0]) < n_best:
             raise ValueError(
                 f"The signature {signature} of {client.url} gives {len(found[0])} hypotheses per text. Received: "
@@ -73,21 +85,21 @@ def check_server_tag(client: Client, tag: str) -> None:
         raise ValueError(f"The model at {client.url} does not take the tag {tag!r}. It says: {error}") from error
 
 
-def _naming_refused_texts(ask: AnswerBatch) -> AnswerBatch:
+def _naming_refused_texts(ask: AnswerDrawn) -> AnswerDrawn:
     """The same function. Of a batch that the server refuses each text is asked for alone, to find the one at fault.
 
     It raises a `RefusedTextError` for that text.
     """
 
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def answer(texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]:
         try:
-            return ask(texts)
+            return ask(texts, seed)
         except ServerError as error:
             if error.code not in _OF_THE_REQUEST:
                 raise
             if len(texts) == 1:
                 raise RefusedTextError(str(error), texts[0]) from error
-        return [found for text in texts for found in answer([text])]
+        return [found for text in texts for found in answer([text], seed)]
 
     return answer
 

@@ -16,10 +16,11 @@ from kformer.inference.find import check_search, check_task, find_model, search_
 from kformer.process.forks import check_process
 from kformer.runs.folder import RunFolder
 from kformer.runtime.export_description import description
-from kformer.runtime.signature_names import CUT, DEFAULT_SIGNATURE, MOSTLY_UNKNOWN, READING
+from kformer.runtime.signature_names import CUT, DEFAULT_SIGNATURE, DETAILED, MOSTLY_UNKNOWN, READING
 from kformer.runtime.tensors import text_array
 from kformer.text.batches import BATCH_SIZE, BatchSeeds, Hypothesis, hypotheses
 from kformer.text.options import check_values, option_arrays, with_defaults
+from kformer.text.word_alignment import with_alignments
 
 if TYPE_CHECKING:
     from kformer.export.ctranslate2_engine import CTranslate2Engine
@@ -81,13 +82,15 @@ class Model:
             that are left out are the model's own. Every batch has its own seed: call the model for one batch at a time
             where the same seed is to draw the same texts again. A copy goes on with the seed that the model had when it
             was pickled.
+        alignments: Give each translation the alignment of its words, `Hypothesis.alignment`. The model reads each text
+            and its translation once more for it. An export needs the signature `translate_detailed`.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights. A copy raises this and the
             following errors when it is loaded.
         ValueError: `decoding` or `n_best` was given for an export, `n_best` exceeds the beam size, the model is of
-            another task, or it does not take the options. When the model is loaded: a file of it is damaged, or a
-            SavedModel could do more than compute.
+            another task, it does not take the options, or it has no alignments. When the model is loaded: a file of it
+            is damaged, or a SavedModel could do more than compute.
         RuntimeError: A call in a process that was forked from one that had loaded a model.
 
     Examples:
@@ -111,6 +114,7 @@ class Model:
     on_cut: Callable[[bytes], None] | None = None
     trust: bool = False
     options: Mapping[str, float | int] = dataclasses.field(default_factory=dict, hash=False)
+    alignments: bool = False
     _inputs: dict[str, float | int] = dataclasses.field(init=False, repr=False, compare=False)
     _seeds: BatchSeeds = dataclasses.field(init=False, repr=False, compare=False)
     _loaded: _Loaded = dataclasses.field(init=False, repr=False, compare=False)
@@ -123,11 +127,12 @@ class Model:
         seeds = BatchSeeds(int(inputs.get("seed", 0)))
         vars(self).update(_inputs=inputs, _seeds=seeds, _loaded=_Loaded(uuid.uuid4().hex))
 
-    def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def __call__(self, texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]:
         """The hypotheses of each text, best first.
 
         Args:
             texts: UTF-8.
+            seed: Of this batch, if its texts are drawn at random; by default the next one, see the class.
 
         Raises:
             ValueError: A text is not of the type bytes; or what the class says.
@@ -139,12 +144,18 @@ class Model:
                 f"{type(strange[0]).__name__}. Write model([text.encode()])."
             )
         saved_model = self._saved_model()
-        outputs = self._with_options(saved_model, texts) if self.options else saved_model(texts)
+        if self.options:
+            outputs = self._with_options(saved_model, texts, self._seeds.next(len(texts)) if seed is None else seed)
+        elif self.alignments:
+            outputs = saved_model.run(DETAILED, {"text": text_array(texts)})
+        else:
+            outputs = saved_model(texts)
         self._tell(saved_model, texts)
-        return hypotheses(*(outputs[name] for name in answer_outputs(self.task)))
+        found = hypotheses(*(outputs[name] for name in answer_outputs(self.task)))
+        return with_alignments(found, texts, outputs) if self.alignments else found
 
-    def _with_options(self, saved_model: "Export", texts: Sequence[bytes]) -> dict[str, np.ndarray]:
-        inputs = option_arrays({**self._inputs, "seed": self._seeds.next(len(texts))})
+    def _with_options(self, saved_model: "Export", texts: Sequence[bytes], seed: int) -> dict[str, np.ndarray]:
+        inputs = option_arrays({**self._inputs, "seed": seed})
         if self.task == "translate":
             inputs |= {"target_prefix": text_array([b""]), "tag": text_array([b""])}  # texts begin with their tags
         return saved_model.run(self._signature, {"text": text_array(texts), **inputs})
@@ -160,7 +171,7 @@ class Model:
             if self._loaded.saved_model is None:
                 from kformer.inference.load import load_saved_model
 
-                signatures = [self._signature] if self.options else []
+                signatures = [self._signature] if self.options or self.alignments else []
                 self._loaded.saved_model = load_saved_model(
                     self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust, signatures
                 )
@@ -169,6 +180,8 @@ class Model:
     @property
     def _signature(self) -> str:
         """The signature that answers."""
+        if self.alignments:
+            return DETAILED
         return (task_kind(self.task).with_options if self.options else None) or DEFAULT_SIGNATURE
 
     def _find(self) -> RunFolder | pathlib.Path:
@@ -178,6 +191,8 @@ class Model:
         check_search(found, self.decoding, self.n_best)
         if self.options:
             self._check_options(found)
+        if self.alignments:
+            self._check_alignments(found)
         return found
 
     def _check_options(self, found: RunFolder | pathlib.Path) -> None:
@@ -200,6 +215,19 @@ class Model:
         known = described.get("signatures", [])
         if known and signature not in known:  # only an export lacks it, and lists what it has
             raise ValueError(f"{found} takes no options of sampling. Export it again with --signature {signature}.")
+
+    def _check_alignments(self, found: RunFolder | pathlib.Path) -> None:
+        if self.task != "translate" or self.n_best != 1 or self.options:
+            raise ValueError(
+                "Alignments are for one translation of each text, found by a search. Received: alignments=True with "
+                f"task={self.task!r}, n_best={self.n_best}, options={self.options}. Leave out the alignments, or the "
+                "others."
+            )
+        if isinstance(found, RunFolder):
+            return
+        known = description(found).get("signatures", [])
+        if DETAILED not in known:
+            raise ValueError(f"{found} gives no alignments. Export it again with --signature {DETAILED}.")
 
     def _tell(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
         """Calls `on_unknown` and `on_cut` for the texts that they are for, if the model can tell."""

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 
 from kformer.config import DecodingConfig
 from kformer.files.cache import cache_folder
-from kformer.files.checksums import DamagedFileError, check_folder, checksum
+from kformer.files.checksums import DamagedFileError, check_folder
 from kformer.files.writing import staging_folder, temporary_folder
+from kformer.inference.fingerprint import file_sums
 from kformer.runs.folder import RunFolder
 
 MOST_KEPT = 8  # SavedModels; those that were used last
@@ -67,11 +68,8 @@ def saved_model_of(
 
 def _fingerprint(run: RunFolder, decoding: DecodingConfig, n_best: int, signatures: Sequence[str]) -> str:
     """A hash of everything that the results depend on: the model's files, the search, the program and its libraries."""
-    files = [run.transformer_file, run.training_file, run.corpus_file, run.weights_file()]
-    files += sorted(run.tokenizer_folder.rglob("*"))
-    model = {str(file.relative_to(run.path)): checksum(file) for file in files if file.is_file()}
     libraries = {name: importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text", "keras")}
-    facts = [model, decoding.to_dict(), n_best, [*signatures], libraries, _program()]
+    facts = [file_sums(run), decoding.to_dict(), n_best, [*signatures], libraries, _program()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 

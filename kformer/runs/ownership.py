@@ -99,7 +99,7 @@ def _lock(path: pathlib.Path) -> tuple[int, bool]:
             if not isinstance(error, BlockingIOError):
                 raise
             raise RunInUseError(
-                f"Another process trains in {path.parent}: {owner or 'it has just begun'}. Wait until it ends, stop "
+                f"Another process works in {path.parent}: {owner or 'it has just begun'}. Wait until it ends, stop "
                 "it, or choose another folder."
             ) from None
         if is_same_file(path, descriptor):  # An owner that left the folder empty may just have removed this file.
@@ -126,9 +126,9 @@ def _take(descriptor: int) -> None:
 def _check_there(path: pathlib.Path, descriptor: int) -> None:
     if not is_same_file(path, descriptor):
         raise FolderLostError(
-            f"{path.parent}, or the file {path.name} in it, was moved or removed while this process trained there. "
-            "This process has ended and writes nothing more. Its saved files are in the moved folder: go on with "
-            "`--resume` there."
+            f"{path.parent}, or the file {path.name} in it, was moved or removed while this process worked there. "
+            "This process has ended and writes nothing more. Its saved files are in the moved folder: go on "
+            "there."
         )
 
 

@@ -3,7 +3,7 @@
 import concurrent.futures
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,10 +12,17 @@ PADDED_BYTES = 64 * 256  # number of texts x length of the longest, at most: lon
 
 
 class Hypothesis(NamedTuple):
-    """One answer to one text: a translation, labels, a continued text."""
+    """One answer to one text: a translation, labels, a continued text.
+
+    Attributes:
+        text: The answer.
+        score: The model's score.
+        alignment: Pairs of words, see `kformer.text.word_alignment`; "" if nobody has asked for them.
+    """
 
     text: str
     score: float
+    alignment: str = ""
 
 
 class RefusedTextError(ValueError):
@@ -33,6 +40,12 @@ class RefusedTextError(ValueError):
 
 # From a batch of texts to the hypotheses of each text, best first.
 AnswerBatch = Callable[[Sequence[bytes]], list[list[Hypothesis]]]
+
+
+class AnswerDrawn(Protocol):
+    """The same, and it may be told the seed of a batch whose answers are drawn at random."""
+
+    def __call__(self, texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]: ...
 
 
 def hypotheses(translations: np.ndarray, scores: np.ndarray) -> list[list[Hypothesis]]:
@@ -68,8 +81,41 @@ class BatchSeeds:
     def next(self, texts: int) -> int:
         """The seed of the next batch, which has so many texts."""
         seed = self._seed
-        self._seed = (seed + (texts << 32) + 2**63) % 2**64 - 2**63
+        self._seed = batch_seed(seed, texts)
         return seed
+
+
+def batch_seed(seed: int, texts: int) -> int:
+    """The seed of a batch that has so many texts before it, where that of the first batch is `seed`.
+
+    Examples:
+        >>> batch_seed(7, 0), batch_seed(7, 64) - 7 == 64 << 32
+        (7, True)
+    """
+    return (seed + (texts << 32) + 2**63) % 2**64 - 2**63
+
+
+def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:
+    """The same function for texts that have a tag before them."""
+
+    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+        given = tagged(texts, tag)
+        try:
+            return function(given)
+        except RefusedTextError as error:
+            raise RefusedTextError(str(error), texts[given.index(error.text)]) from error
+
+    return answer
+
+
+def tagged(texts: Sequence[bytes], tag: str) -> list[bytes]:
+    """The texts, with a tag before each that is not blank.
+
+    Examples:
+        >>> tagged([b"one", b" "], "<2es>")
+        [b'<2es> one', b' ']
+    """
+    return [tag.encode() + b" " + text if text.strip() else text for text in texts]
 
 
 def answer_all(
@@ -89,7 +135,7 @@ def answer_all(
         at_once: Number of batches answered at the same time. None: the number of cores, because the small operations
             of one batch do not use all cores.
     """
-    batches = _batches([len(text) for text in texts], batch_size)
+    batches = batches_of([len(text) for text in texts], batch_size)
     results: list[list[Hypothesis]] = [[] for _ in texts]
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once or os.cpu_count())
 
@@ -108,8 +154,17 @@ def answer_all(
     return results
 
 
-def _batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """The indices of the texts of each batch, longest first."""
+def batches_of(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """The indices of the texts of each batch, longest first.
+
+    Args:
+        lengths: Of the texts, in bytes.
+        batch_size: As of `answer_all`.
+
+    Examples:
+        >>> batches_of([3, 9, 5], batch_size=2)
+        [[1, 2], [0]]
+    """
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     batches = []
     start = 0

@@ -32,7 +32,8 @@ from kformer.export.saved_model import SavedModelTarget
 from kformer.files.writing import WriteError, write_json
 from kformer.inference import Model
 from kformer.inference.find import reads_symbols
-from kformer.inference.lines import NBest, answer_lines
+from kformer.inference.line_forms import NBest
+from kformer.inference.lines import answer_lines, input_lines
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import RunInUseError, owned
 from kformer.runtime.export_description import DESCRIPTION_FILE, description
@@ -679,7 +680,7 @@ def test_a_refused_process_leaves_the_summary_of_the_owner_alone(pairs_file, tmp
     with owned(tmp_path / "run"), pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 75
-    assert "Another process trains in" in capsys.readouterr().err
+    assert "Another process works in" in capsys.readouterr().err
     assert (tmp_path / "end.json").read_text() == "of the owner"
 
 
@@ -1072,7 +1073,7 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path):
 
 def test_line_feeds_inside_a_translation_do_not_add_lines(tmp_path):
     with (tmp_path / "out").open("wb") as target:
-        answer_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], [b"a", b"b"], target)
+        answer_lines(lambda texts: [[Hypothesis("x\ny\r", 0.0)] for _ in texts], input_lines([b"a", b"b"]), target)
     assert (tmp_path / "out").read_bytes() == b"x y \nx y \n"
 
 
@@ -1080,7 +1081,10 @@ def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
     texts = ["one ||| two", "|||"]
     with (tmp_path / "out").open("wb") as target:
         answer_lines(
-            lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines], [b"a"], target, NBest(2)
+            lambda lines: [[Hypothesis(text, -1.5) for text in texts] for _ in lines],
+            input_lines([b"a"]),
+            target,
+            NBest(2),
         )
     for line, text in zip((tmp_path / "out").read_text().splitlines(), texts, strict=True):
         number, rest = line.split(" ||| ", 1)
@@ -1090,7 +1094,7 @@ def test_hypotheses_that_hold_the_separator_can_be_read_again(tmp_path):
 def test_many_lines_come_back_in_order(tmp_path):
     lines = [b"x" * (index * 7 % 31) + str(index).encode() for index in range(2500)]
     with (tmp_path / "out").open("wb") as target:
-        answer_lines(lambda texts: [[Hypothesis(text.decode(), 0.0)] for text in texts], lines, target)
+        answer_lines(lambda texts: [[Hypothesis(text.decode(), 0.0)] for text in texts], input_lines(lines), target)
     assert (tmp_path / "out").read_bytes().splitlines() == lines
 
 

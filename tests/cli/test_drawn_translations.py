@@ -6,12 +6,12 @@ import pytest
 from commands import refused, run
 from servers import running
 
-from kformer.cli.lines import with_tag
 from kformer.data import TsvFile
-from kformer.inference.lines import answer_and_line, answer_lines
+from kformer.inference.line_forms import TextColumns
+from kformer.inference.lines import answer_lines, input_lines
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
-from kformer.text.batches import Hypothesis, RefusedTextError
+from kformer.text.batches import Hypothesis, RefusedTextError, with_tag
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -69,7 +69,13 @@ def test_pairs_can_be_read_whatever_the_texts_hold(tmp_path):
     lines = [b"one\ttwo", b"six \xff five", b"three"]
     texts = iter(["uno\tdos", "seis\0", "tres\n"])
     with (tmp_path / "pairs").open("wb") as target:
-        answer_lines(lambda batch: [[Hypothesis(next(texts), 0.0)] for _ in batch], lines, target, answer_and_line, 1)
+        answer_lines(
+            lambda batch: [[Hypothesis(next(texts), 0.0)] for _ in batch],
+            input_lines(lines),
+            target,
+            TextColumns(line=True),
+            1,
+        )
     assert list(TsvFile(tmp_path / "pairs")) == [
         ("uno dos", "one two"),
         ("seis ", "six \ufffd five"),
@@ -113,6 +119,6 @@ def test_the_answers_before_a_line_that_is_refused_are_written_also_with_a_tag()
 
     target = io.BytesIO()
     with pytest.raises(RefusedTextError, match="^Line 3: It is refused") as refused:
-        answer_lines(with_tag(answer, "<2es>"), [b"one", b"", b"bad", b"two"], target)
+        answer_lines(with_tag(answer, "<2es>"), input_lines([b"one", b"", b"bad", b"two"]), target)
     assert target.getvalue() == b"<2ES> ONE\n\n"
     assert refused.value.text == b"bad"

@@ -30,7 +30,7 @@ TEXTS = ["one two año six", "three one two año", "two"]
 OTHER_TEXTS = ["six one two", "año", "three"]
 TEXT = "\n".join(TEXTS) + "\n"
 TASKS = {"translate": "translate", "classify": "classify", "tag": "tag", "generate": "language-model"}  # by command
-SCORES = {"translate": [], "classify": ["--scores"], "tag": ["--scores"], "generate": []}
+SCORES = {"translate": [], "classify": ["--format", "tsv"], "tag": ["--format", "tsv"], "generate": []}
 SAME = {
     "plain": TEXT.encode(),
     "BOM": TEXT.encode("utf-8-sig"),

@@ -20,7 +20,8 @@ from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.compression import decompressed
 from kformer.files.lines import Faults, lines_of
-from kformer.inference.lines import LINES_AT_ONCE, NBest, answer_lines
+from kformer.inference.line_forms import NBest
+from kformer.inference.lines import LINES_AT_ONCE, answer_lines, input_lines
 from kformer.text.batches import Hypothesis
 
 TEXT = "They found the stone rolled away.\naño, 猫\n"
@@ -242,7 +243,7 @@ class Waiting:
 
         def work() -> None:
             with source, target:
-                answer_lines(echo, lines_of(pipe_blocks(source), "pipe"), target)
+                answer_lines(echo, input_lines(lines_of(pipe_blocks(source), "pipe")), target)
 
         self._thread = threading.Thread(target=work)
         self._thread.start()
@@ -287,7 +288,7 @@ def test_many_lines_of_a_pipe_are_still_answered_together(tmp_path):
         return Echo()(texts)
 
     with path.open("rb") as source, (tmp_path / "out").open("wb") as target:
-        answer_lines(answer, lines_of(pipe_blocks(source), "pipe"), target, batch_size=10_000)
+        answer_lines(answer, input_lines(lines_of(pipe_blocks(source), "pipe")), target, batch_size=10_000)
     assert (tmp_path / "out").read_bytes() == lines
     assert sizes == [1024, 1024, 1024, 1024, 904]
 
@@ -298,7 +299,7 @@ class Watcher:
     def __init__(self, seen):
         self.seen = seen
 
-    def __call__(self, line, hypotheses):
+    def __call__(self, line, hypotheses, fault):
         self.seen.append((line, len(hypotheses)))
 
     def message(self):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kformer.inference.lines import ShortTranslations
+from kformer.inference.line_counts import ShortTranslations
 from kformer.text.batches import Hypothesis
 
 

@@ -47,14 +47,25 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "decoding", "files", "importing", "layers", "models", "runs", "runtime", "tasks", "text"),
         *("tokenizers", "wording"),  # A format that is also imported has one table of names, which the import keeps.
     },
-    "inference": {"config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording"},
+    "inference": {
+        *("config", "export", "files", "process", "runs", "runtime", "tasks", "text", "wording", "writing_systems"),
+    },
 }
+MAY_IMPORT["jobs"] = {"client", "config", "files", "inference", "runs", "text"}
 MAY_IMPORT["importing"] = {"config", "files", "models", "process", "runs", "tokenizers", "wording"}
 MAY_IMPORT["serving"] = {"client", "export", "files", "process", "runtime"}
 MAY_IMPORT["visualization"] = {
     *("config", "decoding", "evaluation", "files", "layers", "losses", "runs", "schedules", "text", "wording"),
 }
-MAY_IMPORT["training"] = {*MAY_IMPORT} - {"client", "importing", "recipes", "serving", "version", "visualization"}
+MAY_IMPORT["training"] = {*MAY_IMPORT} - {
+    "client",
+    "importing",
+    "jobs",
+    "recipes",
+    "serving",
+    "version",
+    "visualization",
+}
 ANYTHING = {"__init__", "__main__", "cli"}  # What a person starts or imports sees all rows.
 
 HEAVY = {"jax", "keras", "keras_nlp", "matplotlib", "pandas", "sentencepiece", "tensorflow", "tensorflow_text"}

@@ -39,7 +39,7 @@ def owner(tmp_path):
 
 
 def test_a_folder_that_another_process_owns_is_refused_with_its_name(owner, tmp_path):
-    said = rf"Another process trains in .*run: process {owner.pid} on {socket.gethostname()} since 20\d\d-.*Wait until"
+    said = rf"Another process works in .*run: process {owner.pid} on {socket.gethostname()} since 20\d\d-.*Wait until"
     with pytest.raises(RunInUseError, match=said), owned(tmp_path / "run"):
         pytest.fail("Two processes own the folder.")
     with pytest.raises(RunInUseError, match=said):
@@ -187,7 +187,7 @@ def test_an_owner_notices_that_its_folder_was_moved_or_removed(what, tmp_path):
             run.rename(tmp_path / "moved")
         else:
             (run / "lock").unlink()
-        with pytest.raises(FolderLostError, match="was moved or removed while this process trained there"):
+        with pytest.raises(FolderLostError, match="was moved or removed while this process worked there"):
             check_there()
         with owned(run) as check_there_too:  # another process begins in the folder of that name
             check_there_too()

@@ -467,7 +467,7 @@ class TestCommands:
     def test_classify_and_tag(self, capsys, tmp_path, run_of):
         labels = self.run(capsys, tmp_path, "classify", run_of("classify"), TEXTS)
         assert labels == [parity(text) for text in TEXTS]
-        scored = self.run(capsys, tmp_path, "classify", run_of("classify"), TEXTS, "--scores")
+        scored = self.run(capsys, tmp_path, "classify", run_of("classify"), TEXTS, "--format", "tsv")
         assert [line.split("\t")[0] for line in scored] == labels
         assert all(0.5 <= float(line.split("\t")[1]) <= 1 for line in scored)
         assert self.run(capsys, tmp_path, "tag", run_of("tag"), TEXTS) == [lengths(text) for text in TEXTS]

@@ -131,7 +131,7 @@ def test_labels_come_with_their_probabilities(served, predictors, tmp_path):
     assert found["labels"].tolist() == [[b"even", b"odd"]] * len(TEXTS)
     chosen = found["labels"][np.arange(len(TEXTS)), found["probabilities"].argmax(axis=1)]
     assert found["label"].tolist() == [label if text else b"" for label, text in zip(chosen, TEXTS, strict=True)]
-    lines = [line.split("\t") for line in invoke("classify", url, tmp_path, "--scores")]
+    lines = [line.split("\t") for line in invoke("classify", url, tmp_path, "--format", "tsv")]
     assert [label for label, _ in lines] == predictors["classify"](TEXTS)
     np.testing.assert_allclose([float(share) for _, share in lines], found["probability"], atol=1e-4)
 

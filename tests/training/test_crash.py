@@ -191,7 +191,7 @@ def test_of_two_processes_that_start_together_exactly_one_trains(short, files, t
         outputs = [process.communicate(timeout=600)[0].decode() for process in processes]
         assert sorted(process.returncode for process in processes) == [0, 75], outputs
         loser = [process.returncode for process in processes].index(75)
-        owner = rf"kformer: Another process trains in .*: process {processes[1 - loser].pid} on \S+ since 20\d\d-"
+        owner = rf"kformer: Another process works in .*: process {processes[1 - loser].pid} on \S+ since 20\d\d-"
         assert re.search(owner, outputs[loser].replace("\n", " ")), outputs[loser]
         refused += 1
         assert_same_end(run, short)

@@ -527,7 +527,7 @@ def test_a_run_whose_folder_is_moved_ends_and_writes_nothing_in_its_place(tmp_pa
     def move(callback):
         (tmp_path / "run").rename(tmp_path / "moved")
 
-    with pytest.raises(FolderLostError, match="was moved or removed while this process trained there"):
+    with pytest.raises(FolderLostError, match="was moved or removed while this process worked there"):
         train_words(tmp_path / "run", LONG.replace(validation_steps=100), callbacks=[AtBatch(1, move)])
     assert [entry.name for entry in tmp_path.iterdir()] == ["moved"]
 
@@ -718,7 +718,7 @@ def test_sigterm_ends_the_process_when_the_folder_is_free(tmp_path):
 
 def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
     with owned(tmp_path / "run"):
-        with pytest.raises(RunInUseError, match="Another process trains in"):
+        with pytest.raises(RunInUseError, match="Another process works in"):
             train_words(tmp_path / "run", resume="auto")
         assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["lock"]
 

@@ -1,0 +1,170 @@
+"""A command that answers lines as a job: into a folder, by several processes or servers."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from kformer.cli.answering import Chosen, Request, choose, watchers_of
+from kformer.cli.bearer_token import read_token
+from kformer.cli.lines import InputFields, LineOptions, check_files, number_of_lines, warn
+from kformer.cli.on_server import server_urls
+from kformer.cli.options import Path
+from kformer.cli.progress import progress_bar, status
+from kformer.client import ServerError
+from kformer.client.settings import ServerAddress
+from kformer.inference.fingerprint import fingerprint
+from kformer.inference.line_counts import LinesWithoutAnswer
+from kformer.inference.lines import DEFAULT_INSTEAD, InputLine
+from kformer.jobs import JobReport, JobSettings, run_job
+from kformer.jobs.answerer import LocalModel, ServedModel
+from kformer.jobs.processes import ProcessWorkers
+from kformer.jobs.servers import ServerWorkers
+from kformer.jobs.workers import Workers
+from kformer.wording import count
+
+_SECONDS_BETWEEN = 60.0  # two lines that tell the progress where nobody sees a bar
+
+
+def answer_job(given: LineOptions, request: Request) -> None:
+    """Writes the answers to all lines into the folder, or those that are missing there."""
+    if not given.inputs:
+        raise ValueError("A job reads files. Name each by --input FILE, or a file by --output instead of a folder.")
+    for file in given.inputs:
+        check_files(file, None)
+    chosen = None if given.server is not None else choose(given, request)
+    workers, model = _local(given, request, chosen) if chosen is not None else _served(given, request)
+    folder = given.output.path if given.output is not None else Path()
+    settings = JobSettings(
+        inputs=tuple(given.inputs),
+        model=model,
+        reading={"fields": given.reading.fields, "inline_tags": given.reading.inline_tags, "keep": given.reading.keep},
+        form=request.form,
+        lines_per_part=given.job.lines_per_part,
+        on_fault=given.writing.on_error or DEFAULT_INSTEAD,
+        limits=given.writing.limits,
+        seed=int(request.options.get("seed", 0)),
+    )
+    total = sum(number_of_lines(file, given.reading) for file in given.inputs)
+    told = _Told(total)
+    with progress_bar(request.doing, total) as advance:
+
+        def on_lines(lines: int) -> None:
+            advance(lines)
+            told(lines)
+
+        report = run_job(folder, settings, _reader(given.reading), workers, on_lines, lambda note: warn(note))
+    _tell(report, folder, settings, chosen)
+
+
+def _reader(reading: InputFields):  # type: ignore[no-untyped-def]
+    def read(file: Path) -> Iterator[InputLine]:
+        yield from reading.lines(file)
+
+    return read
+
+
+def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Workers, dict[str, object]]:
+    """Processes with the model, and what tells it from other models."""
+    source = LocalModel(
+        chosen.path.absolute(),
+        chosen.decoding,
+        n_best=request.n_best,
+        task=request.task,
+        trust=given.trust,
+        options=request.options,
+        alignments=request.alignments,
+        tag=request.tag,
+        short_ratio=chosen.short_ratio,
+    )
+    with status(f"reading {chosen.path}"):
+        sums = fingerprint(chosen.found)
+    search = None if chosen.decoding is None else chosen.decoding.to_dict()
+    processes = given.job.processes or len(os.sched_getaffinity(0))
+    return ProcessWorkers(source, processes, given.job.batch_seconds), {
+        "sha256": sums,
+        "decoding": search,
+        **_asked(request),
+    }
+
+
+def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, object]]:
+    """The servers, of which one must answer now, and what tells their model from others."""
+    token = read_token(given.token_file)
+    sources = [
+        ServedModel(
+            url,
+            token,
+            given.job.batch_seconds,
+            request.n_best,
+            request.task,
+            request.options,
+            request.alignments,
+            request.tag,
+        )
+        for url in server_urls(given.server or "")
+    ]
+    silent: list[ServerError] = []
+    for source in sources:
+        try:
+            with status(f"connecting to {source.url}"), source.opened():
+                pass
+        except ServerError as error:
+            silent.append(error)
+            warn(f"{error}. The job begins without it, and asks it again.")
+    if len(silent) == len(sources):
+        raise silent[0]
+    names = sorted({ServerAddress.of_url(source.url).model for source in sources})
+    return ServerWorkers(sources), {"served_as": names, **_asked(request)}
+
+
+def _asked(request: Request) -> dict[str, object]:
+    return {
+        "task": request.task,
+        "n_best": request.n_best,
+        "options": dict(request.options),
+        "alignments": request.alignments,
+        "tag": request.tag,
+    }
+
+
+class _Told:
+    """Tells the progress on standard error from time to time, where it is no terminal.
+
+    Args:
+        total: The number of lines.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = self._begun = 0
+        self._since = self._last = time.monotonic()
+
+    def __call__(self, lines: int) -> None:
+        now = time.monotonic()
+        self._done += lines
+        if now - self._since < 1:  # what an earlier process has done
+            self._begun, self._since = self._done, now
+        if now - self._last < _SECONDS_BETWEEN or sys.stderr.isatty():
+            return
+        self._last = now
+        rate = (self._done - self._begun) / (now - self._since)
+        left = (self._total - self._done) / max(rate, 1e-9) / 60
+        print(
+            f"kformer: {self._done:,} of {count(self._total, 'line')}, {rate:,.0f} a second, about "
+            f"{count(round(left), 'minute')} left",
+            file=sys.stderr,
+        )
+
+
+def _tell(report: JobReport, folder: Path, settings: JobSettings, chosen: Chosen | None) -> None:
+    """Tells what was done, and what a person should know of the lines."""
+    before = f", {report.before:,} of them before" if report.before else ""
+    print(f"kformer: {folder} has the answers to {count(report.lines, 'line')}{before}.", file=sys.stderr)
+    if report.faults:
+        warn(LinesWithoutAnswer(settings.on_fault).told(report.faults, report.first_fault))
+    if chosen is None:
+        return
+    for kind, watcher in zip(("unknown", "cut", "short"), watchers_of(chosen), strict=True):
+        if kind in report.notes:
+            warn(watcher.told(*report.notes[kind]))

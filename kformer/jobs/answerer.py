@@ -1,0 +1,144 @@
+"""What answers a batch of a job: a model in this process, or a server."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kformer.client import Client
+from kformer.client.batches import answer_batch
+from kformer.config import DecodingConfig
+from kformer.inference import Model
+from kformer.inference.line_counts import is_short
+from kformer.text.batches import Hypothesis, tagged, with_tag
+
+
+class Answers(NamedTuple):
+    """The answers to a batch.
+
+    Attributes:
+        found: The answers to each text, best first.
+        notes: For each kind of note, the places of the texts in the batch that it is about.
+    """
+
+    found: list[list[Hypothesis]]
+    notes: dict[str, list[int]]
+
+
+class Answerer(Protocol):
+    """Answers batches of texts."""
+
+    def __call__(self, texts: Sequence[bytes], seed: int) -> Answers:
+        """The answers to texts, drawn with this seed if they are drawn at random."""
+        ...
+
+
+class AnswererSource(Protocol):
+    """Opens an answerer in a process or thread. It can be pickled."""
+
+    def opened(self) -> contextlib.AbstractContextManager[Answerer]:
+        """The answerer, until the block ends."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalModel:
+    """A model on this machine.
+
+    Its notes are "unknown", for texts that the vocabulary mostly lacks; "cut", for texts whose end a classifier or
+    tagger does not read; and "short", for translations that are much too short.
+
+    Args:
+        path, decoding, n_best, task, trust, options, alignments, threads_per_operation: See `kformer.inference.Model`.
+        tag: Stands before each text for a translator.
+        short_ratio: See `kformer.inference.line_counts.ShortTranslations`.
+    """
+
+    path: pathlib.Path
+    decoding: DecodingConfig | None = None
+    n_best: int = 1
+    task: str = "translate"
+    trust: bool = False
+    options: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
+    alignments: bool = False
+    tag: str | None = None
+    short_ratio: float = 0.0
+    threads_per_operation: int = 1
+
+    def model(self, unknown: list[bytes], cut: list[bytes]) -> Model:
+        """The model, which notes texts in these lists."""
+        return Model(
+            self.path,
+            self.decoding,
+            n_best=self.n_best,
+            threads_per_operation=self.threads_per_operation,
+            task=self.task,
+            on_unknown=unknown.append,
+            on_cut=cut.append,
+            trust=self.trust,
+            options=self.options,
+            alignments=self.alignments,
+        )
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Answerer]:
+        unknown: list[bytes] = []
+        cut: list[bytes] = []
+        model = self.model(unknown, cut).load()
+
+        def answer(texts: Sequence[bytes], seed: int) -> Answers:
+            unknown.clear()
+            cut.clear()
+            asked = texts if self.tag is None else tagged(texts, self.tag)
+            found = model(asked, seed)
+            places = {
+                "unknown": _places(asked, {*unknown}),
+                "cut": _places(asked, {*cut}),
+                "short": [
+                    place for place, text in enumerate(texts) if is_short(text, found[place][0], self.short_ratio)
+                ],
+            }
+            return Answers(found, {kind: noted for kind, noted in places.items() if noted})
+
+        yield answer
+
+
+def _places(texts: Sequence[bytes], noted: set[bytes]) -> list[int]:
+    return [place for place, text in enumerate(texts) if text in noted]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """A model on a server.
+
+    Args:
+        url: See `kformer.client.Client`.
+        token: The bearer token.
+        timeout: Seconds that an answer may take.
+        n_best, task, options, alignments: See `kformer.client.batches.answer_batch`.
+        tag: Stands before each text for a translator.
+    """
+
+    url: str
+    token: str | None = dataclasses.field(default=None, repr=False)
+    timeout: float = 120.0
+    n_best: int = 1
+    task: str = "translate"
+    options: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
+    alignments: bool = False
+    tag: str | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Answerer]:
+        # One try: where there are other servers, the batch goes to one of them.
+        with Client(self.url, self.token, self.timeout, tries=1) as client:
+            ask = answer_batch(client, self.n_best, self.task, self.options, self.alignments)
+            tag = self.tag
+
+            def answer(texts: Sequence[bytes], seed: int) -> Answers:
+                with_seed = functools.partial(ask, seed=seed)
+                return Answers((with_seed if tag is None else with_tag(with_seed, tag))(texts), {})
+
+            yield answer

@@ -1,0 +1,116 @@
+"""Workers that are servers: one that is lost, one that comes back, and none at all."""
+
+import contextlib
+import dataclasses
+import time
+
+import pytest
+from job_fakes import capitals, read
+
+from kformer.client import ServerError
+from kformer.jobs import JobSettings, run_job
+from kformer.jobs.servers import ServerWorkers
+from kformer.text.batches import RefusedTextError
+
+LINES = [b"line %d" % number for number in range(500)]
+
+
+@dataclasses.dataclass
+class Server:
+    """A server that answers in capitals, while it does.
+
+    Attributes:
+        fault: Its answer to a batch; None: the texts in capitals.
+        asked: The number of batches.
+    """
+
+    fault: Exception | None = None
+    asked: int = 0
+    answered: int = 0
+
+    @contextlib.contextmanager
+    def opened(self):
+        if isinstance(self.fault, ServerError) and self.fault.code == 503:
+            raise self.fault
+        yield self.answer
+
+    def answer(self, texts, seed):
+        self.asked += 1
+        time.sleep(0.002)
+        if self.fault is not None:
+            raise self.fault
+        self.answered += 1
+        return capitals(texts, seed)
+
+
+def job(tmp_path, servers, lines=LINES, **options):
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+    settings = JobSettings((file,), {}, lines_per_part=50)
+    report = run_job(tmp_path / "job", settings, read, ServerWorkers(servers, **options))
+    written = b"".join(part.read_bytes() for part in sorted((tmp_path / "job").glob("part-*")))
+    return written.splitlines(), report
+
+
+def test_several_servers_share_the_lines(tmp_path):
+    servers = [Server(), Server(), Server()]
+    found, _ = job(tmp_path, servers)
+    assert found == [line.upper() for line in LINES]
+    assert all(server.answered for server in servers)
+    assert sum(server.answered for server in servers) == 10
+
+
+@pytest.mark.parametrize("fault", [ServerError("gone", 503), ServerError("late", 504), ServerError("broken", 500)])
+def test_a_server_that_is_lost_loses_and_doubles_nothing(fault, tmp_path):
+    @dataclasses.dataclass
+    class Lost(Server):
+        def answer(self, texts, seed):
+            if self.answered == 2:
+                self.fault = fault
+            return super().answer(texts, seed)
+
+    lost = Lost()
+    found, report = job(tmp_path, [lost, Server()], requests_at_once=1)
+    assert found == [line.upper() for line in LINES]
+    assert report.faults == 0
+    assert lost.answered == 2
+
+
+def test_a_server_that_comes_back_is_asked_again(tmp_path):
+    @dataclasses.dataclass
+    class Back(Server):
+        def answer(self, texts, seed):
+            self.fault = ServerError("restarting", 503) if self.asked == 1 else None
+            return super().answer(texts, seed)
+
+        @contextlib.contextmanager
+        def opened(self):
+            self.fault = None
+            yield self.answer
+
+    server = Back()
+    found, _ = job(tmp_path, [server], requests_at_once=1)
+    assert found == [line.upper() for line in LINES]
+    assert server.asked == server.answered + 1 == 11
+
+
+def test_a_job_without_servers_ends_and_goes_on_later(tmp_path):
+    with pytest.raises(
+        ConnectionError, match=r"No server has answered for 1 seconds. The last fault: gone. Run the sa"
+    ):
+        job(tmp_path, [Server(ServerError("gone", 503))], patience=1.0)
+    found, _ = job(tmp_path, [Server()])
+    assert found == [line.upper() for line in LINES]
+
+
+def test_a_text_that_a_server_refuses_is_no_fault_of_the_server(tmp_path):
+    class Strict(Server):
+        def answer(self, texts, seed):
+            if b"bad" in texts:
+                raise RefusedTextError("it is a bad word", b"bad")
+            return super().answer(texts, seed)
+
+    lines = [*LINES[:20], b"bad", *LINES[20:40]]
+    found, report = job(tmp_path, [Strict()], lines)
+    assert found == [b"" if line == b"bad" else line.upper() for line in lines]
+    assert report.first_fault == "line 21 of lines.txt: it is a bad word"
