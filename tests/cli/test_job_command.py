@@ -1,0 +1,224 @@
+"""Jobs as a person begins them: `kformer translate --input FILE --output FOLDER/`.
+
+The environment variable KFORMER_STOPS sets how often processes are killed.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from commands import refused, run
+from servers import running
+
+import kformer
+from kformer.serving.model_settings import ModelSettings
+from kformer.serving.settings import ServerSettings
+
+pytestmark = pytest.mark.tensorflow_only
+STOPS = int(os.environ.get("KFORMER_STOPS", 3))
+WORDS = ["one", "two", "three", "four", "five", "six"]
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """300 lines; each 7th is blank."""
+    path = tmp_path / "lines.txt"
+    texts = ["" if number % 7 == 0 else " ".join(WORDS[: number % 4 + 1]) for number in range(300)]
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
+
+
+@pytest.fixture(scope="module")
+def export(numbers_translator, tmp_path_factory):
+    """A model that no command has to make ready first."""
+    folder = tmp_path_factory.mktemp("job") / "export"
+    kformer.export(numbers_translator, folder, signatures=["translate_detailed", "translate_with_options"])
+    return folder
+
+
+def answers(folder):
+    return "".join(file.read_text() for file in sorted(pathlib.Path(folder).glob("part-*")))
+
+
+def test_a_job_writes_what_the_command_writes_without_one(numbers_run, lines, tmp_path):
+    run("translate", numbers_run, "--input", lines, "--output", tmp_path / "plain")
+    more = tmp_path / "more.txt"
+    more.write_text("six\nfive six\n")
+    run(
+        *("translate", numbers_run, "--input", lines, "--input", more, "--output", tmp_path / "job"),
+        *("--lines-per-part", 70, "--processes", 2),
+    )
+    assert answers(tmp_path / "job") == (tmp_path / "plain").read_text() + "seis\nseis cinco\n"
+    sizes = [len(file.read_text().splitlines()) for file in sorted((tmp_path / "job").glob("part-*"))]
+    assert sizes == [70, 70, 70, 70, 20, 2]
+    options = ["--input", lines, "--input", more, "--output", tmp_path / "job", "--processes", 1]
+    told = refused("translate", numbers_run, *options, "--beam-size", 1)
+    assert "holds another job. model: there {" in told
+    assert "lines_per_part: there 70, now 10000" in told
+
+
+def test_json_lines_have_scores_alignments_and_the_kept_field(export, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text('id,text\n17,one two\n18,"three, four"\n19,six\n')
+    options = ["--fields", "text", "--keep", "id", "--format", "jsonl", "--alignments"]
+    (tmp_path / "job").mkdir()
+    run("translate", export, "--input", table, "--output", tmp_path / "job", *options)
+    found = [json.loads(line) for line in answers(tmp_path / "job").splitlines()]
+    assert [one["kept"] for one in found] == ["17", "18", "19"]
+    assert [one["line"] for one in found] == [0, 1, 2]
+    assert found[0]["text"] == "one two"
+    assert found[0]["translation"] == "dos uno"
+    assert all(one["score"] < 0 for one in found)
+    assert found[2]["alignment"] == "0-0"
+    run("translate", export, "--input", table, "--output", tmp_path / "plain", *options)
+    plain = [json.loads(line) for line in (tmp_path / "plain").read_text().splitlines()]
+    for one, other in zip(found, plain, strict=True):
+        assert one.pop("score") == pytest.approx(other.pop("score"), abs=1e-5)
+        assert one == other
+
+
+def test_columns_can_be_read_again(export, tmp_path):
+    table = tmp_path / "table.tsv"
+    table.write_text("text\tid\none two\ta b\nsix\tc\n")
+    run(
+        *("translate", export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
+        *("--output", f"{tmp_path}/job/"),
+    )
+    with (tmp_path / "job" / "part-000000.tsv").open() as file:
+        rows = list(csv.reader(file, delimiter="\t"))
+    assert [(row[0], row[2]) for row in rows] == [("dos uno", "a b"), ("seis", "c")]
+    assert all(float(row[1]) < 0 for row in rows)
+
+
+def test_hostile_lines_do_not_hold_up_the_others(export, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text(f"one\n{'A' * 40_000}\n{'.' * 2_000}\ndata:image/png;base64,{'iVBORw0KGgo' * 900}\ntwo\n")
+    run("translate", export, "--input", lines, "--output", tmp_path / "plain", "--on-error", "source")
+    run("translate", export, "--input", lines, "--output", f"{tmp_path}/job/", "--on-error", "source")
+    found = (tmp_path / "plain").read_text().splitlines()
+    assert answers(tmp_path / "job").splitlines() == found
+    assert (found[0], found[4]) == ("uno", "dos")
+    assert found[1:4] == lines.read_text().splitlines()[1:4]
+
+
+def test_lines_without_an_answer_are_told(export, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text(f"one\n{'.' * 2_000}\n")
+    for output in ("plain", "job/"):
+        found = _kformer("translate", export, "--input", lines, "--output", f"{tmp_path}/{output}")
+        assert found.returncode == 0, found.stderr
+        assert "warning: 1 line has no answer: an empty one stands in its place. The first is line 2" in found.stderr
+        assert "a word of 2,000 characters, where the longest may have 1,000. --on-error says" in found.stderr
+    assert (tmp_path / "plain").read_text() == answers(tmp_path / "job") == "uno\n\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--output", "job/"], "A job reads files. Name each by --input FILE"),
+        (["--input", "a", "--input", "b"], "The answers to several files go into a folder. Name it: --output FOLDER/."),
+        (["--input", "a", "--keep", "id", "--format", "tsv"], "--keep names a second field of a table"),
+        (["--format", "xml"], "--format must be one of text, tsv, jsonl. Received: xml."),
+        (["--on-error", "stop"], "--on-error must be one of empty, source, keep. Received: stop."),
+        (["--alignments"], "Text has the answers alone. Give --format tsv or --format jsonl"),
+        (
+            ["--alignments", "--format", "tsv", "--n-best", 2],
+            "--alignments are for one translation, found by a search.",
+        ),
+        (["--n-best", 2, "--format", "tsv"], "Several answers per line have no columns. Give --format jsonl"),
+        (["--pairs", "--format", "jsonl"], "--pairs writes tab-separated pairs, and jsonl has the line by itself."),
+        (["--input", "missing", "--output", "job/"], "missing does not exist."),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, told, numbers_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name).write_text("one\n")
+    began = time.monotonic()
+    assert told in refused("translate", numbers_run, *options)
+    assert time.monotonic() - began < 1
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "b"}
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci
+def test_any_process_may_be_killed_at_any_time(export, tmp_path):
+    lines = tmp_path / "lines.txt"
+    texts = [" ".join(WORDS[: number % 4 + 1]) + f" {WORDS[number % 6]}" for number in range(2000)]
+    lines.write_text("".join(f"{text}\n" for text in texts))
+    command = ["translate", export, "--input", lines, "--lines-per-part", 40, "--processes", 2, "--output"]
+    run(*command, f"{tmp_path}/whole/")
+    moments = random.Random(7)
+    kills = 0
+    while kills < STOPS:
+        leader = _started(*command, f"{tmp_path}/job/")
+        time.sleep(moments.uniform(0.5, 4))
+        living = [leader.pid, *_children(leader.pid)]
+        os.kill(moments.choice(living), signal.SIGKILL)
+        kills += 1
+        time.sleep(moments.uniform(0, 1))
+        leader.kill()  # which may be the second kill of this turn
+        leader.wait()
+    ended = _kformer(*command, f"{tmp_path}/job/")
+    assert ended.returncode == 0, ended.stderr
+    assert answers(tmp_path / "job") == answers(tmp_path / "whole")
+    numbers = [json.loads(line)["number"] for line in (tmp_path / "job" / "manifest.jsonl").read_text().splitlines()]
+    assert sorted(numbers) == list(range(50))
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci
+def test_a_pool_of_servers_survives_one_that_dies(export, lines, tmp_path):
+    run("translate", export, "--input", lines, "--output", tmp_path / "plain")
+    settings = ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=None)
+    with running(settings) as lasting:
+        with running(settings) as dying:
+            urls = ",".join(f"{server.url}/v1/models/numbers" for server in (lasting, dying))
+            command = [
+                "translate",
+                "--server",
+                urls,
+                "--input",
+                lines,
+                "--lines-per-part",
+                25,
+                "--output",
+                f"{tmp_path}/job/",
+            ]
+            job = _started(*command)
+            _wait_until(lambda: len(answers(tmp_path / "job").splitlines()) >= 25)
+        _, errors = job.communicate(timeout=120)
+        assert job.returncode == 0, errors
+    assert answers(tmp_path / "job") == (tmp_path / "plain").read_text()
+
+
+def _command(arguments):
+    return [sys.executable, "-m", "kformer", *map(str, arguments)]
+
+
+def _kformer(*arguments):
+    return subprocess.run(_command(arguments), capture_output=True, text=True, check=False)
+
+
+def _started(*arguments):
+    return subprocess.Popen(_command(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _children(process):
+    """The processes that a process has started and that live."""
+    file = pathlib.Path(f"/proc/{process}/task/{process}/children")
+    return [int(number) for number in file.read_text().split()] if file.exists() else []
+
+
+def _wait_until(condition, seconds=60):
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last
+        time.sleep(0.05)
