@@ -95,7 +95,7 @@ def prepare(folder: pathlib.Path, preset: str, number: int, precisions: list[str
 
     translator = kformer.Translator.from_preset(preset)
     for precision in precisions:
-        kformer.export(translator, folder / precision, precision=precision)
+        kformer.export_saved_model(translator, folder / precision, precision=precision)
         kformer.export_ctranslate2(translator, folder / f"ctranslate2-{precision}", precision=precision)
     sources = (
         source for source, _ in itertools.chain.from_iterable(itertools.repeat(load_corpus(CORPORA[preset]).train))

@@ -20,7 +20,9 @@ from kformer.jobs import JobReport, JobSettings, run_job
 from kformer.jobs.answerer import LocalModel, ServedModel
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.servers import ServerWorkers
+from kformer.jobs.settings import ReadLines
 from kformer.jobs.workers import Workers
+from kformer.runs.folder import RunFolder
 from kformer.wording import count
 
 _SECONDS_BETWEEN = 60.0  # two lines that tell the progress where nobody sees a bar
@@ -53,11 +55,15 @@ def answer_job(given: LineOptions, request: Request) -> None:
             advance(lines)
             told(lines)
 
-        report = run_job(folder, settings, _reader(given.reading), workers, on_lines, lambda note: warn(note))
+        try:
+            report = run_job(folder, settings, _reader(given.reading), workers, on_lines, warn)
+        except KeyboardInterrupt:
+            print(f"kformer: stopped. The same command goes on in {folder}.", file=sys.stderr)
+            raise
     _tell(report, folder, settings, chosen)
 
 
-def _reader(reading: InputFields):  # type: ignore[no-untyped-def]
+def _reader(reading: InputFields) -> ReadLines:
     def read(file: Path) -> Iterator[InputLine]:
         yield from reading.lines(file)
 
@@ -66,8 +72,11 @@ def _reader(reading: InputFields):  # type: ignore[no-untyped-def]
 
 def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Workers, dict[str, object]]:
     """Processes with the model, and what tells it from other models."""
+    found = chosen.found.path if isinstance(chosen.found, RunFolder) else chosen.found  # not a version that comes later
+    with status(f"reading {found}"):
+        sums = fingerprint(chosen.found)
     source = LocalModel(
-        chosen.path.absolute(),
+        found.absolute(),
         chosen.decoding,
         n_best=request.n_best,
         task=request.task,
@@ -76,9 +85,8 @@ def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Worker
         alignments=request.alignments,
         tag=request.tag,
         short_ratio=chosen.short_ratio,
+        sha256=sums,
     )
-    with status(f"reading {chosen.path}"):
-        sums = fingerprint(chosen.found)
     search = None if chosen.decoding is None else chosen.decoding.to_dict()
     processes = given.job.processes or len(os.sched_getaffinity(0))
     return ProcessWorkers(source, processes, given.job.batch_seconds), {

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kformer.client import Client
-from kformer.client.batches import answer_batch
+from kformer.client.batches import answer_batch, check_server_tag
 from kformer.config import DecodingConfig
 from kformer.inference import Model
+from kformer.inference.find import find_model
+from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import is_short
 from kformer.text.batches import Hypothesis, tagged, with_tag
 
@@ -54,6 +56,8 @@ class LocalModel:
         path, decoding, n_best, task, trust, options, alignments, threads_per_operation: See `kformer.inference.Model`.
         tag: Stands before each text for a translator.
         short_ratio: See `kformer.inference.line_counts.ShortTranslations`.
+        sha256: What `kformer.inference.fingerprint` says of the model; None: it is not compared. A worker that takes
+            the place of another one must not answer by a model that was written meanwhile.
     """
 
     path: pathlib.Path
@@ -65,6 +69,7 @@ class LocalModel:
     alignments: bool = False
     tag: str | None = None
     short_ratio: float = 0.0
+    sha256: str | None = None
     threads_per_operation: int = 1
 
     def model(self, unknown: list[bytes], cut: list[bytes]) -> Model:
@@ -86,6 +91,10 @@ class LocalModel:
     def opened(self) -> Iterator[Answerer]:
         unknown: list[bytes] = []
         cut: list[bytes] = []
+        if self.sha256 is not None and fingerprint(find_model(self.path)) != self.sha256:
+            raise ValueError(
+                f"{self.path} has changed since the job began. Restore the model, or name a new folder by --output."
+            )
         model = self.model(unknown, cut).load()
 
         def answer(texts: Sequence[bytes], seed: int) -> Answers:
@@ -134,6 +143,8 @@ class ServedModel:
     def opened(self) -> Iterator[Answerer]:
         # One try: where there are other servers, the batch goes to one of them.
         with Client(self.url, self.token, self.timeout, tries=1) as client:
+            if self.tag is not None:
+                check_server_tag(client, self.tag)
             ask = answer_batch(client, self.n_best, self.task, self.options, self.alignments)
             tag = self.tag
 

@@ -39,7 +39,7 @@ def lines(tmp_path):
 def export(numbers_translator, tmp_path_factory):
     """A model that no command has to make ready first."""
     folder = tmp_path_factory.mktemp("job") / "export"
-    kformer.export(numbers_translator, folder, signatures=["translate_detailed", "translate_with_options"])
+    kformer.export_saved_model(numbers_translator, folder, signatures=["translate_detailed", "translate_with_options"])
     return folder
 
 

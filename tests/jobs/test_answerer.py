@@ -1,0 +1,40 @@
+"""What answers the batches of a job."""
+
+import pickle
+
+import pytest
+
+import kformer
+from kformer.inference.find import find_model
+from kformer.inference.fingerprint import fingerprint
+from kformer.jobs.answerer import LocalModel
+from kformer.text.batches import Hypothesis
+
+pytestmark = pytest.mark.tensorflow_only
+
+
+@pytest.fixture(scope="module")
+def export(numbers_translator, tmp_path_factory):
+    return kformer.export_saved_model(numbers_translator, tmp_path_factory.mktemp("answerer") / "export")
+
+
+def test_a_model_that_has_changed_answers_nothing(numbers_translator, tmp_path):
+    folder = kformer.export_saved_model(numbers_translator, tmp_path / "export")
+    sums = fingerprint(find_model(folder))
+    with pickle.loads(pickle.dumps(LocalModel(folder, sha256=sums))).opened() as answer:
+        assert [found[0].text for found in answer([b"one two", b"six"], 0).found] == ["dos uno", "seis"]
+    with open(next(folder.rglob("variables.data*")), "r+b") as file:
+        file.write(b"\1")
+    with pytest.raises(ValueError, match="has changed since the job began. Restore the model"):
+        LocalModel(folder, sha256=sums).opened().__enter__()
+
+
+def test_short_answers_are_noted(export):
+    with LocalModel(export, short_ratio=0.75).opened() as answer:
+        answers = answer([b"one", b"three three three three", b"two"], 0)
+    assert [found[0].text for found in answers.found] == ["uno", "tres tres tres tres", "dos"]
+    assert answers.notes == {}
+    with LocalModel(export, short_ratio=0.9).opened() as answer:
+        answers = answer([b"one", b"three three three three", b"two"], 0)
+    assert answers.notes == {"short": [1]}  # 19 characters for 23
+    assert isinstance(answers.found[0][0], Hypothesis)
