@@ -177,7 +177,7 @@ def test_any_process_may_be_killed_at_any_time(export, tmp_path):
 @pytest.mark.in_ci
 def test_a_pool_of_servers_survives_one_that_dies(export, lines, tmp_path):
     run("translate", export, "--input", lines, "--output", tmp_path / "plain")
-    settings = ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=None)
+    settings = ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=0)
     with running(settings) as lasting:
         with running(settings) as dying:
             urls = ",".join(f"{server.url}/v1/models/numbers" for server in (lasting, dying))
