@@ -19,7 +19,9 @@ def prepare(corpus: CorpusOptions, cleaning: CleaningOptions, start: StartOption
     folder.
     """
     transformer, training = new_configs(start, read_changes(start.config, fields))
-    chosen = corpus.with_file(start.config).of_task(transformer.task, start.recipe, cleaning.rules)
+    options = corpus.with_file(start.config)
+    options.check_aligned(training)
+    chosen = options.of_task(transformer.task, start.recipe, cleaning.rules)
     if not isinstance(chosen, PreparedCorpus):
         raise ValueError(
             "prepare is for files: --train PAIRS.tsv, or --train-source and --train-target. Received: "

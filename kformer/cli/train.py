@@ -127,7 +127,10 @@ def train(
         began_with = folder.corpus().get("name") if goes_on and folder.corpus_file.is_file() else None
         if run.export_to is not None and task is not None and task_kind(task).outputs is None:
             raise ValueError(f"A model of the task {task} answers nothing by itself. Leave out --export.")
-        chosen = corpus.with_file(start.config).of_task(task, start.recipe, cleaning.rules, began_with)
+        options = corpus.with_file(start.config)
+        if training is not None:
+            options.check_aligned(training)
+        chosen = options.of_task(task, start.recipe, cleaning.rules, began_with)
         if machines.are_main:
             warn_of_corpus(chosen, task)
 

@@ -21,6 +21,7 @@ from kformer.config import (
     TrainingConfig,
     TransformerConfig,
     check_first_weights,
+    check_guided_alignment,
     check_layers,
     check_positions,
     check_scores,
@@ -227,5 +228,6 @@ def _check_new_run(transformer: TransformerConfig, training: TrainingConfig, ini
         check_first_weights(transformer.task, origin.transformer_config().task)
         kinds = origin.training_config().token_kinds if origin.training_file.is_file() else None
     check_subword_sampling(transformer.task, training, kinds)
+    check_guided_alignment(transformer.task, training)
     check_layers(transformer)
     check_positions(transformer, training)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import typer
@@ -22,8 +23,17 @@ from kformer.cli.options import (
 )
 from kformer.cli.progress import shown
 from kformer.cli.train_config import CONFIG_PARTS
-from kformer.config import read_parts, task_kind
-from kformer.data import Corpus, Pairs, ParallelFiles, PreparedCorpus, corpus_from_pairs, prepare_corpus, read_parallel
+from kformer.config import TrainingConfig, check_aligned, read_parts, task_kind
+from kformer.data import (
+    AlignedFile,
+    Corpus,
+    Pairs,
+    ParallelFiles,
+    PreparedCorpus,
+    corpus_from_pairs,
+    prepare_corpus,
+    read_parallel,
+)
 from kformer.data.cleaning import DUPLICATES, Cleaning, CleaningReport, clean
 from kformer.data.joined import JoinedFiles
 from kformer.data.label_checks import check_corpus
@@ -142,6 +152,15 @@ class CorpusOptions:
             "told by it what is wanted: translate --tag.",
         ),
     ] = None
+    alignments: Annotated[
+        list[str] | None,
+        _data(
+            metavar="FILE",
+            help="Word alignments of the training pairs, as fast_align and eflomal write them: on each line links such "
+            "as 0-0 1-2, source word - target word. One for each corpus, in their order; '' for none. See "
+            "--guided-alignment.",
+        ),
+    ] = None
     cache: Annotated[
         Path | None,
         _data(
@@ -206,7 +225,8 @@ class CorpusOptions:
                 raise ValueError("A corpus with a name is not cleaned. Leave out the rules, or give files: --train.")
             return read_corpus(self.corpus)
         train, valid = self._files("train"), self._files("valid")
-        pairs, others = self._open(train, plain_text), self._open(valid, plain_text) if valid else None
+        pairs = self._open(train, plain_text, self.alignments or ())
+        others = self._open(valid, plain_text) if valid else None
         name, others_name = (_names(files) for files in (train, valid))
         if not isinstance(pairs, FilePairs) or not (others is None or isinstance(others, FilePairs)):
             kept, left_out = clean(pairs, cleaning)
@@ -233,7 +253,7 @@ class CorpusOptions:
         of_pairs, sources, targets = (getattr(self, f"{part}{side}") or [] for side in ("", "_source", "_target"))
         return [[file] for file in of_pairs] + [list(both) for both in zip(sources, targets, strict=True)]
 
-    def _open(self, corpora: list[list[Path]], plain_text: bool) -> Pairs:
+    def _open(self, corpora: list[list[Path]], plain_text: bool, alignments: Sequence[str] = ()) -> Pairs:
         """The pairs of one corpus, or of several that are joined; those of a pipe are held."""
         number = len(self._files("train"))  # those of "valid" may be fewer
         of_pairs = len(self.train or ())
@@ -244,6 +264,8 @@ class CorpusOptions:
             FileReading(*both, self.inline_tags, self.skip_bad_lines) for both in zip(columns, fields, strict=True)
         ]
         opened = [_opened(files, reading, plain_text) for files, reading in zip(corpora, readings, strict=False)]
+        files = (*alignments, *[""] * (len(opened) - len(alignments)))
+        opened = [_aligned(pairs, file) if file else pairs for pairs, file in zip(opened, files, strict=True)]
         if number == 1 and not self.tag:
             return opened[0]
         held = [str(files[0]) for files, pairs in zip(corpora, opened, strict=True) if not isinstance(pairs, FilePairs)]
@@ -280,13 +302,24 @@ class CorpusOptions:
             raise ValueError(
                 "--columns, --fields and --inline-tags say what is read of a file. Give them together with --train."
             )
+        if self.alignments and self.skip_bad_lines:
+            raise ValueError(
+                "With --alignments no line of a file may be left out, because line n belongs to pair n. Leave out "
+                "--skip-bad-lines."
+            )
         self._check_numbers()
+
+    def check_aligned(self, training: TrainingConfig) -> None:
+        """Refuses alignments that would not be learned, and to learn some that are not given, before a file is read."""
+        check_aligned(training, any(self.alignments or ()))
 
     def _check_numbers(self) -> None:
         """Refuses options that do not have a value for each corpus."""
         corpora, of_pairs = len(self._files("train")), len(self.train or ())
         if self.tag and self.corpus is not None:
             raise ValueError("A corpus with a name has no tag. Leave out --tag, or give files: --train.")
+        if self.alignments and self.corpus is not None:
+            raise ValueError("A corpus with a name has no alignments. Leave out --alignments, or give files: --train.")
         if self.train is None and self.corpus is not None:
             return
         if (number := len(self._files("valid"))) > corpora:
@@ -301,6 +334,7 @@ class CorpusOptions:
             )
         for option, values, number, may_be_one in (
             ("tag", self.tag, corpora, False),
+            ("alignments", self.alignments, corpora, False),
             ("columns", self.columns, of_pairs, True),
             ("fields", self.fields, of_pairs, True),
         ):
@@ -312,7 +346,7 @@ class CorpusOptions:
 
 
 _ONE_VALUE = ("corpus", "inline_tags", "cache")  # the options that may not be repeated
-_WORDS = ("corpus", "inline_tags", "columns", "fields", "tag")  # those that are not files
+_WORDS = ("corpus", "inline_tags", "columns", "fields", "tag", "alignments")  # those that are not files, or may be ''
 
 
 def _as_given(where: str, value: Any, name: str) -> Any:
@@ -345,6 +379,16 @@ def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
     pairs = ParallelFiles(*files)
     pairs.skip_bad_lines = reading.skip_bad_lines
     return pairs
+
+
+def _aligned(pairs: Pairs, file: str) -> AlignedFile:
+    """The pairs of a file with their alignments."""
+    if not isinstance(pairs, FilePairs):
+        raise ValueError(
+            "Pairs with alignments must be in files that can be read again. Received: what comes through a pipe. Write "
+            "it to a file."
+        )
+    return AlignedFile(pairs, file)
 
 
 def _names(corpora: list[list[Path]]) -> str:

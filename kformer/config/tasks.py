@@ -30,6 +30,8 @@ class TaskKind:
         scored_by: What `kformer evaluate` compares: "translations", "labels", or how probable "texts" are.
         searches: Whether the model searches for its answer token by token.
         samples_subwords: Whether training may divide texts into subwords anew each time that they are seen.
+        has_cross_attention: Whether the model attends from the target to the source, so that it can learn which word
+            translates which.
         with_options: The signature by which a model answers with the options of a request, `kformer.text.options`; None
             if it takes none.
         training: The fields of a `TrainingConfig` in which the task differs from the settings of a size.
@@ -50,6 +52,7 @@ class TaskKind:
     scored_by: Literal["translations", "labels", "texts"] | None
     searches: bool = False
     samples_subwords: bool = False
+    has_cross_attention: bool = False
     with_options: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -77,6 +80,7 @@ _KINDS = (
         scored_by="translations",
         searches=True,
         samples_subwords=True,
+        has_cross_attention=True,
         with_options="translate_with_options",
     ),
     TaskKind(

@@ -24,6 +24,7 @@ TOKENIZER_TYPES = ("bpe", "unigram", "words", "symbols")
 LABEL_SMOOTHING_FORMS = ("all", "others")
 # The kinds of tokens that training may divide anew each time, and the field that asks for it.
 SAMPLING_FIELDS = {"bpe": "bpe_dropout", "unigram": "unigram_alpha"}
+LONGEST_ALIGNED = 1 << 16  # tokens: the places of aligned tokens are kept in 16 bits
 TRAINING_PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -128,6 +129,11 @@ class TrainingConfig(Config):
         0.0,
         "R-Drop's alpha, such as 5: each pair is read twice, with another dropout, and the two predictions learn to "
         "agree. 0: each pair is read once.",
+    )
+    guided_alignment: float = setting(
+        0.0,
+        "Weight, such as 0.1, of a second term of a translator's loss: the cross entropy between the word alignments "
+        "of the corpus and the cross-attention of the last layer. 0: alignments are not learned.",
     )
     warmup_steps: int = setting(4000, "Updates until the peak of the learning rate, equation 3.")
     learning_rate: float | None = setting(None, "Peak of the learning rate, for another schedule than equation_3.")
@@ -243,8 +249,11 @@ class TrainingConfig(Config):
                 f"Received: scored_sources={self.scored_sources}, monitor={self.monitor!r}. "
                 "Leave it out for the default."
             )
-        if not 0 <= self.r_drop < math.inf:
-            raise ValueError(f"r_drop must be a finite number of at least 0. Received: r_drop={self.r_drop}.")
+        for name in ("r_drop", "guided_alignment"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"{name} must be a finite number of at least 0. Received: {name}={getattr(self, name)}."
+                )
         if self.tokens_of_pairs < self.max_length:
             twice = " twice, because r_drop reads it twice" if self.r_drop else ""
             raise ValueError(
@@ -382,6 +391,67 @@ def check_subword_sampling(task: str, training: TrainingConfig, kinds: Collectio
                 f"{field} is for {kind} subwords. Received: {field}={getattr(training, field)}, and tokens of the kind "
                 f"{' and '.join(dict.fromkeys(kinds))}. {remedy}, or train with the tokenizer {kind}."
             )
+
+
+def check_guided_alignment(task: str, training: TrainingConfig) -> None:
+    """Refuses word alignments for a model without cross-attention, and beside what they cannot go with.
+
+    Args:
+        task: What the model learns.
+        training: Its settings.
+
+    Raises:
+        ValueError: The task is not translation, or another field of `training` does not go with `guided_alignment`.
+
+    Examples:
+        >>> check_guided_alignment("translate", TrainingConfig(guided_alignment=0.1))
+    """
+    if not training.guided_alignment:
+        return
+    if not task_kind(task).has_cross_attention:
+        suitable = [name for name, known in TASKS.items() if known.has_cross_attention]
+        raise ValueError(
+            "guided_alignment: only models with an attention from the target to the source learn alignments, those of "
+            f"the task {' and '.join(suitable)}. Received: the task {task}. Leave it out."
+        )
+    others = [name for name in ("r_drop", *SAMPLING_FIELDS.values()) if getattr(training, name)]
+    if others:
+        raise ValueError(
+            f"guided_alignment does not go with {' and '.join(others)}: pairs must be read once, and have their usual "
+            f"subwords. Received: guided_alignment={training.guided_alignment}, "
+            f"{', '.join(f'{name}={getattr(training, name)}' for name in others)}. Leave one of them out."
+        )
+    if training.max_length > LONGEST_ALIGNED:
+        raise ValueError(
+            f"guided_alignment is for texts of up to {LONGEST_ALIGNED:,} tokens. Received: "
+            f"max_length={training.max_length}. Lower max_length."
+        )
+
+
+def check_aligned(training: TrainingConfig, is_aligned: bool) -> None:
+    """Refuses to learn alignments of which there are none, and alignments that would not be learned.
+
+    Args:
+        training: The settings of a run.
+        is_aligned: Whether its training pairs have word alignments.
+
+    Raises:
+        ValueError: There is one without the other.
+
+    Examples:
+        >>> check_aligned(TrainingConfig(guided_alignment=0.1), is_aligned=True)
+    """
+    if training.guided_alignment and not is_aligned:
+        raise ValueError(
+            f"guided_alignment={training.guided_alignment} learns word alignments, and the corpus has none. Give those "
+            "of its training files (--alignments FILE; in Python kformer.data.AlignedFile), or leave out "
+            "guided_alignment."
+        )
+    if is_aligned and not training.guided_alignment:
+        raise ValueError(
+            "The corpus has word alignments, and nothing would be learned from them, because guided_alignment is 0. "
+            "Give it a weight, such as 0.1, or leave out the alignments."
+        )
 
 
 def check_positions(transformer: TransformerConfig, training: TrainingConfig) -> None:

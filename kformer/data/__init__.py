@@ -11,8 +11,9 @@ from kformer.data.cleaning import Cleaning
 from kformer.data.corpus import Corpus, corpus_from_pairs, hold_out, references
 from kformer.data.joined import JoinedFiles, join_corpora
 from kformer.data.overlap import Unseen
-from kformer.data.pairs import Pair, Pairs
+from kformer.data.pairs import AlignedPair, Pair, Pairs
 from kformer.data.prepared.corpus import PreparedCorpus, prepare_corpus
+from kformer.data.sources.alignments import AlignedFile
 from kformer.data.sources.json_lines import JsonLinesFile
 from kformer.data.sources.parallel import ParallelFiles, read_parallel
 from kformer.data.sources.parquet import ColumnarFile
@@ -42,6 +43,8 @@ _PIPELINE = {
 }
 
 __all__ = [
+    "AlignedFile",
+    "AlignedPair",
     "BatchPlan",
     "Cleaning",
     "ColumnarFile",

@@ -27,6 +27,7 @@ class Rows(NamedTuple):
     source_pad_id: int
     target_pad_id: int
     start_id: int
+    aligned: np.ndarray | None = None  # (B, T, S) uint8: 1 where two tokens translate each other
 
 
 class Growth(NamedTuple):
@@ -63,10 +64,13 @@ class Arrangement(abc.ABC):
     """
 
     inputs: ClassVar[tuple[str, ...]]  # the names of the model's inputs
+    matrices: ClassVar[tuple[str, ...]] = ()  # those of inputs that are (B, T, S) uint8, for which pairs are aligned
 
     @abc.abstractmethod
     def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
-        """The model's inputs, (B, ...) int32 each, and its labels (B, L) int32; positions with pad ids have no loss.
+        """The model's inputs and its labels (B, L) int32; positions with pad ids have no loss.
+
+        The inputs are (B, ...) int32 each; those of `matrices` are uint8.
 
         Args:
             rows: The ids.
@@ -85,6 +89,26 @@ class ShiftedTarget(Arrangement):
 
     def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
         return {"source": rows.source, "target_in": shifted(rows)}, rows.target
+
+
+class AlignedTarget(ShiftedTarget):
+    """Translation, of pairs with word alignments, which `kformer.models.GuidedAlignment` learns from.
+
+    Examples:
+        >>> aligned = np.array([[[1, 0], [0, 1]]], np.uint8)
+        >>> rows = Rows(np.array([[7, 2]]), np.array([[8, 2]]), 0, 0, start_id=1, aligned=aligned)
+        >>> inputs, _ = AlignedTarget().arrange(rows, np.random.default_rng(0))
+        >>> inputs["alignment"].tolist()
+        [[[1, 0], [0, 1]]]
+    """
+
+    matrices = ("alignment",)
+
+    def arrange(self, rows: Rows, random: np.random.Generator) -> Batch:
+        inputs, labels = super().arrange(rows, random)
+        if rows.aligned is None:
+            raise ValueError("These pairs have no alignments. Encode them with a store that is aligned.")
+        return {**inputs, "alignment": rows.aligned}, labels
 
 
 class NextToken(Arrangement):

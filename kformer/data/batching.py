@@ -191,6 +191,18 @@ class BatchPlan:
     def _order(self, seed: int | None) -> ShardedOrder:
         return ShardedOrder(self._buckets, len(self.shapes), seed, self._shard_size, self._together)
 
+    def _aligned(self, pairs: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray | None:
+        """(B, T, S) uint8: 1 where tokens of some pairs translate each other; None if the pairs are not aligned."""
+        data = self.encoded
+        if data.links is None or data.link_offsets is None:
+            return None
+        rows, source_length, target_length = shape
+        aligned = np.zeros((rows, target_length, source_length), np.uint8)  # tf.distribute cannot divide booleans
+        for row, pair in enumerate(pairs):
+            links = np.asarray(data.links[data.link_offsets[pair] : data.link_offsets[pair + 1]]).reshape(-1, 2)
+            aligned[row, links[:, 1], links[:, 0]] = 1
+        return aligned
+
     def _assemble(self, pairs: np.ndarray, shape: tuple[int, int, int], key: tuple[int | None, int, int]) -> Batch:
         """The batch of some pairs. `key` is the seed, the bucket and the number of the batch in the bucket."""
         rows, source_length, target_length = shape
@@ -201,6 +213,7 @@ class BatchPlan:
             data.source_pad_id,
             data.target_pad_id,
             data.start_id,
+            self._aligned(pairs, shape) if self.arrangement.matrices else None,
         )
         seed, bucket, number = key
         return self.arrangement.arrange(padded, np.random.default_rng((seed or 0, bucket, number)))

@@ -113,16 +113,16 @@ class Corpus:
         return learn()
 
     def kept_ids(
-        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]"
+        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]", aligned: bool = False
     ) -> "contextlib.AbstractContextManager[IdStore]":
-        """Gives what keeps the ids of the training part."""
-        return contextlib.nullcontext(self.held_ids("train"))
+        """Gives what keeps the ids of the training part, if `aligned` with their alignments."""
+        return contextlib.nullcontext(self.held_ids("train", aligned))
 
-    def held_ids(self, part: str) -> "IdStore":
+    def held_ids(self, part: str, aligned: bool = False) -> "IdStore":
         """What holds the ids of the part "train" or "valid" in memory, and counts those of each joined corpus."""
         from kformer.data.encoded_ids import MemoryIds
 
-        return MemoryIds([getattr(one, part) for one in self.parts])
+        return MemoryIds([getattr(one, part) for one in self.parts], aligned)
 
     def name_of(self, part: str) -> str:
         """What messages call the part "train", "valid" or "test".

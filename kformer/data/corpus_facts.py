@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from kformer.data.pairs import Pair
+from kformer.data.pairs import AlignedPair, Pair
 from kformer.data.tags import without_tag
 
 # Fewer than 1 in 1,000 training pairs have a shorter target for their source.
@@ -24,7 +24,8 @@ class CorpusFacts:
         short_ratio: A target is seldom shorter: the characters of a target, in those of its source, of which fewer
             than 1 in 1,000 training pairs have less; to three decimals. None: each pair has a blank side.
         overlap: How many training pairs have the source of a validation pair, which the model has then seen before.
-        sha256: A hash of all pairs in their order, in hexadecimal digits.
+        sha256: A hash of all pairs in their order, with their alignments, in hexadecimal digits.
+        aligned: How many training pairs have word alignments.
     """
 
     train: int
@@ -33,6 +34,7 @@ class CorpusFacts:
     short_ratio: float | None
     overlap: int
     sha256: str
+    aligned: int = 0
 
     @classmethod
     def of(cls, train: Iterable[Pair], valid: Iterable[Pair], tags: Collection[str] = ()) -> Self:
@@ -44,10 +46,14 @@ class CorpusFacts:
             (2, 1, 1.0)
         """
         digest, numbers, tabs, ratios = hashlib.sha256(), [0, 0], False, Counter[float]()
-        validated, overlap = {source.strip() for source, _ in valid if source.strip()}, 0
+        validated, overlap, aligned = {source.strip() for source, _ in valid if source.strip()}, 0, 0
         for part, pairs in enumerate((train, valid)):
-            for source, target in pairs:
+            for pair in pairs:
+                source, target = pair
                 digest.update(f"{source}\t{target}\n".encode())
+                if isinstance(pair, AlignedPair):
+                    digest.update(f"{pair.links}\n".encode())
+                    aligned += part == 0
                 numbers[part] += 1
                 if part == 0:
                     tabs = tabs or "\t" in source
@@ -56,7 +62,7 @@ class CorpusFacts:
                     if length and (written := len(target.strip())):
                         ratios[round(written / length, 4)] += 1
             digest.update(b"\x00")
-        return cls(numbers[0], numbers[1], tabs, _shortest_but_few(ratios), overlap, digest.hexdigest())
+        return cls(numbers[0], numbers[1], tabs, _shortest_but_few(ratios), overlap, digest.hexdigest(), aligned)
 
 
 def _shortest_but_few(ratios: Counter[float]) -> float | None:

@@ -26,7 +26,8 @@ def make_dataset(
 ) -> tf.data.Dataset:
     """Batches of `({"source": (B, S), "target_in": (B, T)}, target_out (B, T))`, all int32.
 
-    These are the batches of translation. For another task, `plan.arrangement` makes other inputs and labels.
+    These are the batches of translation. For another task, `plan.arrangement` makes other inputs and labels. With
+    alignments, the input "alignment" is (B, T, S) uint8.
 
     `target_out` is the target with its end id. `target_in` is the start id, followed by the target without its last id.
     The shapes (B, S, T) are those in `plan.shapes`.
@@ -76,7 +77,9 @@ def make_dataset(
         )
     stream = plan.endless if repeat else plan.once
     ids = tf.TensorSpec([None, None], tf.int32)
-    signature: tuple = (dict.fromkeys(plan.arrangement.inputs, ids), ids)
+    matrix = tf.TensorSpec([None, None, None], tf.uint8)
+    inputs = {**dict.fromkeys(plan.arrangement.inputs, ids), **dict.fromkeys(plan.arrangement.matrices, matrix)}
+    signature: tuple = (inputs, ids)
 
     def whole_batches() -> Iterator:
         if batches_per_update == 1:

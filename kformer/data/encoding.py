@@ -1,6 +1,6 @@
 """Converts pairs of texts to pairs of token ids.
 
-Shapes: N pairs, I ids in all.
+Shapes: N pairs, I ids in all, L links in all.
 """
 
 import bisect
@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kformer.data.encoded_ids import EncodedChunk, IdStore, MemoryIds, Sequences, id_type
+from kformer.data.encoded_ids import LARGEST_PLACE, EncodedChunk, IdStore, MemoryIds, Sequences, id_type
 from kformer.data.pairs import Pair, check_pairs
+from kformer.data.token_links import token_links
 from kformer.process.threads import in_threads
 from kformer.tokenizers.base import Tokenizer, is_surely_longer
 from kformer.wording import count
@@ -23,7 +24,8 @@ from kformer.wording import count
 _PAIRS_PER_CALL = 2000
 _IDS_AT_ONCE = 1 << 24
 
-Encode = Callable[[Sequence[Pair]], tuple[Sequences, Sequences]]
+# From some pairs to the ids of their sources and of their targets, and to their links if the store keeps these.
+Encode = Callable[[Sequence[Pair]], tuple[Sequences, ...]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,6 +41,9 @@ class EncodedPairs:
         skipped_blank: the number of pairs that were left out because a side is blank.
         skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
         parts: the number of pairs of each of several corpora, one after another; nothing for one corpus.
+        links: (2 L,) unsigned integers of 16 bits: the places of a source token and of a target token that translate
+            each other, one link after another. None: the pairs are not aligned.
+        link_offsets: (N + 1,) int64. The links of pair n are `links[offsets[n]:offsets[n + 1]]`.
 
     Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])  # with the ids 4 and 5; 2 is the end
@@ -58,6 +63,8 @@ class EncodedPairs:
     skipped_blank: int
     skipped_long: int
     parts: tuple[int, ...] = ()
+    links: np.ndarray | None = None
+    link_offsets: np.ndarray | None = None
 
     @property
     def kept(self) -> int:
@@ -83,6 +90,9 @@ class EncodedPairs:
 
         source_ids, source_offsets = sliced(self.source_ids, self.source_offsets)
         target_ids, target_offsets = sliced(self.target_ids, self.target_offsets)
+        links, link_offsets = self.links, self.link_offsets
+        if links is not None and link_offsets is not None:
+            links, link_offsets = sliced(links, link_offsets)
         return dataclasses.replace(
             self,
             source_ids=source_ids,
@@ -92,13 +102,16 @@ class EncodedPairs:
             skipped_blank=0,
             skipped_long=0,
             parts=(),
+            links=links,
+            link_offsets=link_offsets,
         )
 
     def report(self) -> str:
         """One line that says how many pairs were kept and how many were skipped."""
+        links = "" if self.links is None else f", {count(len(self.links) // 2, 'link')} between them"
         return (
             f"{count(self.kept, 'pair')} kept "
-            f"({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens); "
+            f"({len(self.source_ids):,} source and {len(self.target_ids):,} target tokens{links}); "
             f"skipped: {self.skipped_blank:,} blank, {self.skipped_long:,} longer than {self.max_length} tokens"
         )
 
@@ -113,14 +126,15 @@ def encode_pairs(
     """The token ids of (source, target) pairs, with the end id on both sides.
 
     No texts are held, so the pairs may be those of a part of a corpus that is larger than the memory. The ids are held,
-    unless a `store` keeps them (see `kformer.data.encoded_ids`).
+    unless a `store` keeps them (see `kformer.data.encoded_ids`). A store that is `aligned` gets the alignments, too: an
+    alignment of words becomes one of all their tokens.
 
     A pair is skipped if one of its sides is blank, or has more than `max_length` tokens together with the end id. A
     text with more than 1,000 characters for each of these tokens, white space not counted, is too long in any case (see
     `is_surely_longer`). It is not tokenized, because a line of 100 MB would take 10 GB of memory.
 
     Raises:
-        ValueError: No pair is left.
+        ValueError: No pair is left, or a tokenizer cannot tell the places of its tokens for an alignment.
 
     Examples:
         >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])
@@ -129,9 +143,12 @@ def encode_pairs(
     """
     check_pairs(pairs)
 
-    def encode(pairs: Sequence[Pair]) -> tuple[Sequences, Sequences]:
+    aligned = store is not None and store.aligned
+
+    def encode(pairs: Sequence[Pair]) -> tuple[Sequences, ...]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        return ended(sources, source_tokenizer, source_tokenizer.closing_ids), ended(targets, target_tokenizer)
+        both = ended(sources, source_tokenizer, source_tokenizer.closing_ids), ended(targets, target_tokenizer)
+        return (*both, token_links(pairs, source_tokenizer, target_tokenizer)) if aligned else both
 
     return encode_with(encode, pairs, source_tokenizer, target_tokenizer, max_length, store)
 
@@ -147,9 +164,9 @@ def encode_with(
     """The ids of pairs, as `encode` makes them of texts. Pairs are skipped as by `encode_pairs`.
 
     Args:
-        encode: From up to 2,000 pairs, without blank or very long texts, to the sequences of both sides. A sequence
-            without a token before its end id, and one of more than `max_length` ids, is skipped. Several threads call
-            it at the same time.
+        encode: From up to 2,000 pairs, without blank or very long texts, to the sequences of both sides, and of the
+            links if the `store` is aligned. A sequence without a token before its end id, and one of more than
+            `max_length` ids, is skipped. Several threads call it at the same time.
         pairs: The texts.
         source_tokenizer, target_tokenizer: Their pad ids fill up batches; the start id is that of the target.
         max_length: The largest number of ids of a sequence.
@@ -163,14 +180,16 @@ def encode_with(
     known = store.open(*sizes)
     if known is not None:
         chunks = _chunks(itertools.islice(iter(pairs), known, None), known, store.sizes)
-        for chunk in in_threads(functools.partial(_encoded, encode, max_length, sizes), chunks):
+        for chunk in in_threads(functools.partial(_encoded, encode, max_length, sizes, store.aligned), chunks):
             store.add(chunk)
     kept = store.close()
+    (source_ids, source_offsets), (target_ids, target_offsets), *aligned = kept.sides
+    links, link_offsets = aligned[0] if aligned else (None, None)
     encoded = EncodedPairs(
-        kept.source_ids,
-        kept.source_offsets,
-        kept.target_ids,
-        kept.target_offsets,
+        source_ids,
+        source_offsets,
+        target_ids,
+        target_offsets,
         source_pad_id=source_tokenizer.pad_id,
         target_pad_id=target_tokenizer.pad_id,
         start_id=target_tokenizer.start_id,
@@ -178,6 +197,8 @@ def encode_with(
         skipped_blank=kept.counts["blank"],
         skipped_long=kept.counts["long"],
         parts=tuple(kept.counts[f"part {number}"] for number in range(len(store.sizes))),
+        links=links,
+        link_offsets=link_offsets,
     )
     if not encoded.kept:
         read = kept.counts["read"]
@@ -241,14 +262,14 @@ def _chunks(pairs: Iterator[Pair], known: int, sizes: Sequence[int]) -> Iterator
         yield _Chunk(chunk, part)
 
 
-def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], chunk: _Chunk) -> EncodedChunk:
+def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], aligned: bool, chunk: _Chunk) -> EncodedChunk:
     """The ids of some pairs, without those that are blank or too long."""
     counts = Counter(read=len(chunk.pairs))
     readable = list(_readable(chunk.pairs, max_length, counts))
     if not readable:
         nothing = Sequences(np.empty(0, np.int32), np.empty(0, np.int64))
-        return EncodedChunk(nothing, nothing, counts)
-    sources, targets = encode(readable)
+        return EncodedChunk(nothing, nothing, counts, nothing if aligned else None)
+    sources, targets, *links = encode(readable)
     full = (sources.counts > 1) & (targets.counts > 1)  # (B,), of the readable pairs
     fits = np.maximum(sources.counts, targets.counts) <= max_length
     counts["blank"] += int(np.sum(~full))
@@ -256,7 +277,8 @@ def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], chunk: _Ch
     kept = full & fits
     if chunk.part is not None:
         counts[f"part {chunk.part}"] = int(np.sum(kept))
-    return EncodedChunk(_kept(sources, kept, sizes[0]), _kept(targets, kept, sizes[1]), counts)
+    kept_links = _kept(links[0], kept, LARGEST_PLACE + 1) if links else None
+    return EncodedChunk(_kept(sources, kept, sizes[0]), _kept(targets, kept, sizes[1]), counts, kept_links)
 
 
 def _kept(sequences: Sequences, keep: np.ndarray, vocab_size: int) -> Sequences:

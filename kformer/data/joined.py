@@ -10,9 +10,9 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from kformer.data.corpus import Corpus, CorpusPart
-from kformer.data.pairs import Pair, Pairs
+from kformer.data.pairs import Pair, Pairs, with_tag
 from kformer.data.sources.lines import FilePairs
-from kformer.data.tags import check_tags, tagged
+from kformer.data.tags import check_tags
 
 
 class JoinedPairs:
@@ -53,8 +53,8 @@ class JoinedPairs:
         sizes = []
         for part, tag in zip(self.parts, self.tags, strict=True):
             number = 0
-            for source, target in part:
-                yield tagged(source, tag), target
+            for pair in part:
+                yield with_tag(pair, tag)
                 number += 1
             sizes.append(number)
         self._sizes = tuple(sizes)

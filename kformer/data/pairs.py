@@ -7,10 +7,13 @@ of the pairs of another part.
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, Self
+
+from kformer.data.tags import tagged
 
 Pair = tuple[str, str]  # (source, target)
+Links = tuple[tuple[int, int], ...]  # pairs of a source word and a target word, both counted from 0
 
 
 class Pairs(Protocol):
@@ -34,6 +37,45 @@ class Pairs(Protocol):
     def __iter__(self) -> Iterator[Pair]: ...
 
     def __len__(self) -> int: ...
+
+
+class AlignedPair(tuple[str, str]):
+    """A pair of texts of which it is known which word translates which. Everywhere else it is a pair like any other.
+
+    Attributes:
+        links: (source word, target word), counted from 0. Words are what stands between white space.
+
+    Examples:
+        >>> pair = AlignedPair("white houses", "casas blancas", [(0, 1), (1, 0)])
+        >>> source, target = pair
+        >>> source, pair.links
+        ('white houses', ((0, 1), (1, 0)))
+    """
+
+    links: Links
+
+    def __new__(cls, source: str, target: str, links: Iterable[tuple[int, int]]) -> Self:
+        pair = super().__new__(cls, (source, target))
+        pair.links = tuple(links)
+        return pair
+
+    def __getnewargs__(self) -> tuple:  # for copies and pickles
+        return (*self, self.links)
+
+
+def with_tag(pair: Pair, tag: str) -> Pair:
+    """The pair with a tag before its source, which is then the first word.
+
+    Examples:
+        >>> with_tag(("one", "uno"), "<2es>"), with_tag(AlignedPair("one", "uno", [(0, 0)]), "<2es>").links
+        (('<2es> one', 'uno'), ((1, 0),))
+    """
+    source, target = pair
+    text = tagged(source, tag)
+    if not isinstance(pair, AlignedPair):
+        return text, target
+    more = len(text.split()) - len(source.split())
+    return AlignedPair(text, target, ((first + more, second) for first, second in pair.links))
 
 
 def check_pairs(pairs: object) -> None:

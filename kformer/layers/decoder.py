@@ -54,17 +54,23 @@ class Decoder(Stack):
         inputs_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
         counted: Tensor | None = None,
+        return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Decodes all positions at once; each sees itself and those before it. Arguments as in `DecoderLayer.call`.
 
         `mask` and `inputs_mask` are both the implicit Keras mask of `inputs`. Keras fills `mask` if `inputs` is the
         only tensor, as in a decoder-only model, otherwise `inputs_mask`. `counted`: as in `Encoder.call`.
+
+        With `return_attention_scores`, the result is a pair of the output (B, T, D) and the weights (B, H, T, S) of the
+        cross-attention at the last step of the depth, which are those of the last layer.
         """
         visible = explicit_or_implicit(None, inputs_mask if mask is None else mask)
         source = self._source(encoder_output, explicit_or_implicit(cross_mask, encoder_output_mask))
-        result = self._forward(inputs, source, visible, training)
-        return self._with_cost(result, visible if counted is None else counted, training)
+        scores: list[Tensor] = []
+        result = self._forward(inputs, source, visible, training, scores if return_attention_scores else None)
+        outputs = self._with_cost(result, visible if counted is None else counted, training)
+        return (outputs, *scores) if return_attention_scores else outputs
 
     def ponder(
         self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
@@ -73,13 +79,23 @@ class Decoder(Stack):
         return self._forward(inputs, self._source(encoder_output, cross_mask), None, training=False)[1]
 
     def _forward(
-        self, inputs: Tensor, source: dict[str, Any], visible: Tensor | None, training: bool | None
+        self,
+        inputs: Tensor,
+        source: dict[str, Any],
+        visible: Tensor | None,
+        training: bool | None,
+        scores: list[Tensor] | None = None,
     ) -> tuple[Tensor, Ponder | None]:
+        """The result of `_run`; a list `scores` gets the weights of the last step's cross-attention."""
         masks = {**source, "attention_mask": self.reach.mask(ops.shape(inputs)[1], visible)}
         outputs, add_positions, positions = self._apply_positions(inputs, training, self.reach)
 
         def apply(step: int, x: Tensor) -> Tensor:
-            return self._apply_layer(step, x, training, **masks, **positions)
+            if scores is None or step < self.depth.num_steps - 1:
+                return self._apply_layer(step, x, training, **masks, **positions)
+            x, weights = self._apply_layer(step, x, training, **masks, **positions, return_attention_scores=True)
+            scores.append(weights)
+            return x
 
         return self._run(outputs, apply, add_positions)
 

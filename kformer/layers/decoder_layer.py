@@ -62,8 +62,9 @@ class DecoderLayer(TransformerLayer):
         rotation: Rotation | None = None,
         inputs_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Decodes all positions at once.
 
         Args:
@@ -75,15 +76,20 @@ class DecoderLayer(TransformerLayer):
             score_bias, rotation: How positions act on the self-attention, as in `MultiHeadAttention.call`.
             inputs_mask, encoder_output_mask: Implicit Keras masks, (B, T) and (B, S) booleans. Each is used if its
                 explicit mask is not given.
+            return_attention_scores: Whether the weights of the cross-attention are returned, too.
             training: Whether dropout is applied.
 
         Returns:
-            (B, T, D) floats.
+            (B, T, D) floats; with `return_attention_scores` a pair of them and the weights (B, H, T, S) after the
+            softmax, without dropout.
         """
         is_causal = attention_mask is None
         attention_mask = explicit_or_implicit(attention_mask, inputs_mask)
         cross_mask = explicit_or_implicit(cross_mask, encoder_output_mask)
-        return self._sublayers(
+        scores: list[Tensor] = []
+        cross = {"key": encoder_output, "attention_mask": cross_mask, "training": training}
+        record = recording(self.cross_attention, scores, **cross)
+        outputs = self._sublayers(
             inputs,
             lambda x: self.self_attention(
                 x,
@@ -93,9 +99,10 @@ class DecoderLayer(TransformerLayer):
                 rotation=rotation,
                 training=training,
             ),
-            lambda x: self.cross_attention(x, key=encoder_output, attention_mask=cross_mask, training=training),
+            record if return_attention_scores else lambda x: self.cross_attention(x, **cross),
             training,
         )
+        return (outputs, *scores) if return_attention_scores else outputs
 
     def step(
         self,

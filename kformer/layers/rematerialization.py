@@ -13,13 +13,14 @@ from kformer.layers.dropout import draw_seeds, dropping_by
 from kformer.layers.tensors import Tensor
 
 
-def rematerialized(layer: keras.layers.Layer, inputs: Tensor, **arguments: Any) -> Tensor:
-    """The output of a layer, of which only the inputs are kept for the backward pass.
+def rematerialized(layer: keras.layers.Layer, inputs: Tensor, **arguments: Any) -> Any:
+    """What a layer returns, of which only the inputs are kept for the backward pass.
 
     Both passes have the same dropout: its seeds are drawn here, once.
 
     Args:
-        layer: A layer with one output tensor, whose random numbers are those of `kformer.layers.dropout.Dropout`.
+        layer: A layer with one output tensor or a tuple of them, whose random numbers are those of
+            `kformer.layers.dropout.Dropout`.
         inputs: Its first argument.
         arguments: Its other arguments.
 

@@ -148,8 +148,8 @@ class Stack(keras.layers.Layer):
         """The layer that runs at a step, from 0 to `depth.num_steps` - 1."""
         return self.layers[self.depth.layer_number(step)]
 
-    def _apply_layer(self, step: int, inputs: Tensor, training: bool | None, **arguments: Any) -> Tensor:
-        """The output of the layer that runs at a step, for whole sequences."""
+    def _apply_layer(self, step: int, inputs: Tensor, training: bool | None, **arguments: Any) -> Any:
+        """What the layer that runs at a step returns for whole sequences."""
         if training and self.rematerialize:
             return rematerialized(self.layer_at(step), inputs, **arguments, training=training)
         return self.layer_at(step)(inputs, **arguments, training=training)

@@ -147,7 +147,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: Any) -> Callable[[Tensor], Tensor]:
-    """A function that computes `attention` without dropout, and appends the attention weights to `scores`.
+    """A function that computes `attention`, by default without dropout, and appends its weights to `scores`.
 
     Args:
         attention: The sublayer.
@@ -156,7 +156,7 @@ def recording(attention: MultiHeadAttention, scores: list[Tensor], **arguments: 
     """
 
     def attend(query: Tensor) -> Tensor:
-        outputs, weights = attention(query, **arguments, return_attention_scores=True, training=False)
+        outputs, weights = attention(query, **{"training": False, **arguments}, return_attention_scores=True)
         scores.append(weights)
         return outputs
 

@@ -3,6 +3,7 @@
 from kformer.models.building import build_model, rematerialize_layers
 from kformer.models.decoder_only import StepwiseLanguageModel, build_language_model
 from kformer.models.encoder_only import build_classifier, build_masked_language_model, build_tagger
+from kformer.models.guided_alignment import GuidedAlignment, call_with_alignment
 from kformer.models.stepwise import StepwiseTransformer, reorder_rows, start_decoding
 from kformer.models.transformer import (
     AttentionScores,
@@ -15,6 +16,7 @@ from kformer.models.two_passes import TwoPasses
 
 __all__ = [
     "AttentionScores",
+    "GuidedAlignment",
     "StepwiseLanguageModel",
     "StepwiseTransformer",
     "TwoPasses",
@@ -25,6 +27,7 @@ __all__ = [
     "build_model",
     "build_tagger",
     "build_transformer",
+    "call_with_alignment",
     "call_with_scores",
     "ponder",
     "rematerialize_layers",

@@ -4,7 +4,7 @@ import pathlib
 
 from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pairs, encode_pairs
-from kformer.data.arrangements import Arrangement, ShiftedTarget
+from kformer.data.arrangements import AlignedTarget, Arrangement, ShiftedTarget
 from kformer.data.encoded_ids import IdStore
 from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.tasks.base import Task
@@ -32,6 +32,8 @@ class TranslateTask(Task):
         return ShiftedTarget()
 
     def training_arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
+        if training.guided_alignment:
+            return AlignedTarget()
         return with_sampled_subwords(self.arrangement(tokenizers, training), *tokenizers, training)
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> Translator:

@@ -162,7 +162,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
     def _no_offsets(self) -> str:
         return (
             f"A tokenizer of the kind {self.kind} cannot give the offsets of its tokens in a text. Leave out the "
-            "signature translate_detailed, or train with a tokenizer of kformer's own."
+            "signature translate_detailed (in a training: alignments), or train with a tokenizer of kformer's own."
         )
 
     def begun(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:

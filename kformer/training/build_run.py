@@ -6,7 +6,7 @@ import rich.console
 from kformer.config import TrainingConfig, ends_with_budget
 from kformer.data import Corpus
 from kformer.data.label_checks import unknown_labels
-from kformer.models import TwoPasses, build_model, rematerialize_layers
+from kformer.models import GuidedAlignment, TwoPasses, build_model, rematerialize_layers
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training.checkpoints import TrainingState, load_last_checkpoint, previous_checkpoint
@@ -95,6 +95,8 @@ def _build(folder: RunFolder, setup: RunSetup, updates: int | None) -> keras.Mod
     model = build_model(setup.transformer, dtype=setup.training.precision)
     if setup.training.r_drop:
         model = TwoPasses.of(model)
+    if setup.training.guided_alignment:
+        model = GuidedAlignment.of(model, setup.transformer, setup.training.guided_alignment)
     if setup.training.rematerialize:
         rematerialize_layers(model)
     freeze_embeddings(folder, model, setup.training)

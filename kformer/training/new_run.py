@@ -10,7 +10,9 @@ from kformer.config import (
     DecodingConfig,
     TrainingConfig,
     TransformerConfig,
+    check_aligned,
     check_first_weights,
+    check_guided_alignment,
     check_layers,
     check_positions,
     check_scores,
@@ -101,8 +103,10 @@ def prepare_run(
     _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
     _check_subword_sampling(training, transformer.task, origin)
+    check_guided_alignment(transformer.task, training)
     passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
     facts = corpus.facts()
+    check_aligned(training, facts.aligned > 0)
     description = describe_corpus(corpus, facts)
     task = task_of(transformer.task)
     pairs_to_learn = task.pairs(corpus.train)
@@ -124,7 +128,7 @@ def prepare_run(
     _check_tags(corpus, transformer.task, tokenizers[0])
     check_special_ids(transformer)
     check_positions(transformer, training)
-    pairs = encode(corpus, task, training.max_length, tokenizers)
+    pairs = encode(corpus, task, training, tokenizers)
     search = search_of_data(transformer.task, facts.short_ratio, pairs[0])
     search = search.replace(tags=" ".join(corpus.tags), untagged=corpus.untagged)
     if origin is not None:

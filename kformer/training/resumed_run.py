@@ -70,7 +70,7 @@ def resume_run(
         if training != stored_training:
             run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
-    pairs = encode(corpus, task, training.max_length, tokenizers)
+    pairs = encode(corpus, task, training, tokenizers)
     return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
 
 
@@ -80,7 +80,7 @@ def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
         raise ValueError(
             f"The run in {run.path} was trained on another corpus: {stored['name']} with {stored['train']:,} training "
             f"and {stored['valid']:,} validation pairs. Received: {given['name']} with {given['train']:,} and "
-            f"{given['valid']:,}. Resume with the same text, or start a new run."
+            f"{given['valid']:,}. Resume with the same text and the same alignments, or start a new run."
         )
 
 

@@ -36,9 +36,9 @@ class RunSetup(NamedTuple):
 
 
 def encode(
-    corpus: Corpus, task: Task, max_length: int, tokenizers: tuple[Tokenizer, Tokenizer]
+    corpus: Corpus, task: Task, training: TrainingConfig, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> tuple[EncodedPairs, EncodedPairs]:
-    """The training and the validation part of the corpus as ids.
+    """The training and the validation part of the corpus as ids; the first with its alignments, if they are learned.
 
     Raises:
         ValueError: No pair of a part is left, or a part cannot be read.
@@ -46,7 +46,7 @@ def encode(
 
     def encoded(part: str, store: IdStore) -> EncodedPairs:
         try:
-            found = task.encode(task.pairs(getattr(corpus, part)), tokenizers, max_length, store)
+            found = task.encode(task.pairs(getattr(corpus, part)), tokenizers, training.max_length, store)
             for one, number in zip(corpus.parts, found.parts, strict=True):
                 if not number and (part == "train" or one.valid):
                     raise ValueError(f"No pair of {one.name} is left. Check the texts or raise max_length.")
@@ -56,7 +56,7 @@ def encode(
         except ValueError as error:
             raise ValueError(f"{corpus.name_of(part)} {part}: {error}") from error
 
-    with corpus.kept_ids(task.name, max_length, tokenizers) as store:
+    with corpus.kept_ids(task.name, training.max_length, tokenizers, training.guided_alignment > 0) as store:
         train = encoded("train", store)
     return train, encoded("valid", corpus.held_ids("valid"))
 

@@ -49,6 +49,7 @@ VALUES = {
     "gradient_clip_norm": 2.5,
     "least_improvement": 0.25,
     "r_drop": 2.5,
+    "guided_alignment": 0.25,
 }
 NEEDED = {
     "train_embeddings": ("--source-embeddings", "words.vec"),
@@ -58,6 +59,7 @@ NEEDED = {
     "optimizer": ("--weight-decay", "0.1"),
     "weight_decay": ("--optimizer", "adamw"),
     "unigram_alpha": ("--tokenizer", "unigram"),
+    "guided_alignment": ("--alignments", "pairs.align"),
 }
 
 
@@ -89,6 +91,7 @@ def train(monkeypatch, tmp_path):
     """Runs the command, which makes the run folder and does not train; gives the folder's configurations by part."""
     pairs = toy.corpus().train[:20]
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    (tmp_path / "pairs.align").write_text("0-0\n" * len(pairs))
     write_model(tmp_path / "words.model", ["one two three"])
     (tmp_path / "words.vec").write_text("1 4\none 1 2 3 4\n")
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,8 @@ from kformer.config import (
     DecodingConfig,
     TrainingConfig,
     TransformerConfig,
+    check_aligned,
+    check_guided_alignment,
     check_positions,
     check_subword_sampling,
     read_mapping,
@@ -709,6 +711,44 @@ def test_one_side_that_can_be_divided_anew_is_enough():
     for kinds in (None, ("bpe", "unigram")):
         check_subword_sampling("translate", training, kinds)
     check_subword_sampling("translate", TrainingConfig(bpe_dropout=0.1), ("words", "bpe"))
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "language-model", "masked-language-model"])
+def test_only_a_translator_learns_word_alignments(task):
+    message = f"models with an attention from the target .* those of the task translate. Received: the task {task}."
+    with pytest.raises(ValueError, match=message):
+        check_guided_alignment(task, TrainingConfig(guided_alignment=0.1))
+    check_guided_alignment(task, TrainingConfig())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"r_drop": 5.0}, "does not go with r_drop: .*guided_alignment=0.1, r_drop=5.0. Leave one of them out"),
+        ({"bpe_dropout": 0.1}, "does not go with bpe_dropout: .*guided_alignment=0.1, bpe_dropout=0.1. Leave one"),
+        ({"unigram_alpha": 0.2}, "does not go with unigram_alpha: "),
+        ({"max_length": 65_537, "tokens_per_batch": 65_537}, "up to 65,536 tokens. Received: max_length=65537"),
+    ],
+)
+def test_what_word_alignments_do_not_go_with_is_told(changes, message):
+    with pytest.raises(ValueError, match=message):
+        check_guided_alignment("translate", TrainingConfig(guided_alignment=0.1, **changes))
+    check_guided_alignment("translate", TrainingConfig(**changes))
+
+
+def test_alignments_and_their_weight_go_together():
+    for weight in (0.0, 0.1):
+        check_aligned(TrainingConfig(guided_alignment=weight), is_aligned=weight > 0)
+    with pytest.raises(ValueError, match="guided_alignment=0.1 learns word alignments, and the corpus has none. Give"):
+        check_aligned(TrainingConfig(guided_alignment=0.1), is_aligned=False)
+    with pytest.raises(ValueError, match="nothing would be learned .* because guided_alignment is 0. Give it a weight"):
+        check_aligned(TrainingConfig(), is_aligned=True)
+
+
+@pytest.mark.parametrize("weight", [-0.1, math.inf, math.nan])
+def test_the_weight_of_word_alignments_is_a_number_from_0_up(weight):
+    with pytest.raises(ValueError, match="guided_alignment must be a finite number of at least 0. Received: guided_al"):
+        TrainingConfig(guided_alignment=weight)
 
 
 def test_labels_are_padded_with_0_whatever_the_padding_of_texts_is():

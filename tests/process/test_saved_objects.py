@@ -34,6 +34,7 @@ SMALL = kformer.TransformerConfig(9, 9, 1, 1, d_model=8, d_ff=16, num_heads=2)
 SPECIAL = {
     "Encoder": lambda kind: kind([EncoderLayer(8, 2, 16)]),
     "Decoder": lambda kind: kind([DecoderLayer(8, 2, 16)]),
+    "GuidedAlignment": lambda kind: kind.of(build_transformer(SMALL), SMALL, weight=0.5),
     "TwoPasses": lambda kind: kind.of(build_transformer(SMALL)),
 }
 

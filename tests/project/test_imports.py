@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "losses": {"config", "loss_inputs"},
     "metrics": {"loss_inputs", "losses"},
     "schedules": set(),
-    "models": {"config", "indexing", "layers"},
+    "models": {"config", "indexing", "layers", "losses"},
     "presets": {"config", "models", "runs", "version", "wording"},
     "text": {"config", "decoding", "files", "layers", "models", "process", "tokenizers", "wording"},
     "client": {"config", "runtime", "text"},

@@ -78,7 +78,7 @@ def test_the_passes_that_a_run_has_had_are_told(trained):
     from kformer.tasks.translate import TranslateTask
     from kformer.training.run_setup import encode
 
-    pairs, _ = encode(both(), TranslateTask(), 32, load_tokenizers(run.tokenizer_folder))
+    pairs, _ = encode(both(), TranslateTask(), run.training_config(), load_tokenizers(run.tokenizer_folder))
     plan = plan_batches(pairs, run.training_config())
     assert (pairs.parts, plan.passes) == ((40, 10), (1, 3))
     assert describe_mixture(plan, ["numbers", "back"], 6) in said.splitlines()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kformer.tokenizers import Tokenizer
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"
-_FORM = 3  # of what the folders hold
+_FORM = 4  # of what the folders hold
 _TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 
@@ -101,19 +101,21 @@ class PreparedCorpus(Corpus):
         return load_tokenizers(folder / _TOKENIZERS)
 
     @contextlib.contextmanager
-    def kept_ids(self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]") -> "Iterator[IdStore]":
+    def kept_ids(
+        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]", aligned: bool = False
+    ) -> "Iterator[IdStore]":
         """As of `Corpus`. Those of the same tokenizers are made once, by one process."""
         from kformer.data.prepared.shards import DESCRIPTION, ShardedIds
         from kformer.tokenizers.storage import fingerprint_of
 
         source, target = tokenizers
         made_by = [fingerprint_of(source), None if source is target else fingerprint_of(target)]
-        folder = self.cache / f"ids-{_hash(self.key, task, max_length, made_by)}"
+        folder = self.cache / f"ids-{_hash(self.key, task, max_length, made_by, aligned)}"
         with (
             made_by_one(folder, self.tell, whole=folder / DESCRIPTION),
             self.progress(f"Tokenizing {self.name}", self.facts().train) as advance,
         ):
-            yield ShardedIds(folder, advance, sizes=[part.train for part in self.parts])
+            yield ShardedIds(folder, advance, sizes=[part.train for part in self.parts], aligned=aligned)
 
 
 def prepare_corpus(

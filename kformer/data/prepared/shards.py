@@ -3,6 +3,7 @@
 The folder holds
   source.ids, target.ids            all ids, end to end, in 2 or 4 bytes each
   source.offsets, target.offsets    (N + 1,) int64: where the ids of each pair begin and end
+  links.ids, links.offsets          the same of the links of aligned pairs, see `kformer.data.encoded_ids`
   shards.json                       the counts, and the size and checksum of each shard in each file
   SHA256SUMS                        the checksum of shards.json
 Until all shards are there, their list is in the file `journal`, a line for each, with a checksum of its own. A process
@@ -23,13 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kformer.data.encoded_ids import EncodedChunk, KeptIds, id_type
+from kformer.data.encoded_ids import EncodedChunk, KeptIds, side_types
 from kformer.files.checksums import DamagedFileError, check_file, replacing_noted
 from kformer.files.writing import WriteError, write_json, write_text
 from kformer.process.threads import in_threads
 
 SHARD_PAIRS = 1 << 18  # pairs that are read for a shard: some seconds of work
 FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets")
+LINK_FILES = ("links.ids", "links.offsets")
 DESCRIPTION = "shards.json"
 _JOURNAL = "journal"
 _READ_BYTES = 1 << 20
@@ -50,7 +52,7 @@ class Shard(NamedTuple):
     sums: dict[str, str]
 
 
-_NOTHING = Shard({}, dict.fromkeys(FILES, 0), {})  # before the first shard
+_NOTHING = Shard({}, dict.fromkeys((*FILES, *LINK_FILES), 0), {})  # before the first shard
 
 
 class ShardedIds:
@@ -60,7 +62,7 @@ class ShardedIds:
         folder: Made if it is missing.
         on_read: Called with the number of pairs whenever some have been taken, or were there already.
         shard_pairs: The least number of pairs that are read for a shard.
-        sizes: As of `IdStore`.
+        sizes, aligned: As of `IdStore`.
 
     Raises:
         DamagedFileError: A shard of a finished store does not match its checksum.
@@ -73,16 +75,21 @@ class ShardedIds:
         on_read: Callable[[int], object] = lambda pairs: None,
         shard_pairs: int = SHARD_PAIRS,
         sizes: Sequence[int] = (),
+        aligned: bool = False,
     ) -> None:
         self.folder = folder
         self.sizes = sizes
+        self.aligned = aligned
+        self._files = (*FILES, *LINK_FILES) if aligned else FILES
         self._on_read = on_read
         self._shard_pairs = shard_pairs
         self._shards: list[Shard] = []
 
     def open(self, source_vocab_size: int, target_vocab_size: int) -> int | None:
-        sizes = {"source.ids": source_vocab_size, "target.ids": target_vocab_size}
-        self._types = {name: id_type(sizes[name]) if name in sizes else np.dtype(np.int64) for name in FILES}
+        ids = side_types(source_vocab_size, target_vocab_size, self.aligned)
+        self._sides = tuple(ids)
+        self._types = {f"{side}.ids": dtype for side, dtype in ids.items()}
+        self._types |= {f"{side}.offsets": np.dtype(np.int64) for side in ids}
         self._is_whole = (self.folder / DESCRIPTION).is_file()
         if self._is_whole:
             self._shards = self._checked()
@@ -98,7 +105,7 @@ class ShardedIds:
         return known
 
     def add(self, chunk: EncodedChunk) -> None:
-        for side, sequences in (("source", chunk.source), ("target", chunk.target)):
+        for side, sequences in zip(self._sides, chunk.sides, strict=True):
             ends = self._places[side] + np.cumsum(sequences.counts, dtype=np.int64)
             self._places[side] = int(ends[-1]) if len(ends) else self._places[side]
             self._waiting[f"{side}.ids"].append(sequences.ids)
@@ -116,8 +123,8 @@ class ShardedIds:
         counts: Counter[str] = Counter()
         for shard in self._shards:
             counts.update(shard.counts)
-        source, source_offsets, target, target_offsets = (self._mapped(name) for name in FILES)
-        return KeptIds(source, source_offsets, target, target_offsets, counts)
+        sides = [(self._mapped(f"{side}.ids"), self._mapped(f"{side}.offsets")) for side in self._sides]
+        return KeptIds(sides, counts)
 
     def _mapped(self, name: str) -> np.ndarray:
         """(I,) or (N + 1,): the content of a file; a corpus of which nothing is kept has no ids."""
@@ -143,27 +150,25 @@ class ShardedIds:
     def _begin(self) -> None:
         """Cuts the files off behind the last whole shard."""
         last = self._shards[-1] if self._shards else _NOTHING
-        for name in FILES:
+        for name in self._files:
             with open(self.folder / name, "ab") as file:
                 file.truncate(last.ends[name])
-        self._places = {
-            side: last.ends[f"{side}.ids"] // self._types[f"{side}.ids"].itemsize for side in ("source", "target")
-        }
+        self._places = {side: last.ends[f"{side}.ids"] // self._types[f"{side}.ids"].itemsize for side in self._sides}
         write_text(self.folder / _JOURNAL, "".join(map(_line, self._shards)))
         self._next_shard()
         if not self._shards:
-            for side in ("source", "target"):
+            for side in self._sides:
                 self._waiting[f"{side}.offsets"].append(np.zeros(1, np.int64))
 
     def _next_shard(self) -> None:
-        self._waiting: dict[str, list[np.ndarray]] = {name: [] for name in FILES}
+        self._waiting: dict[str, list[np.ndarray]] = {name: [] for name in self._files}
         self._counts: Counter[str] = Counter()
 
     def _write_shard(self) -> None:
         """Writes what waits; the journal names it when it is on the disk."""
         ends, sums = {}, {}
         with _explained(self.folder):
-            for name in FILES:
+            for name in self._files:
                 content = np.concatenate([np.empty(0, self._types[name]), *self._waiting[name]])
                 sums[name] = hashlib.sha256(content.data).hexdigest()
                 ends[name] = _append(self.folder / name, content.data)
@@ -187,7 +192,7 @@ class ShardedIds:
         check_file(self.folder / DESCRIPTION, remedy)
         description: dict[str, Any] = json.loads((self.folder / DESCRIPTION).read_text(encoding="utf-8"))
         shards = [Shard(**shard) for shard in description["shards"]]
-        for name in FILES:
+        for name in self._files:
             size = (self.folder / name).stat().st_size if (self.folder / name).is_file() else -1
             expected = shards[-1].ends[name] if shards else 0
             if size != expected:
@@ -203,7 +208,7 @@ class ShardedIds:
     def _faults(self, shards: list[Shard], only_last: bool = False) -> Iterator[str]:
         """What is wrong with shards, in words."""
         neighbours = list(itertools.pairwise([_NOTHING, *shards]))[-1 if only_last else 0 :]
-        tasks = [(before, shard, name) for before, shard in neighbours for name in FILES]
+        tasks = [(before, shard, name) for before, shard in neighbours for name in self._files]
         for (_, shard, name), found in zip(tasks, in_threads(lambda task: self._sum(*task), tasks), strict=True):
             if found != shard.sums[name]:
                 number = shards.index(shard) + 1
