@@ -376,7 +376,7 @@ MISTAKES = {
         "translate {run} --input no.txt",
         "no.txt does not exist. Name a text file, or leave out --input to read a pipe.",
     ),
-    "translate a pipe into a folder": ("translate {run} --output {empty}", "A job reads files. Name each by --input FILE"),
+    "translate a pipe into a folder": ("translate {run} --output {empty}", "A job reads files. Name each by --input"),
     "translate into a file": (
         "translate {run} --output {corpus}/out",
         "{corpus} cannot be a folder: it is a file. Name another folder.",
