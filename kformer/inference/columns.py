@@ -26,6 +26,11 @@ class ScoredColumn(NamedTuple):
         answers: A column of the same form as the texts.
         scores: A column of the same form with float32 numbers, in a list Python's. Where there is no text it has what
             the form has for a missing number: None, NaN or null.
+
+    Examples:
+        >>> answers, scores = ScoredColumn(["uno", None], [-0.5, None])
+        >>> answers
+        ['uno', None]
     """
 
     answers: Any

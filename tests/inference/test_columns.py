@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from benchmarks.common.pages import program_of
 from kformer.inference import answer_column, answer_column_with_scores
 from kformer.text.batches import Hypothesis
 
@@ -162,6 +163,16 @@ class TestPandas:
             ValueError, match=r"Received: a Series of the dtype (int64|float64|bool). Expected: one of st"
         ):
             answer_column(answer, pandas.Series(values))
+
+    @pytest.mark.slow
+    @pytest.mark.tensorflow_only
+    def test_the_code_on_the_page_runs(self, pandas, numbers_run, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "exported").mkdir()
+        (tmp_path / "exported" / "mine").symlink_to(numbers_run)
+        frame = pandas.DataFrame({"text": ["one two", None, "six"]}, index=[5, 4, 3])
+        exec(program_of("batch-engines.md", "Columns"), {"frame": frame})
+        assert frame["translation"].dropna().to_dict() == {5: "dos uno", 3: "seis"}
 
     def test_a_frame_is_an_error(self, pandas):
         with pytest.raises(ValueError, match="a whole table of the type DataFrame. Give one of its columns."):
