@@ -69,6 +69,8 @@ def commands(folder: pathlib.Path, pythons: dict[str, str]) -> dict[str, list[st
 def table(lines: int, whole: dict[str, float], one_line: dict[str, float]) -> str:
     """Lines a second of each system, and the ratio to the first one, with the start and without it.
 
+    A machine that does other things may take longer for one line than for all. Then there is no time without the start.
+
     Examples:
         >>> print(table(100, {"a": 10.0, "b": 25.0}, {"a": 5.0, "b": 5.0}))
         | system | seconds | lines/s | ratio | seconds with one line | lines/s without these | ratio |
@@ -82,10 +84,11 @@ def table(lines: int, whole: dict[str, float], one_line: dict[str, float]) -> st
         "|" + " --- |" * 7,
     ]
     for name in whole:
-        later = whole[name] - one_line[name]
+        later, first_later = whole[name] - one_line[name], whole[first] - one_line[first]
+        without = f"{lines / later:,.0f} | {first_later / later:.2f}" if min(later, first_later) > 0 else "- | -"
         rows.append(
             f"| {name} | {whole[name]:.1f} | {lines / whole[name]:,.0f} | {whole[first] / whole[name]:.2f} | "
-            f"{one_line[name]:.1f} | {lines / later:,.0f} | {(whole[first] - one_line[first]) / later:.2f} |"
+            f"{one_line[name]:.1f} | {without} |"
         )
     return "\n".join(rows)
 

@@ -351,6 +351,8 @@ def test_engines_are_compared_with_their_start_and_without_it():
         "| a | 10.0 | 10 | 1.00 | 5.0 | 20 | 1.00 |",
         "| b | 25.0 | 4 | 0.40 | 5.0 | 5 | 0.25 |",
     ]
+    (busy,) = batch_engines.table(100, {"a": 10.0}, {"a": 11.0}).splitlines()[2:]
+    assert busy == "| a | 10.0 | 10 | 1.00 | 11.0 | - | - |"
 
 
 def test_engines_run_the_programs_of_the_page(tmp_path):
