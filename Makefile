@@ -9,6 +9,8 @@ OLDEST_VERSIONS = constraints/colab.txt
 # The environment of `make wheel`.
 BARE_VENV ?= build/bare
 BARE_BIN = $(abspath $(BARE_VENV))/bin
+# `make test-engines`: an environment for each, because Beam needs older versions of protobuf and NumPy.
+ENGINES = ray beam spark
 # setuptools warns of every editable installation.
 QUIETLY = PYTHONWARNINGS="ignore:Editable installation"
 INSTALL = $(QUIETLY) $(BIN)/pip install --quiet -e
@@ -33,7 +35,7 @@ VERSION_DEPENDENT_JAX = tests/training/test_optimizers.py \
 TWO_AT_ONCE = --numprocesses 2 --dist worksteal --durations 30 --durations-min 5
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-oldest oldest-environment lint notebooks address docs wheel clean
+.PHONY: demo test test-slow test-engines $(ENGINES:%=test-%) test-oldest oldest-environment lint notebooks address docs wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
@@ -47,6 +49,12 @@ test: $(VENV)/.kformer-test
 # The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
 test-slow: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/project/test_notebooks.py
+
+# The batch engines, and columns with what each of them brings of pandas, Arrow and NumPy. Spark also needs Java.
+test-engines: $(ENGINES:%=test-%)
+
+$(ENGINES:%=test-%): test-%: build/%-venv/.kformer-test
+	build/$*-venv/bin/python -m pytest --numprocesses 0 --durations 8 -m "" tests/inference/test_$*.py tests/inference/test_columns.py
 
 # The versions that Google Colab has: installing kformer must replace none of them, and the tests must pass with them. The
 # notebooks come first, and `-m ""` takes them, though they are slow: short tests then fill the time of the other process.
@@ -101,6 +109,13 @@ $(VENV)/.kformer: $(BIN)/python setup.cfg pyproject.toml
 $(VENV)/.kformer-test: $(BIN)/python setup.cfg pyproject.toml
 	$(INSTALL) '.[test]'
 	touch $@ $(VENV)/.kformer
+
+$(ENGINES:%=build/%-venv/.kformer-test): build/%-venv/.kformer-test: setup.cfg pyproject.toml
+	rm -rf build/$*-venv
+	$(PYTHON) -m venv build/$*-venv
+	build/$*-venv/bin/pip install --quiet --upgrade pip
+	$(QUIETLY) build/$*-venv/bin/pip install --quiet -e '.[$*]' filelock pytest pytest-xdist
+	touch $@
 
 # kformer is installed as a user would, and pip alone decides what to replace. Then the lines of the file that are no longer
 # installed are printed, and one of them is an error.

@@ -165,15 +165,29 @@ class Model:
         self._saved_model()
         return self
 
+    def prepare(self) -> Self:
+        """Makes and keeps now the SavedModel of a run folder, for which Python's TensorFlow is needed.
+
+        Then no worker process on this machine has to make it. Nothing is loaded, and an export needs nothing. Gives the
+        model itself.
+        """
+        found = self._find()
+        if isinstance(found, RunFolder):
+            from kformer.inference.saved_model_cache import saved_model_of
+
+            with saved_model_of(found, found.decoding_config(self.decoding), self.n_best, self._more_signatures):
+                pass
+        return self
+
     def _saved_model(self) -> "Export":
         check_process()  # before the lock, which another thread may have held when this process was forked
         with self._loaded.lock:
             if self._loaded.saved_model is None:
                 from kformer.inference.load import load_saved_model
 
-                signatures = [self._signature] if self.options or self.alignments else []
                 self._loaded.saved_model = load_saved_model(
-                    self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust, signatures
+                    *(self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust),
+                    signatures=self._more_signatures,
                 )
             return self._loaded.saved_model
 
@@ -183,6 +197,11 @@ class Model:
         if self.alignments:
             return DETAILED
         return (task_kind(self.task).with_options if self.options else None) or DEFAULT_SIGNATURE
+
+    @property
+    def _more_signatures(self) -> list[str]:
+        """What a run folder's SavedModel has beside `serving_default`."""
+        return [self._signature] if self.options or self.alignments else []
 
     def _find(self) -> RunFolder | pathlib.Path:
         """What is at the path, if it does what the model is to do."""

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import pathlib
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 import pytest
 import toy
 
+from benchmarks.common.pages import program_of
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import save_for_this_machine
 from kformer.inference import Model, load
@@ -194,6 +194,37 @@ def test_tensorflows_library_is_loaded_at_the_first_call(numbers_export):
     assert run(LAZY, numbers_export) == "(False, set()) True\n"
 
 
+PREPARED = """
+import pickle, sys
+model = pickle.loads(bytes.fromhex(sys.argv[1]))
+print(model([b"one two"])[0][0].text, sorted({"tensorflow", "keras"} & {*sys.modules}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci
+@pytest.mark.parametrize(
+    "arguments",
+    [{"decoding": DecodingConfig(beam_size=3), "n_best": 2}, {"options": {"length_penalty": 0.5}}],
+    ids=["search", "options"],
+)
+def test_workers_need_no_python_tensorflow_for_a_prepared_run_folder(
+    arguments, numbers_run, loads, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KFORMER_CACHE", str(tmp_path))
+    model = Model(numbers_run, **arguments)
+    assert model.prepare() is model
+    assert loads == []
+    assert run(PREPARED, pickle.dumps(model).hex()) == "dos uno []\n"
+
+
+def test_an_export_needs_no_preparation(numbers_export, loads, tmp_path, monkeypatch):
+    monkeypatch.setenv("KFORMER_CACHE", str(tmp_path))
+    model = Model(numbers_export)
+    assert model.prepare() is model
+    assert loads == [*tmp_path.iterdir()] == []
+
+
 FORKED = """
 import multiprocessing, sys, threading, time
 from kformer.inference import Model, load
@@ -244,9 +275,7 @@ def run(program, *arguments):
 
 def test_the_code_on_the_page_runs(numbers_run, tmp_path):
     """The section of docs/decoding.md, as a program."""
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "decoding.md").read_text("utf-8")
-    section = page.split("## A model in worker processes")[1]
-    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], flags=re.DOTALL)
+    code = program_of("decoding.md", "A model in worker processes")
     for shown, known in {"A sentence.": "one two", "Another one.": "six", "The next batch.": "two"}.items():
         code = code.replace(shown, known)
     (tmp_path / "program.py").write_text(code)

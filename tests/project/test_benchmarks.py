@@ -16,7 +16,7 @@ import toy
 from benchmarks.common import sequence_tasks
 from benchmarks.common.flops import multiplications, training_flops
 from benchmarks.common.results import missing
-from benchmarks.decoding import hardware_limits
+from benchmarks.decoding import batch_engines, hardware_limits
 from benchmarks.quality import back_translation, manuals, multilingual, translation
 from benchmarks.training.wmt14_cost import PAPER, TOKENS_A_STEP, cost
 from benchmarks.variants import attention_window, fewer_heads_and_layers, lines_of_code, universal_transformer
@@ -343,3 +343,21 @@ def test_the_peaks_of_every_precision_are_measured():
     """The script calls the products of an export, whose form has changed before without it."""
     peaks = hardware_limits.measure(1)
     assert min(peaks.float32, peaks.bfloat16, peaks.int8, peaks.bandwidth) > 1e8
+
+
+def test_engines_are_compared_with_their_start_and_without_it():
+    whole, one_line = {"a": 10.0, "b": 25.0}, {"a": 5.0, "b": 5.0}
+    assert batch_engines.table(100, whole, one_line).splitlines()[2:] == [
+        "| a | 10.0 | 10 | 1.00 | 5.0 | 20 | 1.00 |",
+        "| b | 25.0 | 4 | 0.40 | 5.0 | 5 | 0.25 |",
+    ]
+    (busy,) = batch_engines.table(100, {"a": 10.0}, {"a": 11.0}).splitlines()[2:]
+    assert busy == "| a | 10.0 | 10 | 1.00 | 11.0 | - | - |"
+
+
+def test_engines_run_the_programs_of_the_page(tmp_path):
+    found = batch_engines.commands(tmp_path, {engine: f"python-{engine}" for engine in batch_engines.ENGINES})
+    for engine in batch_engines.ENGINES:
+        python, program = found[batch_engines.ENGINES[engine]]
+        assert python == f"python-{engine}"
+        assert f"kformer.inference.{engine}" in (tmp_path / program).read_text()
