@@ -113,7 +113,7 @@ class Corpus:
         return learn()
 
     def kept_ids(
-        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]"
+        self, task: str, training: "TrainingConfig", tokenizers: "tuple[Tokenizer, Tokenizer]"
     ) -> "contextlib.AbstractContextManager[IdStore]":
         """Gives what keeps the ids of the training part."""
         return contextlib.nullcontext(self.held_ids("train"))

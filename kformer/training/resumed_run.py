@@ -70,7 +70,7 @@ def resume_run(
         if training != stored_training:
             run.write_config(run.training_file, training)
     tokenizers = load_tokenizers(run.tokenizer_folder)
-    pairs = encode(corpus, task, training.max_length, tokenizers)
+    pairs = encode(corpus, task, training, tokenizers)
     return RunSetup(stored_transformer, training, tokenizers, *pairs, resumed=True)
 
 

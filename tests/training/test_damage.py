@@ -147,7 +147,7 @@ class CorpusReader:
         learn = functools.partial(task.train_tokenizers, corpus.train, toy.TRAINING)
         tokenizers = corpus.learned_tokenizers("translate", toy.TRAINING, learn)
         with small_shards.small_shards():
-            train, valid = encode(corpus, task, toy.TRAINING.max_length, tokenizers)
+            train, valid = encode(corpus, task, toy.TRAINING, tokenizers)
         sides = [getattr(train, name) for name in ("source_ids", "source_offsets", "target_ids", "target_offsets")]
         return [corpus.facts(), corpus.valid, len(corpus.train), train.report(), valid.report(), *map(np.array, sides)]
 

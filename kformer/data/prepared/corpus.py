@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"
 _FORM = 3  # of what the folders hold
-_TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length")
+_TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length", "tags_before")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 
 # From a description and a number of items, or None if it is not known, to a function that takes what is done.
@@ -101,14 +101,16 @@ class PreparedCorpus(Corpus):
         return load_tokenizers(folder / _TOKENIZERS)
 
     @contextlib.contextmanager
-    def kept_ids(self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]") -> "Iterator[IdStore]":
+    def kept_ids(
+        self, task: str, training: "TrainingConfig", tokenizers: "tuple[Tokenizer, Tokenizer]"
+    ) -> "Iterator[IdStore]":
         """As of `Corpus`. Those of the same tokenizers are made once, by one process."""
         from kformer.data.prepared.shards import DESCRIPTION, ShardedIds
         from kformer.tokenizers.storage import fingerprint_of
 
         source, target = tokenizers
         made_by = [fingerprint_of(source), None if source is target else fingerprint_of(target)]
-        folder = self.cache / f"ids-{_hash(self.key, task, max_length, made_by)}"
+        folder = self.cache / f"ids-{_hash(self.key, task, training.max_length, training.tags_before, made_by)}"
         with (
             made_by_one(folder, self.tell, whole=folder / DESCRIPTION),
             self.progress(f"Tokenizing {self.name}", self.facts().train) as advance,
