@@ -16,7 +16,7 @@ from kformer.cli.options import (
     SearchOptions,
     Trust,
 )
-from kformer.cli.request_options import given_options, request_options
+from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.text.options import OPTIONS
 
@@ -46,6 +46,8 @@ def generate(
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
+    chosen = given_options(options)
+    check_no_search(chosen, SearchOptions(None, beam_size, length_penalty, max_source_length))
     given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
-    answer_lines(given, "language-model", "generating", search, options=given_options(options))
+    answer_lines(given, "language-model", "generating", search, options=chosen)
