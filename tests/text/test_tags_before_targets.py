@@ -14,6 +14,7 @@ from kformer.export.safetensors import export_safetensors
 from kformer.export.saved_model import export_saved_model
 from kformer.models import build_transformer
 from kformer.tasks.translator import Translator
+from kformer.text.option_tensors import option_tensors
 from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
@@ -235,5 +236,6 @@ def test_an_export_begins_so(tmp_path, weights, variant):
     loaded = tf.saved_model.load(str(version))
     check_same(loaded.signatures["serving_default"](text=tf.constant(texts)), tagged.translate(texts))
     if variant == "portable":
-        found = loaded.signatures["translate_with_options"](text=tf.constant(["one two"]), tag=tf.constant(["<2en>"]))
+        request = {"text": ["one two"], "tag": ["<2en>"], "target_prefix": [""], **option_tensors(tagged.decoding)}
+        found = loaded.signatures["translate_with_options"](**{name: tf.constant(one) for name, one in request.items()})
         check_same(found, tagged.translate(["<2en> one two"]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kformer.data.cleaning import Cleaning, CleaningReport
 from kformer.data.corpus import Corpus, CorpusPart
 from kformer.data.corpus_facts import CorpusFacts
+from kformer.data.file_names import short_names
 from kformer.data.joined import JoinedFiles
 from kformer.data.prepared.file_hashes import fingerprints
 from kformer.data.prepared.known_texts import Watched, known_texts, read_texts
@@ -193,8 +194,7 @@ def _parts(train: FilePairs, numbers: list[tuple[int, int]]) -> tuple[CorpusPart
     """The files that were joined; none if there is one."""
     if not isinstance(train, JoinedFiles):
         return ()
-    names = [" ".join(map(str, part.files)) for part in train.parts]
-    found = zip(names, train.tags, numbers, strict=True)
+    found = zip(short_names([part.files for part in train.parts]), train.tags, numbers, strict=True)
     return tuple(CorpusPart(name, tag, learned, validated) for name, tag, (learned, validated) in found)
 
 
