@@ -47,7 +47,7 @@ def generate(
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     chosen = given_options(options)
-    check_no_search(chosen, SearchOptions(None, beam_size, length_penalty, max_source_length))
-    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
+    check_no_search(chosen, search)
+    given = LineOptions(model, preset, server, token_file, input, output, trust, reading)
     answer_lines(given, "language-model", "generating", search, options=chosen)

@@ -16,6 +16,7 @@ from kformer.models import build_transformer
 from kformer.tasks.translator import Translator
 from kformer.text.option_tensors import option_tensors
 from kformer.tokenizers import SymbolTokenizer
+from kformer.training.live_translation import LiveTranslator
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -189,6 +190,27 @@ def test_the_score_of_a_pair_is_the_log_probability_behind_the_tag(tagged, weigh
     by_hand = log_probs[0, tres] + log_probs[1, uno] + log_probs[2, 2]
     assert float(found["log_probability"][0]) == pytest.approx(by_hand, rel=1e-5)
     assert int(found["tokens"][0]) == 3
+
+
+def test_a_model_in_training_translates_so(weights):
+    """Greedily, as validations and samples do."""
+    model, config = weights
+    greedy = made(weights, beam_size=1, max_extra_length=50, tags="<2es> <2en>", tags_before="target")
+    live = LiveTranslator(model, config, (SOURCE, TARGET), greedy.decoding)
+    texts = ["<2en> one two", "three", "<2en> one\n<2es> two"]
+    assert [found[0].text for found in live([text.encode() for text in texts])] == greedy(texts)
+    spanish, english = (live.attention(f"{tag} one two")[0] for tag in ("<2es>", "<2en>"))
+    assert not np.array_equal(spanish[:, 0], english[:, 0])  # of what the decoder reads first
+    begun = Translator(model, config.replace(start_id=EN), SOURCE, TARGET, greedy.decoding.replace(tags=""))
+    answer = begun("one two")
+    expected = begun.attention("one two", answer).cross.weights[0]
+    np.testing.assert_allclose(english, expected[:, : english.shape[1], : english.shape[2]], atol=1e-5)
+
+
+def test_the_ranges_of_an_export_are_measured_behind_tags(tagged):
+    inputs = tagged.calibration_inputs(tf.constant(["<2en> one two", "three"]))
+    assert inputs["target_in"].numpy()[:, 0].tolist() == [EN, ES]
+    assert inputs["source"].numpy()[0].tolist()[:2] == SOURCE.tokenize(["one two"]).to_list()[0]
 
 
 def test_no_translation_has_a_tag(weights, beam_size):
