@@ -131,6 +131,8 @@ def test_every_part_of_a_text_has_a_tag(tagged, text, tags):
 def test_a_text_without_a_tag_begins_as_usual_where_the_model_learned_such_texts(weights, begun, beam_size):
     model = made(weights, beam_size=beam_size, tags="<2es>", tags_before="target", untagged=True)
     assert model(["one two", "<2es> one two"]) == [begun["start_id"]("one two"), begun["<2es>"]("one two")]
+    assert model.codec.divide(["one\n<2es> two"]).start.numpy().tolist() == [1, ES]
+    assert model.codec.starts(["<2es> one", "one"]).numpy().tolist() == [ES, 1]
 
 
 def test_hypotheses_details_attention_and_tree_begin_so(tagged, begun):
@@ -141,10 +143,14 @@ def test_hypotheses_details_attention_and_tree_begin_so(tagged, begun):
     for name in ("source_start", "source_end"):  # the places are those in the given text
         found[name] = tf.where(found["source_token"] == "", 0, found[name] - len("<2en> "))
     check_same(found, others)
+    lengths, log_probs = found["target_length"][:1], found["log_probability"].numpy()[0].sum()
+    assert log_probs == pytest.approx(float(found["score"][0] * tagged.codec.score_norm(lengths)[0]), rel=1e-4)
     maps, read = tagged.attention("<2en> one two", "dos uno"), expected.attention("one two", "dos uno")
     assert maps.cross.keys == read.cross.keys
     assert (maps.decoder.keys[0], read.decoder.keys[1:]) == ("<2en>", maps.decoder.keys[1:])
     np.testing.assert_allclose(maps.cross.weights, read.cross.weights, atol=1e-6)
+    spanish = tagged.attention("<2es> one two", "dos uno")
+    assert not np.allclose(spanish.cross.weights[:, :, 0], maps.cross.weights[:, :, 0], atol=1e-3)
     if tagged.decoding.beam_size > 1:
         assert tagged.beam_tree("<2en> one two") == expected.beam_tree("one two")
 
