@@ -78,7 +78,7 @@ def write(corpus: PreparedCorpus, training: kformer.TrainingConfig) -> None:
     texts = load_corpus("bible-en-es").train
     tokenizers = corpus.learned_tokenizers("translate", training, lambda: train_tokenizers(texts, training))
     draw = np.random.default_rng(1)
-    with corpus.kept_ids("translate", training.max_length, tokenizers) as store:
+    with corpus.kept_ids("translate", training, tokenizers) as store:
         begin = store.open(*(tokenizer.vocab_size for tokenizer in tokenizers)) or 0
         for start in range(begin, len(corpus.train), CHUNK):
             count = min(CHUNK, len(corpus.train) - start)

@@ -1,7 +1,7 @@
 """`kformer compare`."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import rich.box
@@ -9,10 +9,27 @@ import rich.table
 import rich.text
 import typer
 
-from kformer.cli.evaluate import compared, test_pairs, usable_bleu_tokenizer
+from kformer.cli.evaluate import compared, tagged_pairs, test_pairs, usable_bleu_tokenizer
 from kformer.cli.figure_files import checked_figure, write_figure
-from kformer.cli.options import BleuTokenizer, CorpusName, FileReading, Limit, Path, Split, Trust
-from kformer.inference.find import check_task, find_model, search_of
+from kformer.cli.options import (
+    BeamSize,
+    BleuTokenizer,
+    CorpusName,
+    FileReading,
+    LengthPenalty,
+    Limit,
+    MaxSourceLength,
+    Path,
+    SearchOptions,
+    SearchRecipe,
+    Split,
+    Trust,
+    check_tag,
+    choose_decoding,
+)
+from kformer.config import DecodingConfig
+from kformer.data import Pairs
+from kformer.inference.find import check_search, check_task, find_model, search_of
 from kformer.process.console import Console
 from kformer.runs.folder import RunFolder
 from kformer.wording import count
@@ -37,6 +54,18 @@ def compare(
     ] = None,
     limit: Limit = None,
     bleu_tokenizer: BleuTokenizer = None,
+    recipe: SearchRecipe = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    max_source_length: MaxSourceLength = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="The tag of the texts, as of evaluate. May be repeated, one for each --test.",
+            rich_help_panel="Search",
+        ),
+    ] = None,
     lines: Annotated[
         int, typer.Option(min=0, help="How many lines of each kind are shown, in which the models differ most.")
     ] = 3,
@@ -49,7 +78,7 @@ def compare(
     """Compare translators on a test set: settings, scores, how sure a difference is, and lines where they differ.
 
     Scores have a confidence interval of 95 % and a p-value, by paired bootstrap resampling: how probable so large a
-    difference from the first model is, if none is better.
+    difference from the first model is, if none is better. The options of the search hold for all models.
     """
     picture = None if plot is None else checked_figure(plot, "comparison", option="--plot")
     if len(models) < 2:
@@ -58,14 +87,19 @@ def compare(
     found = {name: find_model(path) for name, path in zip(names, models, strict=True)}
     for model in found.values():
         check_task(model, "translate")
+    search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
+    searching = {name: (model, choose_decoding(model, search)) for name, model in found.items()}
+    for model, decoding in searching.values():
+        check_search(model, decoding)
     parts, symbols = test_pairs(next(iter(found.values())), corpus, test, reading, split)
+    if tag:
+        parts = _tagged(parts, tag, found.values())
     if not symbols:
         targets = itertools.chain.from_iterable(parts.values())
         bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, targets)
-    searching = {name: (model, None) for name, model in found.items()}
     comparison, sizes = compared(searching, [*parts.values()], symbols, limit, bleu_tokenizer, trust)
     console = Console()
-    _print_settings(console, found)
+    _print_settings(console, searching)
     _print_scores(console, comparison)
     first = next(iter(comparison.scores))
     if len(parts) > 1:
@@ -84,6 +118,19 @@ def compare(
         write_figure(plot_comparison(comparison), picture)
 
 
+def _tagged(parts: Mapping[str, Pairs], tags: Sequence[str], models: Iterable[RunFolder | Path]) -> dict[str, Pairs]:
+    """The test sets, whose texts have their tags before them: one tag for all sets, or one for each."""
+    if len(tags) not in (1, len(parts)):
+        raise ValueError(
+            f"There must be one --tag, or one for each --test. Received: {len(tags)}, and {len(parts)} of those."
+        )
+    for model in models:
+        for one in tags:
+            check_tag(model, one)
+    of_parts = list(tags) * (len(parts) if len(tags) == 1 else 1)
+    return {name: tagged_pairs(pairs, one) for (name, pairs), one in zip(parts.items(), of_parts, strict=True)}
+
+
 def _names(models: Sequence[Path]) -> list[str]:
     """The names of folders, or their paths where names are the same."""
     names = [path.resolve().name for path in models]
@@ -93,9 +140,9 @@ def _names(models: Sequence[Path]) -> list[str]:
     return names
 
 
-def _settings(model: RunFolder | Path) -> dict[str, Any]:
-    """The settings of a model, those of its search alone if it is an export."""
-    found = {f"decoding.{name}": value for name, value in search_of(model, None).items()}
+def _settings(model: RunFolder | Path, decoding: DecodingConfig | None) -> dict[str, Any]:
+    """The settings of a model and of a search with it, those of the search alone if it is an export."""
+    found = {f"decoding.{name}": value for name, value in search_of(model, decoding).items()}
     if isinstance(model, RunFolder):
         found |= {f"transformer.{name}": value for name, value in model.transformer_config().to_dict().items()}
         if model.training_file.is_file():
@@ -103,8 +150,8 @@ def _settings(model: RunFolder | Path) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not isinstance(value, dict | list)}
 
 
-def _print_settings(console: Console, models: Mapping[str, RunFolder | Path]) -> None:
-    settings = [_settings(model) for model in models.values()]
+def _print_settings(console: Console, models: Mapping[str, tuple[RunFolder | Path, DecodingConfig | None]]) -> None:
+    settings = [_settings(*model) for model in models.values()]
     every = dict.fromkeys(name for found in settings for name in found if name.split(".")[0] in _SHOWN_SETTINGS)
     rows = [[name, *(str(found.get(name, "-")) for found in settings)] for name in every]
     rows = [row for row in rows if len({*row[1:]} - {"-"}) > 1]

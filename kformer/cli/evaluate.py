@@ -34,6 +34,7 @@ from kformer.cli.progress import progress_bar, status
 from kformer.cli.startup import start_tensorflow
 from kformer.config import DecodingConfig, TaskKind, task_kind
 from kformer.data import Corpus, Pair, Pairs
+from kformer.data.file_names import short_names
 from kformer.data.label_checks import check_targets
 from kformer.data.pairs import MappedPairs
 from kformer.data.tags import tagged
@@ -108,7 +109,7 @@ def evaluate(
     [pairs] = parts.values()
     if tag is not None:
         check_tag(found, tag)
-        pairs = MappedPairs(lambda pair: (tagged(pair[0], tag), pair[1]), pairs)
+        pairs = tagged_pairs(pairs, tag)
     kind = task_kind(task_name(found))
     if (intervals or against is not None) and kind.scored_by != "translations":
         raise ValueError(f"--intervals and --against are for translators. Received: a model of the task {kind.name}.")
@@ -130,6 +131,11 @@ def evaluate(
         case None:
             raise ValueError(f"kformer cannot score a model of the task {kind.name}. Compare its answers yourself.")
     print(json.dumps(scores))  # in ASCII: escapes are JSON's own, whatever standard output can write
+
+
+def tagged_pairs(pairs: Pairs, tag: str) -> Pairs:
+    """The pairs, whose sources have the tag before them."""
+    return MappedPairs(lambda pair: (tagged(pair[0], tag), pair[1]), pairs)
 
 
 def usable_bleu_tokenizer(name: str | None, pairs: Iterable[Pair]) -> str:
@@ -267,7 +273,8 @@ def test_pairs(
         return {corpus: pairs}, symbols
     if files and corpus is None:
         found = [_read_file(model, file, reading, split) for file in files]
-        return {str(file): pairs for file, (pairs, _) in zip(files, found, strict=True)}, found[0][1]
+        names = short_names([(file,) for file in files])
+        return {name: pairs for name, (pairs, _) in zip(names, found, strict=True)}, found[0][1]
     raise ValueError("There must be one test set. Give --corpus or --test, or else --recipe, which has a corpus.")
 
 

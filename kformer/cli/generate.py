@@ -16,7 +16,7 @@ from kformer.cli.options import (
     SearchOptions,
     Trust,
 )
-from kformer.cli.request_options import given_options, request_options
+from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.text.options import OPTIONS
 
@@ -48,7 +48,9 @@ def generate(
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
-    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
+    chosen = given_options(options)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
+    check_no_search(chosen, search)
+    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
     form = writing.form("language-model", keep=reading.keep is not None)
-    answer_lines(given, Request("language-model", "generating", form, search, options=given_options(options)))
+    answer_lines(given, Request("language-model", "generating", form, search, options=chosen))

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from kformer.cli.options import SearchOptions
 from kformer.text.options import OPTIONS, RequestOption
 
 
@@ -52,6 +53,26 @@ def given_options(options: Mapping[str, float]) -> dict[str, float]:
             "--temperature 1, or leave them out."
         )
     return dict(options) if _differ(options, list(options)) else {}
+
+
+def check_no_search(options: Mapping[str, float], search: SearchOptions, n_best: int = 1) -> None:
+    """Refuses options of a search beside those by which tokens are drawn.
+
+    Args:
+        options: From `given_options`.
+        search: The options of the search.
+        n_best: How many answers each line has.
+
+    Raises:
+        ValueError: There are both.
+    """
+    given = [*search.given(), *(["n_best"] if n_best > 1 else [])]
+    searching = [name for name in given if name in ("beam_size", "length_penalty", "n_best")]
+    if options.get("temperature") and searching:
+        raise ValueError(
+            "With --temperature there is no search: tokens are drawn, and each line has one answer. Leave out "
+            f"{_words(searching)}."
+        )
 
 
 def _differ(options: Mapping[str, float], names: Sequence[str]) -> bool:

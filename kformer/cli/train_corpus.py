@@ -93,16 +93,31 @@ class CleaningOptions:
             ".txt of sources. May be repeated.",
         ),
     ] = None
+    without_fields: Annotated[
+        list[str] | None,
+        _cleaning(
+            metavar="NAMES",
+            help="As --fields, for the files of --without in their order, or for all if it is given once; '' for none.",
+        ),
+    ] = None
 
     @property
     def rules(self) -> Cleaning:
         """The rules. The files of --without are read for them."""
-        return Cleaning(**{**dataclasses.asdict(self), "without": tuple(map(_unseen, self.without or ()))})
+        files, fields = self.without or [], self.without_fields or []
+        if (len(fields) > 1 and len(fields) != len(files)) or (fields and not files):
+            raise ValueError(
+                "There must be as many --without-fields as --without, in their order, or one for all. Received: "
+                f"{len(fields)}, and {len(files)} of those."
+            )
+        unseen = tuple(map(_unseen, files, _for_each(fields, len(files))))
+        given = {name: value for name, value in vars(self).items() if name != "without_fields"}
+        return Cleaning(**{**given, "without": unseen})
 
 
-def _unseen(file: Path) -> Unseen:
+def _unseen(file: Path, fields: str | None) -> Unseen:
     """What is in a file of --without: pairs, or sources alone if it is plain text by its name."""
-    return Unseen.of(str(file), open_file(file, FileReading(), plain_text=".txt" in file.suffixes))
+    return Unseen.of(str(file), open_file(file, FileReading(fields=fields), plain_text=".txt" in file.suffixes))
 
 
 @dataclasses.dataclass(frozen=True)

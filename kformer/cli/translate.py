@@ -19,7 +19,7 @@ from kformer.cli.options import (
     TranslatorPreset,
     Trust,
 )
-from kformer.cli.request_options import given_options, request_options
+from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.text.options import OPTIONS
 
 _PANEL = "Input and output"
@@ -77,10 +77,7 @@ def translate(
     """
     drawn = given_options(options)
     search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
-    if drawn and (searching := _searching(search, n_best)):
-        raise ValueError(
-            f"With --temperature there is no search: each line has one translation. Leave out {searching}."
-        )
+    check_no_search(drawn, search, n_best)
     if pairs and n_best > 1:
         raise ValueError("--pairs writes one translation of each line. Leave out --n-best.")
     if alignments and (drawn or n_best > 1):
@@ -90,11 +87,3 @@ def translate(
     form = writing.form("translate", n_best, alignments, pairs, reading.keep is not None)
     given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
     answer_lines(given, Request("translate", "translating", form, search, n_best, drawn, alignments, tag))
-
-
-def _searching(search: SearchOptions, n_best: int) -> str:
-    """The options of a search that were given."""
-    given = [*search.given(), *(["n_best"] if n_best > 1 else [])]
-    return ", ".join(
-        f"--{name.replace('_', '-')}" for name in given if name in ("beam_size", "length_penalty", "n_best")
-    )

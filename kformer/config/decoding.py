@@ -11,10 +11,11 @@ from kformer.config.fields import setting
 _LINE_LENGTH = 64
 _SOURCE_LENGTH = 256
 BEAM_RULES = ("paper", "transformers", "opennmt")
+TAG_PLACES = ("source", "target")
 # Beyond it the penalty of a long text is too large for float32: all scores would be 0.
 LARGEST_LENGTH_PENALTY = 10.0
 # A run finds them in its training data.
-FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio", "tags", "untagged")
+FROM_DATA = ("max_source_length", "max_sentence_length", "short_ratio", "tags", "untagged", "tags_before")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,12 @@ class DecodingConfig(Config):
         "Whether a source that begins with none of the tags is read as it is, because the run learned such sources. By "
         "default as the run says.",
     )
+    tags_before: str | None = setting(
+        None,
+        "Where the model reads the tag of a text: before the source, as its first word, or before the target, in place "
+        "of the start token. By default as the run says, else before the source.",
+        choices=TAG_PLACES,
+    )
 
     def __post_init__(self) -> None:
         self._check_types_and_choices()
@@ -123,6 +130,16 @@ class DecodingConfig(Config):
     def longest_source(self) -> int:
         """The largest number of tokens, with the end id, that a model reads at once."""
         return max(self.max_source_length or 0, self.max_sentence_length or 0) or _SOURCE_LENGTH
+
+    @property
+    def tags_start_targets(self) -> bool:
+        """Whether there are tags, and each translation begins with one of them in place of the start token.
+
+        Examples:
+            >>> DecodingConfig(tags="<2es> <2fr>", tags_before="target").tags_start_targets
+            True
+        """
+        return bool(self.tags) and self.tags_before == "target"
 
     @property
     def first_is_free(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 from kformer.config.base import Config
+from kformer.config.decoding import TAG_PLACES
 from kformer.config.fields import setting
 from kformer.config.monitors import BLEU_TOKENIZERS, MONITORS
 from kformer.config.optimization import (
@@ -110,6 +111,13 @@ class TrainingConfig(Config):
         1.0,
         "From 1 up: small corpora are seen more often. One of n pairs gets a share of n ** (1 / temperature).",
         panel="Data",
+    )
+    tags_before: str | None = setting(
+        None,
+        "Where the model reads the tags of corpora: before the source, as its first word, or before the target, in "
+        "place of the start token. By default as the model of the first weights, else before the source.",
+        panel="Data",
+        choices=TAG_PLACES,
     )
     label_smoothing: float = setting(0.1, "Label smoothing, epsilon_ls of section 5.4.")
     label_smoothing_form: str = setting(

@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     target: np.ndarray  # (B, T) int32
     source_pad_id: int
     target_pad_id: int
-    start_id: int
+    start_id: int | np.ndarray  # one for all rows, or (B,) int32
     aligned: np.ndarray | None = None  # (B, T, S) uint8: 1 where two tokens translate each other
 
 

@@ -207,12 +207,14 @@ class BatchPlan:
         """The batch of some pairs. `key` is the seed, the bucket and the number of the batch in the bucket."""
         rows, source_length, target_length = shape
         data = self.encoded
+        starts = np.full(rows, data.start_id, np.int32)
+        starts[: len(pairs)] = data.starts_of(pairs)
         padded = Rows(
             _pad(data.source_ids, data.source_offsets, pairs, (rows, source_length), data.source_pad_id),
             _pad(data.target_ids, data.target_offsets, pairs, (rows, target_length), data.target_pad_id),
             data.source_pad_id,
             data.target_pad_id,
-            data.start_id,
+            starts,
             self._aligned(pairs, shape) if self.arrangement.matrices else None,
         )
         seed, bucket, number = key

@@ -113,10 +113,10 @@ class Corpus:
         return learn()
 
     def kept_ids(
-        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]", aligned: bool = False
+        self, task: str, training: "TrainingConfig", tokenizers: "tuple[Tokenizer, Tokenizer]"
     ) -> "contextlib.AbstractContextManager[IdStore]":
-        """Gives what keeps the ids of the training part, if `aligned` with their alignments."""
-        return contextlib.nullcontext(self.held_ids("train", aligned))
+        """Gives what keeps the ids of the training part, with their alignments if these are learned."""
+        return contextlib.nullcontext(self.held_ids("train", training.guided_alignment > 0))
 
     def held_ids(self, part: str, aligned: bool = False) -> "IdStore":
         """What holds the ids of the part "train" or "valid" in memory, and counts those of each joined corpus."""

@@ -41,6 +41,7 @@ class EncodedPairs:
         skipped_blank: the number of pairs that were left out because a side is blank.
         skipped_long: the number of other pairs that were left out because a side is longer than `max_length`.
         parts: the number of pairs of each of several corpora, one after another; nothing for one corpus.
+        part_start_ids: for each of them, the id before the first target token; nothing: it is `start_id`.
         links: (2 L,) unsigned integers of 16 bits: the places of a source token and of a target token that translate
             each other, one link after another. None: the pairs are not aligned.
         link_offsets: (N + 1,) int64. The links of pair n are `links[offsets[n]:offsets[n + 1]]`.
@@ -63,6 +64,7 @@ class EncodedPairs:
     skipped_blank: int
     skipped_long: int
     parts: tuple[int, ...] = ()
+    part_start_ids: tuple[int, ...] = ()
     links: np.ndarray | None = None
     link_offsets: np.ndarray | None = None
 
@@ -81,9 +83,27 @@ class EncodedPairs:
             [[4, 5, 2], [4, 2]]
         """
         ends = itertools.accumulate(self.parts)
-        return [self._slice(end - number, end) for number, end in zip(self.parts, ends, strict=True)]
+        starts = self.part_start_ids or [self.start_id] * len(self.parts)
+        return [
+            self._slice(end - number, end, start) for number, end, start in zip(self.parts, ends, starts, strict=True)
+        ]
 
-    def _slice(self, first: int, end: int) -> "EncodedPairs":
+    def starts_of(self, pairs: np.ndarray) -> np.ndarray:
+        """(B,) int32: the id before the first target token of each pair, by the pairs' numbers.
+
+        Examples:
+            >>> tokenizer = kformer.tokenizers.SymbolTokenizer(["a", "b"])
+            >>> both = encode_pairs([("a b", "b"), ("a", "a b"), ("b", "b")], tokenizer, tokenizer, max_length=8)
+            >>> both = dataclasses.replace(both, parts=(1, 2), part_start_ids=(4, 5))
+            >>> both.starts_of(np.array([2, 0, 1])).tolist()
+            [5, 4, 5]
+        """
+        if not self.part_start_ids:
+            return np.full(len(pairs), self.start_id, np.int32)
+        part = np.searchsorted(np.cumsum(self.parts), pairs, side="right")
+        return np.array(self.part_start_ids, np.int32)[part]
+
+    def _slice(self, first: int, end: int, start_id: int) -> "EncodedPairs":
         def sliced(ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             some = offsets[first : end + 1]
             return ids[some[0] : some[-1]], some - some[0]
@@ -99,9 +119,11 @@ class EncodedPairs:
             source_offsets=source_offsets,
             target_ids=target_ids,
             target_offsets=target_offsets,
+            start_id=start_id,
             skipped_blank=0,
             skipped_long=0,
             parts=(),
+            part_start_ids=(),
             links=links,
             link_offsets=link_offsets,
         )

@@ -7,10 +7,10 @@ of the pairs of another part.
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol, Self
 
-from kformer.data.tags import tagged
+from kformer.data.tags import tagged, without_tag
 
 Pair = tuple[str, str]  # (source, target)
 Links = tuple[tuple[int, int], ...]  # pairs of a source word and a target word, both counted from 0
@@ -76,6 +76,23 @@ def with_tag(pair: Pair, tag: str) -> Pair:
         return text, target
     more = len(text.split()) - len(source.split())
     return AlignedPair(text, target, ((first + more, second) for first, second in pair.links))
+
+
+def pair_without_tag(pair: Pair, tags: Collection[str]) -> Pair:
+    """The pair without the one of the tags with which its source begins.
+
+    Examples:
+        >>> pair_without_tag(("<2es> one", "uno"), ["<2es>"])
+        ('one', 'uno')
+        >>> pair_without_tag(AlignedPair("<2es> one", "uno", [(1, 0)]), ["<2es>"]).links
+        ((0, 0),)
+    """
+    source, target = pair
+    text = without_tag(source, tags)
+    if not isinstance(pair, AlignedPair):
+        return text, target
+    more = len(source.split()) - len(text.split())
+    return AlignedPair(text, target, ((first - more, second) for first, second in pair.links))
 
 
 def check_pairs(pairs: object) -> None:

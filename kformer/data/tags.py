@@ -45,6 +45,16 @@ def has_tag(text: str, tags: Collection[str]) -> bool:
     return bool(first) and first in tags
 
 
+def tag_of(text: str, tags: Collection[str]) -> str:
+    """The one of the tags with which the text begins, or "".
+
+    Examples:
+        >>> tag_of("<2es> one two", ["<2en>", "<2es>"]), tag_of("one <2es>", ["<2es>"])
+        ('<2es>', '')
+    """
+    return text.partition(" ")[0] if has_tag(text, tags) else ""
+
+
 def without_tag(text: str, tags: Collection[str]) -> str:
     """The text without the tag that it begins with, if any.
 

@@ -153,6 +153,10 @@ class SearchWithBeams(Search):
         only_first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NO_HYPOTHESIS)  # (K,)
         return ops.broadcast_to(ops.cast(only_first, "float32"), (ops.shape(self.space.limits)[0], self.beam_size))
 
+    def _in_beams(self, values: Any) -> Any:
+        """(B, K), `values` (B,) in every beam."""
+        return ops.repeat(ops.expand_dims(values, 1), self.beam_size, axis=1)
+
     def _in_every_beam(self, tokens: Any) -> Any:
         """(B, K, T) int32, `tokens` (B, t) at the beginning of the buffer of every beam."""
         buffer = buffer_of(tokens, self.space.buffer_length, self.space.pad_id)  # (B, T)
@@ -173,7 +177,7 @@ class BeamSearch(SearchWithBeams):
         live, best = (sentences, self.beam_size), (sentences, self.num_kept)
         return BeamState(
             step=ops.convert_to_tensor(0, "int32"),
-            last_tokens=ops.full(live, space.start_id, dtype="int32"),
+            last_tokens=self._in_beams(space.first_inputs()),
             live_tokens=ops.full((*live, space.buffer_length), space.pad_id, dtype="int32"),
             live_log_probs=self._first_log_probs(),
             finished_tokens=ops.full((*best, space.buffer_length), space.pad_id, dtype="int32"),

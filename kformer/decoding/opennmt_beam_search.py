@@ -54,7 +54,7 @@ class OpenNMTBeamSearch(SearchWithBeams):
         beam = (sentences, self.beam_size)
         return _State(
             step=ops.convert_to_tensor(0, "int32"),
-            last_tokens=ops.full(beam, space.start_id, dtype="int32"),
+            last_tokens=self._in_beams(space.first_inputs()),
             tokens=ops.full((*beam, space.buffer_length), space.pad_id, dtype="int32"),
             log_probs=self._first_log_probs(),
             lengths=ops.zeros(beam, dtype="int32"),

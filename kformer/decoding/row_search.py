@@ -47,7 +47,7 @@ class RowSearch(Search):
         rows = ops.shape(space.limits)[0]
         return RowState(
             step=ops.convert_to_tensor(0, "int32"),
-            last_tokens=ops.full((rows,), space.start_id, dtype="int32"),
+            last_tokens=space.first_inputs(),
             tokens=ops.full((rows, space.buffer_length), space.pad_id, dtype="int32"),
             scores=ops.zeros((rows,), dtype="float32"),
             lengths=ops.zeros((rows,), dtype="int32"),

@@ -34,6 +34,9 @@ class SearchSpace:
         constraints: what every sequence keeps beside. If two of them force a token, the first one does.
         renormalize: whether the probabilities of the tokens that may come next are divided by their sum. Otherwise a
             token keeps the probability that the model gives it.
+        starts: (B,) int, what the model receives first in place of the start id, such as the language of each
+            sentence. None: the start id. It is no part of the sequence: it counts for no length and no score.
+        never: other ids that a search never produces, such as all those that may be in `starts`.
 
     Attributes:
         limits: (B,) int32, `max_lengths` clipped to values from 0 to `buffer_length`.
@@ -60,6 +63,8 @@ class SearchSpace:
     buffer_length: Any
     constraints: Sequence[Constraint] = ()
     renormalize: bool = False
+    starts: Any = None
+    never: Sequence[int] = ()
     limits: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +87,18 @@ class SearchSpace:
             )
         limits = ops.clip(ops.cast(max_lengths, "int32"), 0, ops.cast(self.buffer_length, "int32"))
         object.__setattr__(self, "limits", limits)
+
+    def first_inputs(self) -> Any:
+        """(B,) int32: what the model receives before the first token of each sentence.
+
+        Examples:
+            >>> space = SearchSpace(1, 2, 0, np.array([3, 9]), buffer_length=9, starts=np.array([5, 1]), never=[5])
+            >>> np.asarray(space.first_inputs()).tolist()
+            [5, 1]
+        """
+        if self.starts is None:
+            return ops.full(ops.shape(self.limits), self.start_id, dtype="int32")
+        return ops.cast(self.starts, "int32")
 
     def start(self, tokens: Any, beams: int = 1) -> States:
         """The first state of each constraint; the arguments are those of `Constraint.start`."""
@@ -118,7 +135,7 @@ class SearchSpace:
         if allowed is not None or self.renormalize:
             return top_k(self._masked(states, logits, allowed), count)
         logits = ops.cast(logits, "float32")
-        spare = 3  # pad, start and end id may be forbidden
+        spare = 3 + len(self.never)  # pad, start and end id may be forbidden, too
         best, ids = top_k(logits, min(count + spare, logits.shape[-1]))  # (N, count + spare)
         # The largest probability is 1 / sum(exp(logits - highest)): a softmax is faster than these three passes.
         probability_of_best = take_columns(ops.softmax(logits), ids[:, :1])  # (N, 1)
@@ -130,8 +147,8 @@ class SearchSpace:
         """Computes the log probabilities of the next token, -inf for tokens that may not come next.
 
         Tokens are forbidden after the log softmax, so the others keep the log probability that the model gives them.
-        Pad and start ids are always forbidden, other tokens by the constraints. If the start id is the end id, the rule
-        of the end id holds.
+        Pad and start ids and those in `never` are always forbidden, others by the constraints. If the start id is the
+        end id, the rule of the end id holds.
 
         Args:
             states: of the constraints.
@@ -183,6 +200,8 @@ class SearchSpace:
         forbidden = ops.equal(ids, self.pad_id)
         if self.start_id not in (self.pad_id, self.end_id):
             forbidden = forbidden | ops.equal(ids, self.start_id)
+        for never in self.never:
+            forbidden = forbidden | ops.equal(ids, never)
         for constraint, state in zip(self.constraints, states, strict=True):
             if (may_end := constraint.may_end(state)) is not None:
                 forbidden = forbidden | (ops.equal(ids, self.end_id) & ~ops.reshape(may_end, (-1, 1)))

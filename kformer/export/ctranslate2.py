@@ -18,7 +18,7 @@ from kformer.export.ctranslate2_engine import (
 )
 from kformer.export.ctranslate2_spec import check_variant, language_model_spec, translator_spec
 from kformer.export.formats import check_format
-from kformer.export.target import ExportTarget, Trial, export, write_errors_explained
+from kformer.export.target import ExportTarget, Trial, export, refuse_tags_before_targets, write_errors_explained
 from kformer.export.variables import copy_weights
 from kformer.tasks.predictor import Predictor
 from kformer.tokenizers import SentencePieceTokenizer, save_tokenizers
@@ -90,6 +90,7 @@ class CTranslate2Target(ExportTarget):
                 f"CTranslate2 runs translators and language models. Received: a model of the task {predictor.task}. "
                 "Export it as a SavedModel."
             )
+        refuse_tags_before_targets(predictor, "CTranslate2")
         check_variant(predictor.config)
         for tokenizer in (predictor.source_tokenizer, predictor.target_tokenizer):
             tokenizer.tokens()

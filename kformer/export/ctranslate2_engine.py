@@ -86,8 +86,8 @@ class CTranslate2Engine:
         """
         raise ValueError(f"A folder of CTranslate2 has no signature {name}. Export the model as a SavedModel.")
 
-    def _find(self, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        """As `Searcher.find`. CTranslate2 adds the end id to a source itself."""
+    def _find(self, source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
+        """As `Searcher.find`. CTranslate2 adds the end id to a source itself, and every translation begins alike."""
         special = (self._config.pad_id, self._config.end_id)
         tokens = [[self._source_tokens[i] for i in row if i not in special] for row in source.numpy().tolist()]
         most = limits.numpy().tolist()

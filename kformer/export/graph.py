@@ -82,16 +82,16 @@ def _compiled(translator: Translator, weights: Weights) -> Function:
     frozen = FrozenScope(translator.model.variables, weights)
 
     @tf.function(autograph=False, jit_compile=True)
-    def compiled(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+    def compiled(source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
         with frozen:
-            return searcher.find(source, limits)
+            return searcher.find(source, limits, starts)
 
-    def find(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+    def find(source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
         rows, length = tf.shape(source)[0], tf.shape(source)[1]
         more_rows = _next_power_of_two(rows) - rows
         more_tokens = -length % LENGTH_STEP
         padded = tf.pad(source, [[0, more_rows], [0, more_tokens]], constant_values=translator.config.pad_id)
-        found = compiled(padded, tf.pad(limits, [[0, more_rows]]))
+        found = compiled(padded, tf.pad(limits, [[0, more_rows]]), tf.pad(starts, [[0, more_rows]]))
         return SearchResult(*(part[:rows] for part in found))
 
     @tf.function(autograph=False, input_signature=[TEXT])

@@ -9,6 +9,7 @@ import numpy as np
 
 from kformer.export.halved_positions import with_halved_positions
 from kformer.export.hugging_face import TOKENIZER_CONFIG, HuggingFaceModel, search_fields
+from kformer.export.target import refuse_tags_before_targets
 from kformer.files.writing import write_json
 from kformer.importing.activations import NAMES
 from kformer.importing.bart_family import EPSILON
@@ -28,6 +29,7 @@ class MarianModel(HuggingFaceModel):
     class_name = "MarianMTModel"
 
     def check(self) -> None:
+        refuse_tags_before_targets(self.predictor, self.class_name)
         self.refuse_others(
             {
                 "norm_first": (False,),

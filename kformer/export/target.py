@@ -148,6 +148,19 @@ def _fill(
     return trial
 
 
+def refuse_tags_before_targets(predictor: Predictor, engine: str) -> None:
+    """Refuses a model for an engine whose translations all begin alike.
+
+    Raises:
+        ValueError: The translations of the model begin with tags.
+    """
+    if predictor.decoding.tags_start_targets:
+        raise ValueError(
+            f"{engine} begins all translations with the same token, but this model begins each with its tag: "
+            f"{predictor.decoding.tags}. Export it as a SavedModel, or train one with tags_before='source'."
+        )
+
+
 @contextlib.contextmanager
 def write_errors_explained(directory: pathlib.Path) -> Iterator[None]:
     """Turns an error in writing a file, also one of TensorFlow, into an OSError with a plain message."""

@@ -87,7 +87,7 @@ class Translator(Predictor):
         super().__init__(model, config, source_tokenizer, target_tokenizer, decoding, samples, facts)
         _check(config, source_tokenizer, target_tokenizer)
         self.codec = TextCodec(source_tokenizer, target_tokenizer, config, self.decoding)
-        self.searcher = Searcher(model, config, self.decoding)
+        self.searcher = Searcher(model, config, self.decoding, never=self.codec.never)
 
     @model_function([TEXT])
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -112,7 +112,7 @@ class Translator(Predictor):
         """Sources and their translations as inputs of the model, `source` (B, S) and `target_in` (B, T) int32."""
         source, _ = self.codec.encode(text)
         target = self.target_tokenizer.tokenize(self.translate(text)["translation"])
-        return {"source": source, "target_in": target_batch(self.codec, target)[0]}
+        return {"source": source, "target_in": target_batch(self.codec, target, self.codec.starts(text))[0]}
 
     @model_function([TEXT])
     def translate_n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -324,8 +324,8 @@ class Translator(Predictor):
         check_sampling_options(seed, temperature, top_k, top_p)
         seeds = itertools.count(seed)  # one for each batch
 
-        def draw(source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-            return self.searcher.sample(source, limits, next(seeds) % 2**64, temperature, top_k, top_p)
+        def draw(source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
+            return self.searcher.sample(source, limits, next(seeds) % 2**64, temperature, top_k, top_p, starts)
 
         found = best(translate_texts(self.codec, draw, text_tensor(texts), n_best=1))
         return [text.decode("utf-8") for text in found["translation"].numpy()]

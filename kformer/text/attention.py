@@ -26,11 +26,13 @@ def read_attention(codec: TextCodec, model: keras.Model, text: str, translation:
     if config.longest_sequence is not None:
         check_length("translation", len(target_ids), config.longest_sequence - 1)
     source = np.array([[*source_ids, *codec.source_tokenizer.closing_ids]], "int32")
-    target_in = np.array([[config.start_id, *target_ids]], "int32")
+    starts = codec.starts(tf.constant([text]))
+    target_in = np.array([[*starts.numpy(), *target_ids]], "int32")
     scores = attention_scores(model, source, target_in, config.pad_id)
     encoder, decoder, cross = (np.stack([_array(of_layer) for of_layer in kind]) for kind in scores)
     ends = [END] * len(codec.source_tokenizer.closing_ids)
-    sources, read, written = (*source_tokens, *ends), (START, *target_tokens), (*target_tokens, END)
+    start = codec.target_tokenizer.detokenize(starts[:, tf.newaxis]).numpy()[0].decode("utf-8") or START  # or a tag
+    sources, read, written = (*source_tokens, *ends), (start, *target_tokens), (*target_tokens, END)
     return Attention(
         AttentionMap(encoder, sources, sources, "Encoder self-attention"),
         AttentionMap(decoder, written, read, "Decoder self-attention"),

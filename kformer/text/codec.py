@@ -11,8 +11,8 @@ import tensorflow as tf
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.decoding.length_penalty import norm_of
-from kformer.text.parts import Parts, divide
-from kformer.text.tags import Tags, ids_behind
+from kformer.text.parts import Parts, divide, divide_lines
+from kformer.text.tags import Tags, known_tags
 from kformer.tokenizers import Tokenizer
 
 
@@ -49,35 +49,48 @@ class TextCodec:
 
     @functools.cached_property
     def tags(self) -> Tags | None:
-        """The tags with which sources may begin; None: there are none."""
-        return Tags.known(self.decoding, self.source_tokenizer)
+        """The tags with which texts may begin; None: there are none."""
+        return known_tags(self.decoding, self.source_tokenizer, self.target_tokenizer, self.config.start_id)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """(B, None) int32: the ids of whole sources (B,) string, each with its tag, if the model has tags."""
+        """(B, None) int32: the ids of whole sources (B,) string, each with its tag, if the model has tags there."""
         if self.tags is None:
             return self.source_tokenizer.tokenize(text)
-        tag, rest = self.tags.split(text)
-        return ids_behind(tag, self.source_tokenizer.tokenize(rest), self.source_tokenizer)
+        tag, rest = self.tags.split_whole(text)
+        return self.tags.ids_behind(tag, self.source_tokenizer.tokenize(rest))
+
+    def starts(self, text: tf.Tensor) -> tf.Tensor:
+        """(B,) int32: the id that stands before the translation of each whole source (B,) string."""
+        if self.tags is None:
+            return tf.fill(tf.shape(text), tf.constant(self.config.start_id, tf.int32))
+        return self.tags.starts(self.tags.split_whole(text)[0])
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The ids besides the special ones that no translation has."""
+        return () if self.tags is None else self.tags.start_ids
 
     def divide(self, text: tf.Tensor) -> Parts:
-        """The parts of sources (B,) string that the model can read; each part has the tag of its source."""
+        """The parts of sources (B,) string that the model can read; each part has the tag of its line."""
         if self.tags is None:
-            return divide(text, self.source_tokenizer, self.longest_line, self.longest_part)
-        tag, rest = self.tags.split(text)
-        parts = divide(rest, self.source_tokenizer, *self.room_behind_tags)
-        ids = ids_behind(tf.gather(tag, parts.text), parts.ids, self.source_tokenizer)
-        return parts._replace(ids=ids)
+            parts = divide(text, self.source_tokenizer, self.longest_line, self.longest_part)
+            return parts._replace(start=tf.fill(tf.shape(parts.text), tf.constant(self.config.start_id, tf.int32)))
+        lines, tags = self.tags.lines(text)[:2]
+        parts = divide_lines(lines.numbered(), self.source_tokenizer, *self.room_behind_tags)
+        tag = tf.gather(tags, parts.text)
+        ids = self.tags.ids_behind(tag, parts.ids)
+        return Parts(ids, tf.gather(lines.owner, parts.text), parts.gap, self.tags.starts(tag))
 
     def written(self, text: str) -> str:
-        """A source with its tag before it."""
+        """A source as the model reads it: with its tag before it, if that is where the model has tags."""
         if self.tags is None:
             return text
-        tag, rest = (one.numpy()[0].decode("utf-8").strip() for one in self.tags.split(tf.constant([text])))
-        return f"{tag} {rest}" if tag and rest else rest
+        tag, rest = (one.numpy()[0].decode("utf-8").strip() for one in self.tags.split_whole(tf.constant([text])))
+        return f"{tag} {rest}" if tag and rest and self.tags.tokens else rest
 
     @property
     def room_behind_tags(self) -> tuple[int, int]:
-        """`longest_line` and `longest_part` without the tokens of a tag, but at least 1."""
+        """`longest_line` and `longest_part` without the tokens of a tag before a source, but at least 1."""
         tokens = 0 if self.tags is None else self.tags.tokens
         return max(1, self.longest_line - tokens), max(1, self.longest_part - tokens)
 

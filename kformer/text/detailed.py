@@ -92,7 +92,7 @@ def alignment_layer(num_layers: int) -> int:
 def _search(codec: TextCodec, find: Find, parts: Parts) -> _Found:
     def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
         source, limits = codec.pad(tf.gather(parts.ids, rows))
-        result = find(source, limits)
+        result = find(source, limits, tf.gather(parts.start, rows))
         best = codec.decode_best(result, limits)
         lengths = tf.where(limits > 0, result.lengths[:, 0], 0)
         tokens = result.tokens[:, 0]
@@ -116,7 +116,7 @@ def _read_again(codec: TextCodec, model: keras.Model, parts: Parts, found: _Foun
         lengths = tf.gather(parts.ids.row_lengths(), rows)
         source, _ = codec.pad(tf.gather(parts.ids, rows))
         content = kept(ids, ids.values != end_id)
-        target_in, target_out = target_batch(codec, content)
+        target_in, target_out = target_batch(codec, content, tf.gather(parts.start, rows))
         logits, scores = call_with_scores(model, source, target_in, codec.config.pad_id)
         log_probability = -tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (R, T)
         weights = tf.reduce_mean(tf.cast(scores.cross[layer], tf.float32), axis=1)  # (R, T, S)

@@ -4,7 +4,7 @@ Shape letters: B texts, P parts, N hypotheses for each part.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -31,6 +31,7 @@ class Parts(NamedTuple):
     ids: tf.RaggedTensor  # (P, None) int32, the part's tokens, without start and end ids
     text: tf.Tensor  # (P,) int32, the number of the text that the part belongs to, rising
     gap: tf.Tensor  # (P,) string, the white space between the part and the one before it; "" before a text's first part
+    start: Any = ()  # (P,) int32, the id that stands before the part's translation; `TextCodec.divide` knows it
 
 
 class Pieces(NamedTuple):
@@ -40,6 +41,10 @@ class Pieces(NamedTuple):
     owner: tf.Tensor  # (P,) int32, the number of the text that a piece belongs to
     gap: tf.Tensor  # (P,) string, the white space before the piece; "" before the first one
     first: tf.Tensor  # (P,) bool, True for the first piece of a text
+
+    def numbered(self) -> "Pieces":
+        """The same pieces as if each was a text of its own."""
+        return self._replace(owner=tf.range(tf.size(self.owner)))
 
 
 def divide(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int) -> Parts:
@@ -54,7 +59,11 @@ def divide(text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: in
         longest_line: Largest number of tokens of a part with several sentences.
         longest: Largest number of tokens of a part, at least `longest_line`.
     """
-    lines, _ = lines_of(text)
+    return divide_lines(lines_of(text)[0], tokenizer, longest_line, longest)
+
+
+def divide_lines(lines: Pieces, tokenizer: Tokenizer, longest_line: int, longest: int) -> Parts:
+    """As `divide`, for texts whose lines are known."""
     parts = Parts(tokenizer.tokenize(lines.texts), lines.owner, lines.gap)
 
     def shorter() -> Parts:

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from kformer.text.codec import TextCodec
 from kformer.text.parts import Pieces, is_longer, lines_of, short_pieces
-from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths, decode
 from kformer.tokenizers.ragged import find, in_rows, pick, row_ids, sums_before
 from kformer.tokenizers.text_ops import replace_invalid
@@ -29,9 +28,9 @@ def locate(codec: TextCodec, text: tf.Tensor) -> Places:
     Tokens of a tag have no bytes: they stand before the part that has them, in the text or not.
     """
     if codec.tags is None:
-        return _locate(text, codec.source_tokenizer, *codec.room_behind_tags)
-    tag, rest = codec.tags.split(text)
-    places = _locate(rest, codec.source_tokenizer, *codec.room_behind_tags, tag)
+        return _locate(codec, text, *lines_of(text))
+    lines, tag, cut, rest, begin = codec.tags.lines(text)
+    places = _locate(codec, rest, lines._replace(gap=lines.gap + cut), begin, tag)
     before = byte_lengths(text) - byte_lengths(rest)
     start, end = (
         side.with_values(side.values + tf.gather(before, row_ids(side))) for side in (places.start, places.end)
@@ -39,28 +38,36 @@ def locate(codec: TextCodec, text: tf.Tensor) -> Places:
     return Places(start, end, places.overlong)
 
 
-def _locate(
-    text: tf.Tensor, tokenizer: Tokenizer, longest_line: int, longest: int, tag: tf.Tensor | None = None
-) -> Places:
-    """As `locate`. Arguments as of `divide`, and (B,) string, the tags that are put before the parts."""
-    lines, begin = lines_of(text)
-    ids = tokenizer.tokenize(lines.texts)
+def _locate(codec: TextCodec, text: tf.Tensor, lines: Pieces, begin: tf.Tensor, tag: tf.Tensor | None = None) -> Places:
+    """As `locate`.
+
+    Args:
+        codec: The tokenizers and the largest lengths.
+        text: (B,) string.
+        lines: Its lines.
+        begin: (B,) int64, how many bytes of white space stand before the first one.
+        tag: (L,) string, the tags of the L lines, if the model has tags.
+    """
+    tokenizer, (longest_line, longest) = codec.source_tokenizer, codec.room_behind_tags
+    ids, numbered = tokenizer.tokenize(lines.texts), lines.numbered()
 
     def shorter() -> tuple[Pieces, tf.Tensor]:
-        return short_pieces(lines, ids, tokenizer, longest_line, longest)
+        return short_pieces(numbered, ids, tokenizer, longest_line, longest)
 
     def whole() -> tuple[Pieces, tf.Tensor]:
-        return lines, tf.zeros_like(text, tf.bool)
+        return numbered, tf.zeros_like(lines.texts, tf.bool)
 
-    pieces, overlong = tf.cond(tf.reduce_any(is_longer(ids, longest_line)), shorter, whole)
+    pieces, of_lines = tf.cond(tf.reduce_any(is_longer(ids, longest_line)), shorter, whole)
+    overlong = tf.math.unsorted_segment_max(tf.cast(of_lines, tf.int32), lines.owner, tf.size(text)) > 0
     spans = tokenizer.tokenize_with_offsets(pieces.texts)
-    if tag is not None:
+    if tag is not None and codec.tags is not None:
         has_ids = spans.start.row_lengths() > 0
-        ids = tokenizer.tokenize(tf.where(has_ids, tf.gather(tag, pieces.owner), ""))
+        ids = codec.tags.source_ids(tf.where(has_ids, tf.gather(tag, pieces.owner), ""))
         nothing = ids.with_values(tf.zeros_like(ids.values, spans.start.dtype))
         spans = spans._replace(
             start=tf.concat([nothing, spans.start], axis=1), end=tf.concat([nothing, spans.end], axis=1)
         )
+    pieces = pieces._replace(owner=tf.gather(lines.owner, pieces.owner))
     # Pieces and gaps together are the text without white space at its ends, and with U+FFFD for invalid bytes.
     lengths, gaps = byte_lengths(pieces.texts), byte_lengths(pieces.gap)
     number = in_rows(gaps + lengths, pieces.owner, tf.size(text))

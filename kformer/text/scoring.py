@@ -36,13 +36,14 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
     with tf.control_dependencies([require(tf.equal(translations, tf.size(text)), rule, translations)]):
         text = tf.identity(text)
     source, target = codec.tokenize(text), codec.target_tokenizer.tokenize(translation)
+    starts = codec.starts(text)
     longest = longest_translation(codec.config, codec.decoding) or codec.longest_part + codec.decoding.max_extra_length
     truncated = (source.row_lengths() > codec.longest_part) | (target.row_lengths() > longest - 1)
     source, target = source[:, : codec.longest_part], target[:, : longest - 1]
     tokens = tf.cast(target.row_lengths(), tf.int32) + 1
 
     def batch(rows: tf.Tensor) -> tuple[tf.Tensor]:
-        return (_log_probabilities(codec, model, tf.gather(source, rows), tf.gather(target, rows)),)
+        return (_log_probabilities(codec, model, *(tf.gather(each, rows) for each in (source, target, starts))),)
 
     nothing = (tf.zeros((0,), tf.float32),)
     (log_probability,) = in_batches(tokens, SCORED_TOKENS, batch, nothing)
@@ -51,10 +52,10 @@ def score_pairs(codec: TextCodec, model: keras.Model, text: tf.Tensor, translati
 
 
 def _log_probabilities(
-    codec: TextCodec, model: keras.Model, source: tf.RaggedTensor, target: tf.RaggedTensor
+    codec: TextCodec, model: keras.Model, source: tf.RaggedTensor, target: tf.RaggedTensor, starts: tf.Tensor
 ) -> tf.Tensor:
-    """(B,) float32 for sources and targets (B, None) of ids, without start and end ids."""
-    target_in, target_out = target_batch(codec, target)
+    """(B,) float32 for sources and targets (B, None) of ids, without start and end ids; `starts` stand before these."""
+    target_in, target_out = target_batch(codec, target, starts)
     padded, _ = codec.pad(source)
     logits = model({"source": padded, "target_in": target_in}, training=False)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target_out, logits)  # (B, T)
@@ -64,10 +65,9 @@ def _log_probabilities(
     return -tf.reduce_sum(tf.where(is_free, 0.0, loss), axis=1)
 
 
-def target_batch(codec: TextCodec, target: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Inputs and labels of the model, (B, T) int32 each, for targets (B, None) without start and end ids."""
-    starts = tf.fill([target.nrows(), 1], tf.constant(codec.config.start_id, tf.int32))
-    return next_tokens(codec.config, tf.concat([starts, target], axis=1))
+def target_batch(codec: TextCodec, target: tf.RaggedTensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Inputs and labels of the model, (B, T) int32 each, for targets (B, None) and the ids (B,) that stand before."""
+    return next_tokens(codec.config, tf.concat([starts[:, tf.newaxis], target], axis=1))
 
 
 def next_tokens(config: TransformerConfig, begun: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

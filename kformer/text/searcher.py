@@ -57,6 +57,7 @@ class Searcher:
             sentences leave the search. None for XLA, where shapes cannot change: then there is room for all positions
             from the start.
         stepwise: How the model decodes position by position; `StepwiseLanguageModel` for a decoder-only model.
+        never: Ids that no translation has, such as those of tags that stand before targets.
     """
 
     model: keras.Model
@@ -65,23 +66,26 @@ class Searcher:
     cache: type[Cache] = Cache
     first_room: int | None = dataclasses.field(default_factory=_usual_first_room)
     stepwise: type[StepwiseTransformer] = StepwiseTransformer
+    never: tuple[int, ...] = ()
 
     def find(
         self,
         source: Tensor,
         limits: Tensor,
+        starts: Tensor | None = None,
         n_best: int = 1,
         prefix: Tensor | None = None,
         length_penalty: Tensor | None = None,
         min_length: Tensor | None = None,
         read: Tensor | None = None,
-        starts: Tensor | None = None,
     ) -> SearchResult:
         """Greedy search, or beam search if the beam size exceeds 1.
 
         Args:
             source: (B, S) int32 ids.
             limits: (B,) int32, the largest number of tokens of each translation.
+            starts: (B,) int32, the ids that stand before the translations, in place of the start id, such as those of
+                tags.
             n_best: Number of hypotheses to return for each sentence.
             prefix: (B, F) int32, see `kformer.decoding.Prefix`.
             length_penalty: () float32 in place of the configuration's. Its value is not checked.
@@ -89,14 +93,13 @@ class Searcher:
                 among them, in place of the configuration's. A limit that allows fewer counts.
             read: P, () int32: a decoder-only model reads the first P tokens of every prefix at once, and not one by
                 one. Every prefix must have P tokens or more, and every limit must be P or more.
-            starts: (B,) int32, with `read`: the ids that stand before the sequences, in place of the start id.
 
         Raises:
             ValueError: `n_best` exceeds the beam size. It is raised before the model runs.
         """
         check_beam_options(self.decoding.beam_size, self.decoding.length_penalty, n_best)
         penalty = self.decoding.length_penalty if length_penalty is None else length_penalty
-        search = self._search(self.space(source, limits, prefix, min_length), penalty, n_best, prefix)
+        search = self._search(self.space(source, limits, starts, prefix, min_length), penalty, n_best, prefix)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, self.decoding.beam_size)
         if self.first_room is None:
@@ -106,7 +109,7 @@ class Searcher:
             context, history = stepwise.start(source, ops.minimum(self.first_room, longest))
             return run_in_stretches(search, stepwise, context, history)
         room = ops.minimum(self.first_room + read, longest)
-        context, history, *known = self._after_reading(stepwise, source, room, prefix, read, starts)
+        context, history, *known = self._after_reading(stepwise, source, room, prefix, read, search.space)
         return run_in_stretches(search, stepwise, context, history, search.after(*known))
 
     def _after_reading(
@@ -116,15 +119,13 @@ class Searcher:
         room: Tensor,
         prefix: Tensor | None,
         read: Tensor,
-        starts: Tensor | None,
+        space: SearchSpace,
     ) -> tuple[Context, History, Tensor, Tensor]:
         """Context and history after the first P tokens of the prefixes, and the arguments of `Search.after`."""
         if prefix is None or not isinstance(stepwise, StepwiseLanguageModel):
             raise ValueError("Only a decoder-only model reads the beginning of its prefixes at once. Leave out `read`.")
         batch_size = ops.shape(source)[0]
-        if starts is None:
-            starts = ops.full((batch_size,), self.config.start_id, dtype="int32")
-        tokens = ops.concatenate([ops.expand_dims(starts, 1), prefix[:, :read]], axis=1)  # (B, P + 1)
+        tokens = ops.concatenate([ops.expand_dims(space.first_inputs(), 1), prefix[:, :read]], axis=1)  # (B, P + 1)
         history, log_probs = ops.cond(
             read > 0,
             lambda: stepwise.read(tokens, room),
@@ -152,10 +153,10 @@ class Searcher:
         temperature: float | Tensor,
         top_k: int | Tensor,
         top_p: float | Tensor,
+        starts: Tensor | None = None,
         prefix: Tensor | None = None,
         min_length: Tensor | None = None,
         read: Tensor | None = None,
-        starts: Tensor | None = None,
     ) -> SearchResult:
         """Draws a translation of each source at random; see `find` and `kformer.decoding.sample` for the arguments.
 
@@ -165,15 +166,15 @@ class Searcher:
         check_sampling_options(seed, temperature, top_k, top_p)
         longest = self._buffer_length(source)
         stepwise = self._stepwise(longest, rows_per_source=1)
-        known = None
+        space, known = self.space(source, limits, starts, prefix, min_length), None
         if read is None:
             context, history = stepwise.start(source, longest)
         else:
-            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read, starts)
+            context, history, *known = self._after_reading(stepwise, source, longest, prefix, read, space)
         return sample(
             stepwise.begin(context),
             history,
-            self.space(source, limits, prefix, min_length),
+            space,
             seed=seed,
             temperature=temperature,
             top_k=top_k,
@@ -189,7 +190,12 @@ class Searcher:
         return self.stepwise(self.model, longest, self.config.pad_id, rows_per_source, self.cache, more_room=ROOM_STEP)
 
     def space(
-        self, source: Tensor, limits: Tensor, prefix: Tensor | None = None, min_length: Tensor | None = None
+        self,
+        source: Tensor,
+        limits: Tensor,
+        starts: Tensor | None = None,
+        prefix: Tensor | None = None,
+        min_length: Tensor | None = None,
     ) -> SearchSpace:
         """Which sequences may be found; the arguments are those of `find`."""
         config = self.config
@@ -201,6 +207,8 @@ class Searcher:
             buffer_length=self._buffer_length(source),
             constraints=self.constraints(limits, prefix, min_length),
             renormalize=self.decoding.renormalize,
+            starts=starts,
+            never=self.never,
         )
 
     def constraints(
@@ -239,30 +247,44 @@ class Searcher:
         return min(length, longest) if isinstance(length, int) else ops.minimum(length, longest)
 
 
-def compiled_search(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+def compiled_search(searcher: Searcher) -> Callable[..., SearchResult]:
     """Compiles `searcher.find` with the current backend. Each call uses the weights that the model has at that time.
 
     JAX compiles once for every shape of the arguments.
+
+    Returns:
+        A function of the first three arguments of `Searcher.find`, of which the last may be left out.
     """
+    find = _compiled(searcher)
+
+    def search(source: np.ndarray, limits: np.ndarray, starts: np.ndarray | None = None) -> SearchResult:
+        return find(
+            source, limits, np.full(len(limits), searcher.config.start_id, "int32") if starts is None else starts
+        )
+
+    return search
+
+
+def _compiled(searcher: Searcher) -> Callable[..., SearchResult]:
     if keras.backend.backend() == "jax":
         return _compiled_by_jax(searcher)
     import tensorflow as tf
 
-    signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-    return tf.function(lambda source, limits: searcher.find(source, limits), signature, autograph=False)
+    signature = [tf.TensorSpec([None] * rank, tf.int32) for rank in (2, 1, 1)]
+    return tf.function(lambda *given: searcher.find(*given), signature, autograph=False)
 
 
-def _compiled_by_jax(searcher: Searcher) -> Callable[[np.ndarray, np.ndarray], SearchResult]:
+def _compiled_by_jax(searcher: Searcher) -> Callable[..., SearchResult]:
     import jax
 
     variables = searcher.model.variables
 
     @jax.jit
-    def find(weights: list[Tensor], source: Tensor, limits: Tensor) -> SearchResult:
+    def find(weights: list[Tensor], *given: Tensor) -> SearchResult:
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
-            return searcher.find(source, limits)
+            return searcher.find(*given)
 
-    return lambda source, limits: find(own_values(variables), source, limits)
+    return lambda *given: find(own_values(variables), *given)
 
 
 def own_values(variables: list[keras.Variable]) -> list[Tensor]:

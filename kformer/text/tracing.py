@@ -25,13 +25,14 @@ def trace_text(codec: TextCodec, model: keras.Model, text: str, beam_size: int, 
             f"This model searches by the rules of {codec.decoding.beam_rules}, but only the paper's search has a beam "
             'tree. Load the model with DecodingConfig(beam_rules="paper") to see what that search finds.'
         )
-    ids = codec.tokenize(tf.constant([text]))
+    texts = tf.constant([text])
+    ids = codec.tokenize(texts)
     check_length("text", int(ids.row_lengths()[0]), codec.longest_part)
     source, limits = codec.pad(ids)
     longest = int(limits[0])
     stepwise = StepwiseTransformer(model, longest, codec.config.pad_id, beam_size)
     context, history = stepwise.start(source, longest)
-    space = Searcher(model, codec.config, codec.decoding).space(source, limits)
+    space = Searcher(model, codec.config, codec.decoding, never=codec.never).space(source, limits, codec.starts(texts))
     search = BeamSearch(space, beam_size, length_penalty, 1, reorder_rows)
     extensions = trace_beam_search(search, stepwise.begin(context), history)
     return BeamTree(extensions, _texts(codec, extensions), beam_size, length_penalty)

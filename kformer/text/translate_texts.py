@@ -14,8 +14,8 @@ from kformer.text.parts import Parts, join
 
 BATCH_TOKENS = 4096  # of a batch, padding included: this bounds the memory of a search
 
-Find = Callable[[tf.Tensor, tf.Tensor], SearchResult]
-FindRows = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], SearchResult]
+Find = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], SearchResult]
+FindRows = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], SearchResult]
 Answer = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
@@ -33,8 +33,8 @@ def translate_texts(codec: TextCodec, find: Find, text: tf.Tensor, n_best: int) 
     """
     parts = codec.divide(text)
 
-    def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        return find(source, limits)
+    def find_rows(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
+        return find(source, limits, starts)
 
     return translate_parts(codec, parts, find_rows, tf.size(text), n_best, codec.score_norm)
 
@@ -51,8 +51,9 @@ def translate_parts(
 
     Args:
         codec: The tokenizers and the largest lengths.
-        parts: From `divide`.
-        find: From the numbers, sources and limits of some parts (see `TextCodec.pad`) to N hypotheses of each part.
+        parts: From `TextCodec.divide`.
+        find: From the numbers, sources and limits of some parts (see `TextCodec.pad`), and the ids that stand before
+            their translations, to N hypotheses of each part.
         texts: () int, B.
         n_best: N.
         norm: The length penalty of the scores of `find`, see `TextCodec.score_norm`.
@@ -63,7 +64,7 @@ def translate_parts(
 
     def batch(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
         source, limits = codec.pad(tf.gather(parts.ids, rows))
-        result = find(rows, source, limits)
+        result = find(rows, source, limits, tf.gather(parts.start, rows))
         decoded = codec.decode(result, limits)
         return decoded["translation"], decoded["score"], result.lengths
 

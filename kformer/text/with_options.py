@@ -35,18 +35,18 @@ def translate_with_options(
     prefixes = _all_known(prefixes, codec.target_tokenizer, target_prefix)
     draws = options["temperature"] > 0
 
-    def find(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor) -> SearchResult:
+    def find(rows: tf.Tensor, source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
         limits, least = asked_lengths(options, searcher.decoding, limits)
         prefix = tf.gather(prefixes, rows).to_tensor(codec.config.pad_id)  # (R, F)
 
         def search() -> SearchResult:
             penalty = options["length_penalty"]
-            return searcher.find(source, limits, prefix=prefix, length_penalty=penalty, min_length=least)
+            return searcher.find(source, limits, starts, prefix=prefix, length_penalty=penalty, min_length=least)
 
         def sample() -> SearchResult:
             temperature = tf.where(draws, options["temperature"], 1.0)
             drawing = batch_seed(options, rows), temperature, options["top_k"], options["top_p"]
-            return searcher.sample(source, limits, *drawing, prefix=prefix, min_length=least)
+            return searcher.sample(source, limits, *drawing, starts, prefix=prefix, min_length=least)
 
         return tf.cond(draws, sample, search)
 

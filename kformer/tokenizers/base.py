@@ -262,3 +262,24 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
         ended = tf.cumsum(tf.cast(ends, tf.int32), axis=1) > 0  # (B, T)
         keep = ~ended & tf.not_equal(ids, self.pad_id) & tf.not_equal(ids, self.start_id)
         return tf.ragged.boolean_mask(ids, keep)
+
+
+def ids_of_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[int, ...]:
+    """The id of each word, which must be one token of its own.
+
+    Raises:
+        ValueError: A word is divided, or is not in the vocabulary.
+
+    Examples:
+        >>> ids_of_words(kformer.tokenizers.SymbolTokenizer(["<2es>", "uno"]), ["uno", "<2es>"])
+        (5, 4)
+    """
+    ids, counts = tokenizer.ids_of(words)
+    last = ids[np.cumsum(counts) - 1]  # before it there may be a token of the blank alone
+    spelled = [text.decode("utf-8") for text in tokenizer.detokenize(last[:, np.newaxis]).numpy()]
+    if lost := [word for word, alone in zip(words, spelled, strict=True) if alone != word]:
+        raise ValueError(
+            f"The vocabulary of the targets has no token of its own for {', '.join(lost)}. Choose tags that it has, "
+            "let the run learn its own vocabulary, or let the tags stand before the sources."
+        )
+    return tuple(map(int, last))

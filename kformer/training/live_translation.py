@@ -56,33 +56,33 @@ class LiveTranslator:
         self.config = config
         self.codec = TextCodec(*tokenizers, config, GREEDY.completed(decoding))
         self._divide = tf.function(self._parts, [TEXT], autograph=False)
-        self._encode = tf.function(self.codec.encode, [TEXT], autograph=False)
+        self._encode = tf.function(self._whole, [TEXT], autograph=False)
         self._decode = tf.function(self.codec.decode_best, [_FOUND, tf.TensorSpec([None], tf.int32)], autograph=False)
-        self._search = compiled_search(Searcher(model, config, self.codec.decoding))
+        self._search = compiled_search(Searcher(model, config, self.codec.decoding, never=self.codec.never))
 
     def __call__(self, texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         """Translates texts as a `kformer.text.batches.AnswerBatch` does, with one hypothesis per text."""
         parts = self._divide(tf.constant(list(texts), tf.string))
-        batches = (parts.ids[first : first + BATCH_SIZE] for first in range(0, len(parts.text), BATCH_SIZE))
-        found = [self._of_rows(ids) for ids in batches]
+        batches = (slice(first, first + BATCH_SIZE) for first in range(0, len(parts.text), BATCH_SIZE))
+        found = [self._of_rows(parts.ids[rows], parts.start[rows]) for rows in batches]
         translation, score, lengths = (np.concatenate(of_rows) for of_rows in zip(*found, strict=True))
         whole = join(parts, len(texts), translation, score, lengths, self.codec.score_norm)
         return hypotheses(whole["translation"].numpy(), whole["score"].numpy())
 
-    def _of_rows(self, ids: tf.RaggedTensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Translations, scores and lengths, each (N, 1), of the ids of N texts."""
-        source, limits = self._padded(*self.codec.pad(ids))
-        result = self._find(source, limits)
+    def _of_rows(self, ids: tf.RaggedTensor, starts: tf.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Translations, scores and lengths, each (N, 1), of the ids of N texts, and of what stands before each one."""
+        source, limits, starts = self._padded(*self.codec.pad(ids), starts)
+        result = self._find(source, limits, starts)
         found, rows = self._decode(result, limits), int(ids.nrows())
         translation, score = (found[name][:rows, tf.newaxis].numpy() for name in ("translation", "score"))
         return translation, score, result.lengths[:rows]
 
     def attention(self, text: str) -> list[np.ndarray]:
         """Cross-attention weights (H, T, S) of every layer, over the greedy translation of a text."""
-        source, limits = self._padded(*self._encode(tf.constant([text])))
-        found = self._find(source, limits)
+        source, limits, starts = self._padded(*self._encode(tf.constant([text])))
+        found = self._find(source, limits, starts)
         tokens = found.tokens[:1, 0, : int(found.lengths[0, 0])]  # (1, T)
-        target_in = np.concatenate([np.full((1, 1), self.config.start_id, "int32"), tokens[:, :-1]], axis=1)
+        target_in = np.concatenate([starts[:1, np.newaxis], tokens[:, :-1]], axis=1)
         source = source[:1, : int(np.sum(source[0] != self.config.pad_id))]
         variables = self.model.variables
         with keras.StatelessScope(state_mapping=list(zip(variables, own_values(variables), strict=True))):
@@ -92,19 +92,23 @@ class LiveTranslator:
     def _parts(self, text: tf.Tensor) -> Parts:
         return self.codec.divide(text)
 
-    def _padded(self, source: tf.Tensor, limits: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and limits of texts, padded to few shapes on backends that compile the search for every shape."""
-        source, limits = source.numpy(), limits.numpy()
+    def _whole(self, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Ids, limits and starts of texts that are not divided."""
+        return *self.codec.encode(text), self.codec.starts(text)
+
+    def _padded(self, source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> tuple[np.ndarray, ...]:
+        """Ids, limits and starts of texts, padded to few shapes where the search is compiled for every shape."""
+        source, limits, starts = source.numpy(), limits.numpy(), starts.numpy()
         if keras.backend.backend() == "tensorflow":
-            return source, limits
+            return source, limits, starts
         length = min(source.shape[1] + -source.shape[1] % _PADDED_TO, self.codec.longest_part + 1)
         more_rows = -len(source) % BATCH_SIZE
         more_tokens = length - source.shape[1]
         source = np.pad(source, [(0, more_rows), (0, more_tokens)], constant_values=self.config.pad_id)
-        return source, np.pad(limits, (0, more_rows))
+        return source, np.pad(limits, (0, more_rows)), np.pad(starts, (0, more_rows))
 
-    def _find(self, source: np.ndarray, limits: np.ndarray) -> SearchResult:
-        return SearchResult(*(keras.ops.convert_to_numpy(part) for part in self._search(source, limits)))
+    def _find(self, source: np.ndarray, limits: np.ndarray, starts: np.ndarray) -> SearchResult:
+        return SearchResult(*(keras.ops.convert_to_numpy(part) for part in self._search(source, limits, starts)))
 
 
 class ScoreTranslations:

@@ -33,6 +33,7 @@ from kformer.runs.environment import describe_environment
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.tokenizers import Tokenizer, load_tokenizers
+from kformer.tokenizers.base import ids_of_words
 from kformer.tokenizers.text_ops import string_tensor
 from kformer.tokenizers.train import own_tokenizers
 from kformer.training.plan import fit_warmup
@@ -53,6 +54,7 @@ from kformer.training.run_setup import (
     decided_by_data,
     describe_corpus,
     encode,
+    pairs_of_vocabulary,
 )
 from kformer.training.text_lengths import search_of_data
 
@@ -104,12 +106,13 @@ def prepare_run(
     training = complete_training_config(training, corpus, origin)
     _check_subword_sampling(training, transformer.task, origin)
     check_guided_alignment(transformer.task, training)
+    _check_use_of_tags(corpus, transformer.task, training)
     passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
     facts = corpus.facts()
     check_aligned(training, facts.aligned > 0)
     description = describe_corpus(corpus, facts)
     task = task_of(transformer.task)
-    pairs_to_learn = task.pairs(corpus.train)
+    pairs_to_learn = pairs_of_vocabulary(task.pairs(corpus.train), corpus, training)
     vectors = read_embeddings(transformer.task, training, has_initial_weights=origin is not None)
     if origin is None:
         check_layers(transformer)
@@ -125,12 +128,12 @@ def prepare_run(
         tokenizers = task.keep_tokenizers(kept, earlier, pairs_to_learn)
         transformer = _fit_to_tokenizers(task.adapt(transformer), *tokenizers)
         description |= {"symbols": origin.corpus()["symbols"], "initialize_from": str(initialize_from)}
-    _check_tags(corpus, transformer.task, tokenizers[0])
+    _check_tags(corpus, training, tokenizers)
     check_special_ids(transformer)
     check_positions(transformer, training)
     pairs = encode(corpus, task, training, tokenizers)
     search = search_of_data(transformer.task, facts.short_ratio, pairs[0])
-    search = search.replace(tags=" ".join(corpus.tags), untagged=corpus.untagged)
+    search = search.replace(tags=" ".join(corpus.tags), untagged=corpus.untagged, tags_before=training.tags_before)
     if origin is not None:
         search = _read_by_weights(search, origin.decoding_config())
     return NewRun(transformer, training, tokenizers, pairs, origin, search, vectors, description)
@@ -184,12 +187,23 @@ def _check_parts(corpus: Corpus) -> None:
             )
 
 
-def _check_tags(corpus: Corpus, task: str, tokenizer: Tokenizer) -> None:
-    """Refuses tags that the model could not tell from each other, or would not use."""
-    if not corpus.tags:
-        return
-    if task_kind(task).targets != "text":
+def _check_use_of_tags(corpus: Corpus, task: str, training: TrainingConfig) -> None:
+    """Refuses tags that no model would use, and a place for tags where there are none."""
+    if corpus.tags and task_kind(task).targets != "text":
         raise ValueError(f"Tags are for translators. Received: {', '.join(corpus.tags)} with the task {task}.")
+    if not corpus.tags and training.tags_before == "target":
+        raise ValueError(
+            "tags_before='target' says where the tags of corpora stand. Received: a corpus without tags. Give each "
+            "corpus a tag (--tag), or leave it out."
+        )
+
+
+def _check_tags(corpus: Corpus, training: TrainingConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Refuses tags that the model could not tell from each other."""
+    if training.tags_before == "target":
+        ids_of_words(tokenizers[1], corpus.tags)
+        return
+    tokenizer = tokenizers[0]
     readable = tokenizer.tokenize(string_tensor(corpus.tags))
     others = {tokenizer.unknown_id, *tokenizer.fallback_ids()}
     if lost := [tag for tag, ids in zip(corpus.tags, readable.to_list(), strict=True) if others & {*ids}]:

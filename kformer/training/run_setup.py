@@ -1,5 +1,6 @@
 """What the start and the resumption of a run have in common: its configurations, tokenizers and data."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,11 +10,14 @@ from kformer.data.corpus import part_names
 from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.encoded_ids import IdStore
 from kformer.data.encoding import token_share
+from kformer.data.pairs import MappedPairs, Pair, Pairs, pair_without_tag
+from kformer.data.tags import tag_of, tagged, without_tag
 from kformer.files.checksums import DamagedFileError
 from kformer.process.hardware import resolve_precision
 from kformer.runs.folder import RunFolder
 from kformer.tasks.base import Task
 from kformer.tokenizers import Tokenizer
+from kformer.tokenizers.base import ids_of_words
 from kformer.training.pretrained_embeddings import embedding_files
 
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
@@ -40,25 +44,50 @@ def encode(
 ) -> tuple[EncodedPairs, EncodedPairs]:
     """The training and the validation part of the corpus as ids; the first with its alignments, if they are learned.
 
+    Tags that stand before targets are those ids with which the targets of a corpus begin in place of the start id.
+
     Raises:
         ValueError: No pair of a part is left, or a part cannot be read.
     """
 
     def encoded(part: str, store: IdStore) -> EncodedPairs:
         try:
-            found = task.encode(task.pairs(getattr(corpus, part)), tokenizers, training.max_length, store)
+            pairs = task.pairs(getattr(corpus, part))
+            if training.tags_before == "target":
+                pairs = MappedPairs(lambda pair: pair_without_tag(pair, corpus.tags), pairs)
+            found = task.encode(pairs, tokenizers, training.max_length, store)
             for one, number in zip(corpus.parts, found.parts, strict=True):
                 if not number and (part == "train" or one.valid):
                     raise ValueError(f"No pair of {one.name} is left. Check the texts or raise max_length.")
-            return found
+            return dataclasses.replace(found, part_start_ids=starts)
         except DamagedFileError:
             raise
         except ValueError as error:
             raise ValueError(f"{corpus.name_of(part)} {part}: {error}") from error
 
-    with corpus.kept_ids(task.name, training.max_length, tokenizers, training.guided_alignment > 0) as store:
+    starts = _part_start_ids(corpus, training, tokenizers[1])
+    with corpus.kept_ids(task.name, training, tokenizers) as store:
         train = encoded("train", store)
     return train, encoded("valid", corpus.held_ids("valid"))
+
+
+def _part_start_ids(corpus: Corpus, training: TrainingConfig, target: Tokenizer) -> tuple[int, ...]:
+    """The ids that stand before the targets of joined corpora, if these are not all the start id."""
+    if training.tags_before != "target":
+        return ()
+    known = dict(zip(corpus.tags, ids_of_words(target, corpus.tags), strict=True))
+    return tuple(known.get(part.tag, target.start_id) for part in corpus.parts)
+
+
+def pairs_of_vocabulary(pairs: Pairs, corpus: Corpus, training: TrainingConfig) -> Pairs:
+    """The pairs from which a vocabulary is learned: each tag stands on the side where the model reads it."""
+    if training.tags_before != "target":
+        return pairs
+
+    def moved(pair: Pair) -> Pair:
+        return without_tag(pair[0], corpus.tags), tagged(pair[1], tag_of(pair[0], corpus.tags))
+
+    return MappedPairs(moved, pairs)
 
 
 def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: RunFolder | None) -> TrainingConfig:
@@ -75,6 +104,9 @@ def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: R
     scored_sources = training.scored_sources
     if scored_sources is None:
         scored_sources = SCORED_SOURCES if MONITORS[training.monitor].translations else 0
+    if training.tags_before is None:
+        earlier = None if origin is None else origin.decoding_config()
+        kept["tags_before"] = "target" if earlier is not None and earlier.tags_start_targets else "source"
     return training.replace(**kept, precision=resolve_precision(training.precision), scored_sources=scored_sources)
 
 

@@ -92,6 +92,62 @@ def test_blank_targets_are_told_with_intervals_too(numbers_run, tmp_path):
         )
 
 
+@pytest.fixture(scope="module")
+def tagged(numbers_run, other, tmp_path_factory):
+    """Both models with the tags "six" and "five": a word that stands before each text."""
+    folders = []
+    for model in (numbers_run, other):
+        folder = tmp_path_factory.mktemp("tagged") / model.name
+        shutil.copytree(model, folder)
+        run_folder = RunFolder(folder)
+        run_folder.write_config(run_folder.decoding_file, run_folder.decoding_config().replace(tags="six five"))
+        folders.append(folder)
+    return folders
+
+
+def test_each_test_set_may_have_its_tag(tagged, tmp_path):
+    """The first model is right if the tags come before the texts: it writes them at the end."""
+    sources = [source for source, _ in toy.corpus().test if len(source.split()) == 3][:6]
+    files = []
+    for word in ("seis", "cinco"):
+        pairs = [(source, " ".join([toy.WORDS[one] for one in source.split()][::-1] + [word])) for source in sources]
+        files += ["--test", write(tmp_path / f"{word}.tsv", pairs)]
+    chosen = ["compare", *tagged, "--lines", 0, *files]
+
+    def of_sets(*tags):
+        rows = [line.split() for line in run(*chosen, *tags).splitlines()]
+        by_set = {row[0]: float(row[1]) for row in rows if row[:1] in (["seis"], ["cinco"])}
+        return [by_set["seis"], by_set["cinco"]]
+
+    right = of_sets("--tag", "six", "--tag", "five")
+    assert min(right) > 80
+    exchanged = of_sets("--tag", "five", "--tag", "six")
+    assert max(exchanged) < min(right)
+    first, second = of_sets("--tag", "six")  # for both
+    assert (first, second) == (right[0], exchanged[1])
+
+
+def test_the_search_of_a_comparison_holds_for_all_models(numbers_run, other, tests):
+    said = run("compare", numbers_run, other, "--test", tests[0], "--lines", 0, "--beam-size", 1)
+    assert "decoding.beam_size" not in said  # which would be a difference
+    assert "decoding.max_length" in said
+    assert "A greedy search (a beam of 1) has no length penalty" in refused(
+        "compare", numbers_run, other, "--test", tests[0], "--beam-size", 1, "--length-penalty", 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (["four"], "The model does not know the tag 'four'. It has six, five."),
+        (["six", "five"], "There must be one --tag, or one for each --test. Received: 2, and 1 of those."),
+    ],
+)
+def test_tags_of_a_comparison_are_checked(tagged, tests, tags, message):
+    given = [word for tag in tags for word in ("--tag", tag)]
+    assert message in refused("compare", *tagged, "--test", tests[0], *given)
+
+
 def test_intervals_are_of_translators():
     said = refused("evaluate", "--preset", "bible-books", "--corpus", "bible-books", "--intervals")
     assert "--intervals and --against are for translators. Received: a model of the task classify" in said

@@ -1,6 +1,7 @@
 """`kformer data`: what a corpus consists of, and what rules would leave out."""
 
 import pytest
+from commands import refused
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
@@ -79,6 +80,32 @@ def test_pairs_of_a_test_set_are_counted_and_left_out(tmp_path, file):
     assert f"3  42.86%  the pair is also in {test}\n" in said
     assert f"1  14.29%  the source is also in {test}\n" in said
     assert "What is kept:\n3 pairs, 1 with a blank side" in said
+
+
+def test_a_test_set_may_have_named_fields(tmp_path, file):
+    """Two test sets, of which the second has the usual fields."""
+    test, other = tmp_path / "test.jsonl", tmp_path / "other.csv"
+    test.write_text('{"no": 1, "en": "one two", "ru": "один два"}\n{"no": 2, "en": "a b c d e", "ru": "x"}\n')
+    other.write_text("source,target\nnothing,x\n")
+    said = run(file, "--without", test, "--without", other, "--without-fields", "en,ru", "--without-fields", "")
+    assert said.startswith("4 of 7 pairs are left out\n")
+    assert f"3  42.86%  the pair is also in {test}\n" in said
+    assert run(file, "--without", test, "--without-fields", "en,ru") == said
+
+
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        (["--without-fields", "en,ru"], "1, and 0 of those"),
+        (["--without", "a.csv", "--without-fields", "en", "--without-fields", "ru"], "2, and 1 of those"),
+    ],
+)
+def test_fields_of_test_sets_are_one_for_each(file, given, numbers):
+    said = refused("data", file, *given)
+    assert (
+        f"There must be as many --without-fields as --without, in their order, or one for all. Received: {numbers}"
+        in said
+    )
 
 
 def test_a_test_set_may_be_sources_alone(tmp_path, file):

@@ -89,7 +89,8 @@ def test_pairs_can_be_read_whatever_the_texts_hold(tmp_path):
         (["--seed", 1], "--top-k, --top-p and --seed are for tokens that are drawn at random. Give --temperature, too"),
         (
             [*HOT, "--n-best", 2, "--beam-size", 3],
-            "With --temperature there is no search: each line has one translation",
+            "With --temperature there is no search: tokens are drawn, and each line has one answer. Leave out "
+            "--beam-size and --n-best.",
         ),
         ([*HOT, "--length-penalty", 1], "Leave out --length-penalty."),
         (["--pairs", "--n-best", 2], "--pairs writes one translation of each line. Leave out --n-best."),
@@ -97,6 +98,16 @@ def test_pairs_can_be_read_whatever_the_texts_hold(tmp_path):
 )
 def test_what_does_not_go_together_is_told_before_the_model_is_read(options, message, lines):
     assert message in refused("translate", "nowhere", "--input", lines, *options)
+
+
+@pytest.mark.parametrize("option", ["--beam-size", "--length-penalty"])
+def test_generate_refuses_a_search_beside_a_temperature(option, lines):
+    said = refused("generate", "nowhere", "--input", lines, *HOT, option, 2)
+    assert (
+        f"With --temperature there is no search: tokens are drawn, and each line has one answer. Leave out {option}."
+        in said
+    )
+    assert "nowhere" in refused("generate", "nowhere", "--input", lines, "--max-length", 9, option, 2)
 
 
 def test_a_run_an_export_and_a_server_draw_the_same(numbers_run, numbers_export, tmp_path, translated):

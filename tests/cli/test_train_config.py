@@ -116,7 +116,8 @@ def test_without_options_a_run_has_the_settings_of_the_default_size(train):
     found = train(*WORDS)
     tokenizers = {name: getattr(found["transformer"], name) for name in WITHOUT_OPTION}
     assert found["transformer"] == TransformerConfig.of_size("small", **tokenizers)
-    expected = TrainingConfig.of_size("small", tokenizer="words", precision="float32", scored_sources=0)
+    found_in_run = {"precision": "float32", "scored_sources": 0, "tags_before": "source"}
+    expected = TrainingConfig.of_size("small", tokenizer="words", **found_in_run)
     assert found["training"] == expected
 
 

@@ -18,7 +18,7 @@ from kformer.export.saved_model import export_saved_model
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 from kformer.tasks.translator import Translator
-from kformer.text.tags import Tags
+from kformer.text.tags import known_tags
 from kformer.tokenizers import SymbolTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
@@ -178,8 +178,8 @@ def test_a_program_learns_the_tags(plain, tagged, untagged):
 
 def test_signs_of_regular_expressions_are_signs_of_tags():
     tokenizer = SymbolTokenizer(["<2.s>", "a", "(b)"])
-    tags = Tags.known(DecodingConfig(tags="<2.s> (b) (b)+"), tokenizer)
-    tag, rest = tags.split(tf.constant(["<2xs> a", "<2.s> a", "(b)+ a", "(b)"]))
+    tags = known_tags(DecodingConfig(tags="<2.s> (b) (b)+"), tokenizer, tokenizer, tokenizer.start_id)
+    tag, rest = tags.split_whole(tf.constant(["<2xs> a", "<2.s> a", "(b)+ a", "(b)"]))
     assert [one.decode() for one in tag.numpy()] == ["<2.s>", "<2.s>", "(b)+", "(b)"]
     assert [one.decode().strip() for one in rest.numpy()] == ["<2xs> a", "a", "a", ""]
 

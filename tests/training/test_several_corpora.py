@@ -10,11 +10,12 @@ import toy
 from model_weights import arrays_of
 
 from kformer.config import TransformerConfig
-from kformer.data import Corpus
+from kformer.data import BatchPlan, Corpus
 from kformer.data.joined import join_corpora
 from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
 from kformer.tokenizers import load_tokenizers
+from kformer.tokenizers.base import ids_of_words
 from kformer.training.plan import describe_mixture, plan_batches
 from kformer.training.train import train
 
@@ -161,14 +162,103 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path, untraced):
         (both(tags=("<2en>", "<2es>")), {}),
         (both(), {"corpus_weights": "1 2"}),
         (both(), {"corpus_temperature": 2.0}),
+        (both(), {"tags_before": "target"}),
     ],
-    ids=["pairs", "tags", "weights", "temperature"],
+    ids=["pairs", "tags", "weights", "temperature", "place of tags"],
 )
 def test_a_run_goes_on_with_the_same_mixture_alone(tmp_path, untraced, corpus, changes):
     training = SHORT.replace(corpus_weights="1 3", max_steps=1)
     train(both(), tmp_path / "run", toy.TRANSFORMER, training)
     with pytest.raises(ValueError, match="was trained on another corpus|keeps its configuration"):
         train(corpus, tmp_path / "run", training=training.replace(max_steps=2, **changes), resume=True)
+
+
+BEFORE_TARGETS = SHORT.replace(tags_before="target", max_steps=2, validation_steps=2)
+
+
+@pytest.mark.tensorflow_only  # a translator is
+def test_tags_may_stand_before_targets(tmp_path, untraced, capsys):
+    """And a run that begins with the weights of such a run has its tags there, too."""
+    first = train(both(), tmp_path / "first", toy.TRANSFORMER, BEFORE_TARGETS).run
+    assert "  <2es> " in capsys.readouterr().out  # samples show the tag
+    later = train(both(), tmp_path / "later", training=SHORT.replace(max_steps=1), initialize_from=first.path).run
+    for run in (first, later):
+        assert run.training_config().tags_before == run.decoding_config().tags_before == "target"
+        translator = Translator.from_run(run.path)
+        texts = ["<2en> uno", "one", "<2es> one"]
+        assert (
+            translator.codec.tokenize(texts).to_list()
+            == translator.source_tokenizer.tokenize(["uno", "one", "one"]).to_list()
+        )
+        starts = translator.codec.starts(texts).numpy()[:, None]
+        assert translator.target_tokenizer.detokenize(starts).numpy().tolist() == [b"<2en>", b"<2es>", b"<2es>"]
+    usual = train(both(), tmp_path / "usual", toy.TRANSFORMER, SHORT.replace(max_steps=1)).run
+    assert usual.decoding_config().tags_before == "source"
+
+
+def test_the_targets_of_each_corpus_begin_with_its_tag(tmp_path, untraced):
+    """In batches of training, whose mixture has passes of its own, and in those of each validation part."""
+    from kformer.tasks.translate import TranslateTask
+    from kformer.training.run_setup import encode
+
+    run = train(both(), tmp_path / "run", toy.TRANSFORMER, BEFORE_TARGETS.replace(corpus_weights="1 3")).run
+    tokenizers = load_tokenizers(run.tokenizer_folder)
+    pairs = encode(both(), TranslateTask(), run.training_config(), tokenizers)
+    tags = {ids_of_words(tokenizers[1], [tag])[0]: words for tag, words in (("<2es>", THERE), ("<2en>", BACK))}
+    assert len(tags) == 2
+    sides = {start: {source for source, _ in [*corpus.train, *corpus.valid]} for start, corpus in tags.items()}
+    seen = set()
+    plans = [plan_batches(pairs[0], run.training_config()), *(BatchPlan(one, 512) for one in pairs[1].apart())]
+    for plan in plans:
+        for inputs, _ in plan.once(None):
+            real = inputs["target_in"][:, 0] != 0
+            sources = [text.decode() for text in tokenizers[0].detokenize(inputs["source"][real]).numpy()]
+            for start, source in zip(inputs["target_in"][real, 0].tolist(), sources, strict=True):
+                assert source in sides[start]
+                seen.add(start)
+    assert seen == {*tags}
+
+
+def test_pairs_without_a_tag_begin_with_the_start_id(tmp_path, untraced):
+    from kformer.tasks.translate import TranslateTask
+    from kformer.training.run_setup import encode
+
+    real, made = Corpus("real", THERE.train[:40], THERE.valid[:9], []), Corpus("made", THERE.train[40:60], [], [])
+    corpus = join_corpora([real, made], ["", "<bt>"])
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, BEFORE_TARGETS.replace(max_steps=1)).run
+    tokenizers = load_tokenizers(run.tokenizer_folder)
+    pairs, _ = encode(corpus, TranslateTask(), run.training_config(), tokenizers)
+    (tag,) = ids_of_words(tokenizers[1], ["<bt>"])
+    assert pairs.starts_of(np.array([0, 39, 40, 59])).tolist() == [tokenizers[1].start_id] * 2 + [tag] * 2
+
+
+def test_a_place_for_tags_needs_tags(tmp_path):
+    with pytest.raises(
+        ValueError, match="tags_before='target' says where the tags of corpora stand. Received: a corpus"
+    ):
+        train(THERE, tmp_path / "run", toy.TRANSFORMER, BEFORE_TARGETS)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.tensorflow_only  # a translator is
+def test_tags_of_symbols_before_targets_are_symbols_of_the_targets(tmp_path, untraced):
+    import dataclasses
+
+    corpus = dataclasses.replace(both(), symbols=True)
+    symbols = BEFORE_TARGETS.replace(tokenizer="symbols", monitor="loss", scored_sources=0, shared_vocabulary=False)
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, symbols).run
+    source, target = load_tokenizers(run.tokenizer_folder)
+    assert {"<2es>", "<2en>"} <= {*target.symbols}
+    assert not {"<2es>", "<2en>"} & {*source.symbols}
+    Translator.from_run(run.path).translate(["<2en> uno"])
+
+
+def test_tags_before_targets_must_be_tokens_of_the_first_weights(tmp_path, untraced):
+    words = SHORT.replace(tokenizer="words", max_steps=1, scored_sources=0)
+    train(THERE, tmp_path / "first", toy.TRANSFORMER, words)
+    with pytest.raises(ValueError, match="The vocabulary of the targets has no token of its own for <2es>, <2en>."):
+        train(both(), tmp_path / "run", training=BEFORE_TARGETS, initialize_from=tmp_path / "first")
+    assert not (tmp_path / "run").exists()
 
 
 def test_tags_are_for_translators(tmp_path):
@@ -210,9 +300,10 @@ def test_a_corpus_of_which_nothing_is_left_is_named(tmp_path):
 @pytest.mark.slow
 @pytest.mark.in_ci
 @pytest.mark.tensorflow_only
-def test_one_model_learns_both_directions(tmp_path):
+@pytest.mark.parametrize("place", ["source", "target"])
+def test_one_model_learns_both_directions(tmp_path, place):
     corpus = join_corpora([THERE, BACK], ["<2es>", "<2en>"])
-    training = toy.TRAINING.replace(max_steps=1100, vocab_size=330, validation_steps=550)
+    training = toy.TRAINING.replace(max_steps=1100, vocab_size=330, validation_steps=550, tags_before=place)
     translator = Translator.from_run(train(corpus, tmp_path / "run", toy.TRANSFORMER, training).run.path)
     for tag, pairs, words in (("<2es>", THERE.test, toy.WORDS.values()), ("<2en>", BACK.test, toy.WORDS)):
         asked = [pair for pair in pairs if len(pair[0].split()) > 1][:50]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kformer.data.cleaning import Cleaning, CleaningReport
 from kformer.data.corpus import Corpus, CorpusPart
 from kformer.data.corpus_facts import CorpusFacts
+from kformer.data.file_names import short_names
 from kformer.data.joined import JoinedFiles
 from kformer.data.prepared.file_hashes import fingerprints
 from kformer.data.prepared.known_texts import Watched, known_texts, read_texts
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"
 _FORM = 4  # of what the folders hold
-_TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length")
+_TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length", "tags_before")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 
 # From a description and a number of items, or None if it is not known, to a function that takes what is done.
@@ -102,7 +103,7 @@ class PreparedCorpus(Corpus):
 
     @contextlib.contextmanager
     def kept_ids(
-        self, task: str, max_length: int, tokenizers: "tuple[Tokenizer, Tokenizer]", aligned: bool = False
+        self, task: str, training: "TrainingConfig", tokenizers: "tuple[Tokenizer, Tokenizer]"
     ) -> "Iterator[IdStore]":
         """As of `Corpus`. Those of the same tokenizers are made once, by one process."""
         from kformer.data.prepared.shards import DESCRIPTION, ShardedIds
@@ -110,7 +111,9 @@ class PreparedCorpus(Corpus):
 
         source, target = tokenizers
         made_by = [fingerprint_of(source), None if source is target else fingerprint_of(target)]
-        folder = self.cache / f"ids-{_hash(self.key, task, max_length, made_by, aligned)}"
+        aligned = training.guided_alignment > 0
+        made_for = (task, training.max_length, training.tags_before, made_by, aligned)
+        folder = self.cache / f"ids-{_hash(self.key, *made_for)}"
         with (
             made_by_one(folder, self.tell, whole=folder / DESCRIPTION),
             self.progress(f"Tokenizing {self.name}", self.facts().train) as advance,
@@ -193,8 +196,7 @@ def _parts(train: FilePairs, numbers: list[tuple[int, int]]) -> tuple[CorpusPart
     """The files that were joined; none if there is one."""
     if not isinstance(train, JoinedFiles):
         return ()
-    names = [" ".join(map(str, part.files)) for part in train.parts]
-    found = zip(names, train.tags, numbers, strict=True)
+    found = zip(short_names([part.files for part in train.parts]), train.tags, numbers, strict=True)
     return tuple(CorpusPart(name, tag, learned, validated) for name, tag, (learned, validated) in found)
 
 

@@ -10,6 +10,7 @@ import toy
 
 from kformer.data import (
     Corpus,
+    JoinedFiles,
     ParallelFiles,
     TextFile,
     TsvFile,
@@ -21,9 +22,11 @@ from kformer.data import (
 from kformer.files.checksums import DamagedFileError
 from kformer.files.writing import WriteError
 from kformer.runs.folder import RunFolder
-from kformer.tokenizers import load_tokenizers
+from kformer.tasks.translate import TranslateTask
+from kformer.tokenizers import SymbolTokenizer, load_tokenizers
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run
+from kformer.training.run_setup import encode
 
 PAIRS = [(source, target) for source, target in toy.corpus().train][:701]
 WORDS = toy.TRAINING.replace(tokenizer="words")
@@ -278,7 +281,7 @@ def test_what_is_whole_is_opened_where_nothing_can_be_written(file, cache, monke
     expected = learned(prepare(file, cache))[0].vocab_size
     ids = encode_pairs(prepare(file, cache).train, *learned(prepare(file, cache)), max_length=32)
     corpus = prepare(file, cache)
-    with corpus.kept_ids("translate", 32, learned(corpus)) as store:
+    with corpus.kept_ids("translate", WORDS, learned(corpus)) as store:
         encode_pairs(corpus.train, *learned(corpus), max_length=32, store=store)
 
     def refusing(call):
@@ -294,7 +297,22 @@ def test_what_is_whole_is_opened_where_nothing_can_be_written(file, cache, monke
     unread()
     corpus = prepare(file, cache)
     assert learned(corpus)[0].vocab_size == expected
-    with corpus.kept_ids("translate", 32, learned(corpus)) as store:
+    with corpus.kept_ids("translate", WORDS, learned(corpus)) as store:
         assert encode_pairs(corpus.train, *learned(corpus), max_length=32, store=store).kept == ids.kept
     with pytest.raises(WriteError, match="Nothing can be written to .*: Read-only file system. Make room, or choose"):
         prepare(write(file, PAIRS[:99]), cache)
+
+
+def test_the_ids_of_sources_depend_on_where_tags_stand(tmp_path, cache):
+    """Both are kept, in the same cache."""
+    tsv = TsvFile(write(tmp_path / "pairs.tsv", PAIRS[:99]))
+    corpus = prepare_corpus("both", JoinedFiles([tsv], ["<2es>"]), cache=cache, tell=pytest.fail)
+    tokenizer = SymbolTokenizer(["<2es>", *toy.WORDS, *toy.WORDS.values()])
+    ids = {
+        place: encode(corpus, TranslateTask(), WORDS.replace(tags_before=place), (tokenizer, tokenizer))[0]
+        for place in ("source", "target", "source")
+    }
+    with_tags, without = ids["source"], ids["target"]
+    assert len(with_tags.source_ids) == len(without.source_ids) + with_tags.kept
+    assert with_tags.target_ids.tolist() == without.target_ids.tolist()
+    assert (with_tags.part_start_ids, without.part_start_ids) == ((), (tokenizer.symbols.index("<2es>") + 4,))
