@@ -193,7 +193,7 @@ def test_prepared_parts_are_told_in_numbers(tmp_path, both):
         assert corpus.tags == ("<2es>", "<2en>")
         there, back = corpus.parts
         assert (there.tag, back.tag) == corpus.tags
-        assert (there.name, back.name) == tuple(str(part.path) for part in both.parts)
+        assert (there.name, back.name) == tuple(part.path.stem for part in both.parts)
         begins = [source.split()[0] for source, _ in corpus.train], [source.split()[0] for source, _ in corpus.valid]
         assert begins[0] == ["<2es>"] * there.train + ["<2en>"] * back.train
         assert begins[1] == ["<2es>"] * there.valid + ["<2en>"] * back.valid
