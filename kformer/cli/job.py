@@ -3,11 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
 
 from kformer.cli.answering import Chosen, Request, choose, watchers_of
 from kformer.cli.bearer_token import read_token
-from kformer.cli.lines import InputFields, LineOptions, check_files, number_of_lines, warn
+from kformer.cli.lines import LineOptions, check_files, number_of_lines, warn
 from kformer.cli.on_server import server_urls
 from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar, status
@@ -15,12 +14,11 @@ from kformer.client import ServerError
 from kformer.client.settings import ServerAddress
 from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import LinesWithoutAnswer
-from kformer.inference.lines import DEFAULT_INSTEAD, InputLine
+from kformer.inference.lines import DEFAULT_INSTEAD
 from kformer.jobs import JobReport, JobSettings, run_job
 from kformer.jobs.answerer import LocalModel, ServedModel
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.servers import ServerWorkers
-from kformer.jobs.settings import ReadLines
 from kformer.jobs.workers import Workers
 from kformer.runs.folder import RunFolder
 from kformer.wording import count
@@ -56,18 +54,11 @@ def answer_job(given: LineOptions, request: Request) -> None:
             told(lines)
 
         try:
-            report = run_job(folder, settings, _reader(given.reading), workers, on_lines, warn)
+            report = run_job(folder, settings, given.reading.lines, workers, on_lines, warn)
         except KeyboardInterrupt:
             print(f"kformer: stopped. The same command goes on in {folder}.", file=sys.stderr)
             raise
     _tell(report, folder, settings, chosen)
-
-
-def _reader(reading: InputFields) -> ReadLines:
-    def read(file: Path) -> Iterator[InputLine]:
-        yield from reading.lines(file)
-
-    return read
 
 
 def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Workers, dict[str, object]]:

@@ -86,7 +86,7 @@ def parts_of(settings: JobSettings, read: ReadLines) -> Iterator[Part]:
     number = before = 0
     for file in settings.inputs:
         first = 0
-        with contextlib.closing(read(file)) as lines:  # type: ignore[type-var]
+        with contextlib.closing(read(file)) as lines:
             while taken := list(itertools.islice(lines, settings.lines_per_part)):
                 yield Part(number, file, first, before, taken)
                 number, before, first = number + 1, before + len(taken), first + len(taken)

@@ -2,14 +2,14 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kformer.inference.line_forms import LineForm, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import InputLine
 
-ReadLines = Callable[[pathlib.Path], Iterator[InputLine]]
+ReadLines = Callable[[pathlib.Path], Generator[InputLine, None, None]]
 
 
 @dataclasses.dataclass(frozen=True)
