@@ -12,6 +12,7 @@ from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar, status
 from kformer.client import ServerError
 from kformer.client.settings import ServerAddress
+from kformer.inference.find import search_of
 from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import LinesWithoutAnswer
 from kformer.inference.lines import DEFAULT_INSTEAD
@@ -23,6 +24,7 @@ from kformer.jobs.workers import Workers
 from kformer.runs.folder import RunFolder
 from kformer.wording import count
 
+_PATIENCE = 600.0  # seconds without an answer of any server
 _SECONDS_BETWEEN = 60.0  # two lines that tell the progress where nobody sees a bar
 
 
@@ -46,7 +48,7 @@ def answer_job(given: LineOptions, request: Request) -> None:
         seed=int(request.options.get("seed", 0)),
     )
     total = sum(number_of_lines(file, given.reading) for file in given.inputs)
-    told = _Told(total)
+    told = Progress(total)
     with progress_bar(request.doing, total) as advance:
 
         def on_lines(lines: int) -> None:
@@ -63,12 +65,15 @@ def answer_job(given: LineOptions, request: Request) -> None:
 
 def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Workers, dict[str, object]]:
     """Processes with the model, and what tells it from other models."""
-    found = chosen.found.path if isinstance(chosen.found, RunFolder) else chosen.found  # not a version that comes later
-    with status(f"reading {found}"):
+    found = chosen.found
+    search = search_of(found, chosen.decoding)  # not what the run folder says later
+    path = found.path if isinstance(found, RunFolder) else found  # not the folder of versions: one may come later
+    decoding = found.decoding_config(chosen.decoding) if isinstance(found, RunFolder) else None
+    with status(f"reading {path}"):
         sums = fingerprint(chosen.found)
     source = LocalModel(
-        found.absolute(),
-        chosen.decoding,
+        path.absolute(),
+        decoding,
         n_best=request.n_best,
         task=request.task,
         trust=given.trust,
@@ -78,11 +83,10 @@ def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Worker
         short_ratio=chosen.short_ratio,
         sha256=sums,
     )
-    search = None if chosen.decoding is None else chosen.decoding.to_dict()
     processes = given.job.processes or len(os.sched_getaffinity(0))
     return ProcessWorkers(source, processes, given.job.batch_seconds), {
         "sha256": sums,
-        "decoding": search,
+        "search": search,
         **_asked(request),
     }
 
@@ -113,8 +117,10 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
             warn(f"{error}. The job begins without it, and asks it again.")
     if len(silent) == len(sources):
         raise silent[0]
-    names = sorted({ServerAddress.of_url(source.url).model for source in sources})
-    return ServerWorkers(sources), {"served_as": names, **_asked(request)}
+    addresses = [ServerAddress.of_url(source.url) for source in sources]
+    names = {" ".join(map(str, filter(None, (one.model, one.version, one.label)))) for one in addresses}
+    patience = max(_PATIENCE, 5 * given.job.batch_seconds)
+    return ServerWorkers(sources, patience), {"served_as": sorted(names), **_asked(request)}
 
 
 def _asked(request: Request) -> dict[str, object]:
@@ -127,7 +133,7 @@ def _asked(request: Request) -> dict[str, object]:
     }
 
 
-class _Told:
+class Progress:
     """Tells the progress on standard error from time to time, where it is no terminal.
 
     Args:
@@ -136,18 +142,17 @@ class _Told:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._done = self._begun = 0
-        self._since = self._last = time.monotonic()
+        self._done = self._told = 0
+        self._last = time.monotonic()
 
     def __call__(self, lines: int) -> None:
         now = time.monotonic()
         self._done += lines
-        if now - self._since < 1:  # what an earlier process has done
-            self._begun, self._since = self._done, now
-        if now - self._last < _SECONDS_BETWEEN or sys.stderr.isatty():
+        seconds = now - self._last
+        if seconds < _SECONDS_BETWEEN or sys.stderr.isatty():
             return
-        self._last = now
-        rate = (self._done - self._begun) / (now - self._since)
+        rate = (self._done - self._told) / seconds  # of the time since the last such line
+        self._last, self._told = now, self._done
         left = (self._total - self._done) / max(rate, 1e-9) / 60
         print(
             f"kformer: {self._done:,} of {count(self._total, 'line')}, {rate:,.0f} a second, about "

@@ -6,7 +6,7 @@ from kformer.client.client import Client
 from kformer.client.errors import ServerError, odd_answers_told
 from kformer.config import answer_outputs, task_kind
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED
-from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, hypotheses
+from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, batch_seed, hypotheses
 from kformer.text.options import option_arrays
 from kformer.text.word_alignment import with_alignments
 
@@ -99,7 +99,8 @@ def _naming_refused_texts(ask: AnswerDrawn) -> AnswerDrawn:
                 raise
             if len(texts) == 1:
                 raise RefusedTextError(str(error), texts[0]) from error
-        return [found for text in texts for found in answer([text], seed)]
+        seeds = [None if seed is None else batch_seed(seed, place) for place in range(len(texts))]
+        return [found for text, own in zip(texts, seeds, strict=True) for found in answer([text], own)]
 
     return answer
 

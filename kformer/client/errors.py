@@ -12,6 +12,7 @@ class ServerError(OSError):
         code: HTTP's status. For gRPC it is the status that belongs to gRPC's code, such as 404 for NOT_FOUND. This may
             be less exact: for a text that is too large, 400 over gRPC and 413 over REST. It is 503 for a server that
             cannot be reached, and 504 for one that takes too long.
+        is_answer: Whether the server has said so itself, and not the connection ended.
 
     Examples:
         >>> try:  # nothing answers at port 1
@@ -21,9 +22,10 @@ class ServerError(OSError):
         503
     """
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, is_answer: bool = True) -> None:
         super().__init__(message)
         self.code = code
+        self.is_answer = is_answer
 
 
 @contextlib.contextmanager

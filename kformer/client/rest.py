@@ -137,7 +137,9 @@ def _no_answer(url: str, error: requests.RequestException) -> ServerError:
     outer = error.args[0] if error.args else error
     reason = getattr(outer, "reason", outer)
     late = isinstance(reason, urllib3.exceptions.ReadTimeoutError)
-    return ServerError(f"{url} does not answer: {reason}{_remedy(url, reason)}", code=504 if late else 503)
+    return ServerError(
+        f"{url} does not answer: {reason}{_remedy(url, reason)}", code=504 if late else 503, is_answer=False
+    )
 
 
 def _remedy(url: str, reason: Exception) -> str:

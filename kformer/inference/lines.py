@@ -103,13 +103,14 @@ def _but_refused(answer: AnswerBatch, reasons: dict[bytes, str]) -> AnswerBatch:
 
     def ask(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         while True:
-            given = [text for text in texts if text not in reasons]
+            refused = [text in reasons for text in texts]  # once: another thread may add to them
+            given = [text for text, is_refused in zip(texts, refused, strict=True) if not is_refused]
             try:
                 found = iter(answer(given) if given else [])
             except RefusedTextError as error:
                 reasons[error.text] = str(error)
                 continue
-            return [[] if text in reasons else next(found) for text in texts]
+            return [[] if is_refused else next(found) for is_refused in refused]
 
     return ask
 

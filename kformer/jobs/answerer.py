@@ -14,7 +14,7 @@ from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import is_short
-from kformer.text.batches import Hypothesis, tagged, with_tag
+from kformer.text.batches import BATCH_SIZE, Hypothesis, tagged, with_tag
 
 
 class Answers(NamedTuple):
@@ -100,8 +100,9 @@ class LocalModel:
         def answer(texts: Sequence[bytes], seed: int) -> Answers:
             unknown.clear()
             cut.clear()
+            with_seed = functools.partial(model, seed=seed)
+            found = (with_seed if self.tag is None else with_tag(with_seed, self.tag))(texts)
             asked = texts if self.tag is None else tagged(texts, self.tag)
-            found = model(asked, seed)
             places = {
                 "unknown": _places(asked, {*unknown}),
                 "cut": _places(asked, {*cut}),
@@ -142,7 +143,7 @@ class ServedModel:
     @contextlib.contextmanager
     def opened(self) -> Iterator[Answerer]:
         # One try: where there are other servers, the batch goes to one of them.
-        with Client(self.url, self.token, self.timeout, tries=1) as client:
+        with Client(self.url, self.token, self.timeout, tries=1, batch_size=BATCH_SIZE) as client:
             if self.tag is not None:
                 check_server_tag(client, self.tag)
             ask = answer_batch(client, self.n_best, self.task, self.options, self.alignments)

@@ -2,7 +2,7 @@
 
 The folder of a job holds
   job.json           what is done: files, model, options
-  part-000000.txt    the answers to the first lines, and so on: written whole or not at all
+  part-000000000.txt    the answers to the first lines, and so on: written whole or not at all
   manifest.jsonl     a line for each part that is written: which lines of which file, the checksums of both sides, and
                      what was found out about the lines
   SHA256SUMS         when the job is done: the checksums of all these files
@@ -61,7 +61,7 @@ class WrittenPart:
 
     Attributes:
         number, first, before: As of `Part`.
-        file: The name of the input.
+        file: The input.
         lines: How many.
         input_sha256, output_sha256: Of the lines, see `Part.sum`, and of the file with their answers.
         seconds: From its first batch to its last.
@@ -112,7 +112,7 @@ class JobFolder:
 
     def file_of(self, number: int) -> pathlib.Path:
         """The answers of a part."""
-        return self.path / f"part-{number:06}{self._suffix}"
+        return self.path / f"part-{number:09}{self._suffix}"
 
     def written(self) -> dict[int, WrittenPart]:
         """The parts that are written and undamaged. What a kill left of a line at the end of the manifest is cut off.
@@ -159,7 +159,7 @@ class JobFolder:
                     opened.write(answer.encode("utf-8"))
             output = checksum(partial)
         written = WrittenPart(
-            part.number, part.file.name, part.first, part.before, len(part.lines), part.sum(), output, **about
+            part.number, str(part.file), part.first, part.before, len(part.lines), part.sum(), output, **about
         )
         with open(self.manifest_file, "ab") as manifest:
             manifest.write(_line_of(written))

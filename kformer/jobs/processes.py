@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
@@ -19,7 +21,7 @@ _ENDING_SECONDS = 5.0
 _READY, _ANSWERS, _FAULT = "ready", "answers", "fault"
 
 
-class WorkerLostError(OSError):
+class WorkerLostError(ConnectionError):
     """Worker processes end before they can answer anything."""
 
 
@@ -32,6 +34,7 @@ class _Worker:
     last_moment: float  # of what it does, by the monotonic clock
     is_ready: bool = False
     batch: Batch | None = None
+    has_batch: bool = False  # and not only this process
 
 
 class ProcessWorkers:
@@ -51,6 +54,7 @@ class ProcessWorkers:
         self._seconds = seconds
         self._workers: list[_Worker] = []
         self._failed_starts = 0
+        self._has_begun = False  # one worker was ready
 
     def __enter__(self) -> Self:
         self._workers = [self._started()]  # which makes the model ready for all, if that is needed
@@ -72,8 +76,10 @@ class ProcessWorkers:
     def begin(self, batch: Batch) -> None:
         worker = next(worker for worker in self._workers if worker.is_ready and worker.batch is None)
         worker.batch, worker.last_moment = batch, time.monotonic() + self._seconds
+        worker.has_batch = False
         with contextlib.suppress(OSError):  # it has just died, which `wait` finds
             worker.pipe.send((batch.texts, batch.seed))
+            worker.has_batch = True
 
     def wait(self) -> Sequence[Outcome]:
         busy = [worker for worker in self._workers if worker.batch is not None or not worker.is_ready]
@@ -82,7 +88,7 @@ class ProcessWorkers:
         outcomes = [self._heard(worker) for worker in busy if worker.pipe in happened]
         now = time.monotonic()
         late = [worker for worker in busy if worker.pipe not in happened and worker.last_moment <= now]
-        outcomes += [self._lost(worker, Fate.REFUSED, f"no answer within {self._seconds:g} s") for worker in late]
+        outcomes += [self._late(worker) for worker in late]
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _started(self) -> _Worker:
@@ -98,20 +104,28 @@ class ProcessWorkers:
             said, value = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join(_ENDING_SECONDS)
-            return self._lost(worker, Fate.LOST, f"its process ended ({_how(worker.process.exitcode)})")
+            fate = Fate.LOST if worker.has_batch else Fate.UNREACHED
+            return self._lost(worker, fate, f"its process ended ({_how(worker.process.exitcode)})")
         batch, worker.batch = worker.batch, None
         if said == _READY:
             self._failed_starts = 0
             worker.is_ready = True
-            if value:
+            if value and not self._has_begun:
                 self._replace(worker)
+            self._has_begun = True
             self._workers += [self._started() for _ in range(self._processes - len(self._workers))]
             return None
         if batch is None:  # it could not load the model
+            if self._has_begun:  # as others could
+                return self._lost(worker, Fate.UNREACHED, value)
             raise ValueError(value)
         if said == _ANSWERS:
             return Outcome(batch, Fate.ANSWERED, value)
         return Outcome(batch, Fate.REFUSED, fault=value)
+
+    def _late(self, worker: _Worker) -> Outcome | None:
+        told = f"no answer within {self._seconds:g} s" if worker.is_ready else f"not ready in {_LOADING_SECONDS:g} s"
+        return self._lost(worker, Fate.REFUSED, told)
 
     def _lost(self, worker: _Worker, fate: Fate, fault: str) -> Outcome | None:
         """Puts a new process in the place of a lost one, and gives back its batch."""
@@ -141,10 +155,19 @@ def _how(exitcode: int | None) -> str:
     return f"exit status {exitcode}"
 
 
+def _end_with_the_leader() -> None:
+    """Ends this process when the one that leads it ends, also within a batch that takes for ever."""
+    leader = multiprocessing.parent_process()
+    if leader is not None:
+        leader.join()
+        os._exit(1)
+
+
 def _work(source: AnswererSource, pipe: Connection) -> None:
     """What a worker process does, until nobody is at the other end of the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that leads
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_the_leader, daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), contextlib.ExitStack() as stack:
         try:
             answer = stack.enter_context(source.opened())

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from kformer.runs.ownership import owned
 from kformer.text.batches import BATCH_SIZE, Hypothesis, batch_seed, batches_of
 
 DESCRIPTION = "job.json"
+_LONGEST_REASON = 300  # characters
 _MOST_REFUSED = 10  # lines before the first answer; then it is the model that is wrong
 _MOST_LOSSES = 2  # of the worker of one batch; then its lines are tried one by one
 
@@ -90,7 +92,8 @@ def _check_same_job(folder: pathlib.Path, settings: JobSettings) -> None:
     """Notes what the job is; refuses a folder that holds another one."""
     file, values = folder / DESCRIPTION, json.loads(json.dumps(settings.to_json()))
     if not file.is_file():
-        if others := sorted(entry.name for entry in folder.iterdir() if entry.name != "lock"):
+        names = {entry.name for entry in folder.iterdir()} - {"lock"}
+        if others := sorted(name for name in names if not name.startswith(f".kformer-{DESCRIPTION}-")):  # of a kill
             raise ValueError(f"{folder} is no folder of a job: it holds {others[0]}. Name a new folder by --output.")
         write_json(file, values)
         return
@@ -128,7 +131,7 @@ class _Job:
         self._open: dict[int, _Open] = {}
         self._batches: collections.deque[Batch] = collections.deque()
         self._refused = 0  # lines
-        self._has_answered = False
+        self._has_answered = any(part.lines > len(part.faults) for part in self._written.values())
 
     def run(self, parts: Iterator[Part]) -> None:
         left = self._left(parts)
@@ -221,7 +224,7 @@ class _Job:
     def _answer(self, opened: _Open, place: int, found: list[Hypothesis]) -> None:
         part, line = opened.part, opened.part.lines[place]
         fault = opened.faults.get(place, "")
-        opened.found[place] = AnsweredLine(part.first + place, line.text, found, line.kept, fault)
+        opened.found[place] = AnsweredLine(part.before + place, line.text, found, line.kept, fault)
 
     def _take(self, outcome: Outcome) -> None:
         opened = self._open[outcome.batch.part]
@@ -251,12 +254,14 @@ class _Job:
         opened.waiting -= 1
         if len(batch.texts) > 1:
             opened.waiting += len(batch.texts)
-            pairs = zip(batch.places, batch.texts, strict=True)
-            return [Batch(batch.part, (place,), (text,), batch.seed) for place, text in pairs]
-        self._refused += 1
+            lines = enumerate(zip(batch.places, batch.texts, strict=True))
+            return [
+                Batch(batch.part, (place,), (text,), batch_seed(batch.seed, index)) for index, (place, text) in lines
+            ]
+        self._refused += outcome.fate is Fate.REFUSED
         if self._refused >= _MOST_REFUSED and not self._has_answered:
             raise ValueError(f"The model answers nothing. It says: {outcome.fault}")
-        self._fault(opened, batch.places[0], Fault(outcome.fault))
+        self._fault(opened, batch.places[0], Fault(textwrap.shorten(outcome.fault, _LONGEST_REASON)))
         return []
 
     def _write_if_done(self, opened: _Open) -> None:

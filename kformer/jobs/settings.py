@@ -7,7 +7,7 @@ from typing import Any
 
 from kformer.inference.line_forms import LineForm, TextColumns
 from kformer.inference.line_limits import LineLimits
-from kformer.inference.lines import InputLine
+from kformer.inference.lines import DEFAULT_INSTEAD, InputLine
 
 ReadLines = Callable[[pathlib.Path], Generator[InputLine, None, None]]
 
@@ -36,7 +36,7 @@ class JobSettings:
     reading: dict[str, Any] = dataclasses.field(default_factory=dict)
     form: LineForm = dataclasses.field(default_factory=TextColumns)
     lines_per_part: int = 10_000
-    on_fault: str = "empty"
+    on_fault: str = DEFAULT_INSTEAD
     limits: LineLimits = dataclasses.field(default_factory=LineLimits)
     seed: int = 0
 

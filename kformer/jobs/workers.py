@@ -45,12 +45,14 @@ class Outcome:
         fate: In one word.
         answers: If it was answered.
         fault: If it was not: why.
+        server: The number of the server that had it, where workers are servers.
     """
 
     batch: Batch
     fate: Fate
     answers: Answers | None = None
     fault: str = ""
+    server: int = 0
 
 
 class Workers(Protocol):

@@ -96,16 +96,25 @@ def batch_seed(seed: int, texts: int) -> int:
 
 
 def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:
-    """The same function for texts that have a tag before them."""
+    """The same function for texts that have a tag before them. Alignments are of the texts without it."""
 
     def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
         given = tagged(texts, tag)
         try:
-            return function(given)
+            return [
+                [one._replace(alignment=_of_the_rest(one.alignment)) for one in found] if text.strip() else found
+                for text, found in zip(texts, function(given), strict=True)
+            ]
         except RefusedTextError as error:
             raise RefusedTextError(str(error), texts[given.index(error.text)]) from error
 
     return answer
+
+
+def _of_the_rest(alignment: str) -> str:
+    """The alignment of the words behind the first one, which is the tag."""
+    pairs = [pair.split("-") for pair in alignment.split()]
+    return " ".join(f"{int(source) - 1}-{target}" for source, target in pairs if source != "0")
 
 
 def tagged(texts: Sequence[bytes], tag: str) -> list[bytes]:

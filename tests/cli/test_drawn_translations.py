@@ -65,6 +65,12 @@ def test_pairs_have_the_translation_first_and_no_line_is_shifted(numbers_run, li
     assert pairs[7] == ("", "") != pairs[8]
 
 
+def test_alignments_are_of_the_text_without_its_tag():
+    """The model reads the tag as word 0."""
+    answer = with_tag(lambda texts: [[Hypothesis("uno dos", -1.0, "0-0 1-0 2-1")] for _ in texts], "<2es>")
+    assert [found[0].alignment for found in answer([b"one two", b""])] == ["0-0 1-1", "0-0 1-0 2-1"]
+
+
 def test_pairs_can_be_read_whatever_the_texts_hold(tmp_path):
     lines = [b"one\ttwo", b"six \xff five", b"three"]
     texts = iter(["uno\tdos", "seis\0", "tres\n"])

@@ -92,7 +92,7 @@ def test_columns_can_be_read_again(export, tmp_path):
         *("translate", export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
         *("--output", f"{tmp_path}/job/"),
     )
-    with (tmp_path / "job" / "part-000000.tsv").open() as file:
+    with (tmp_path / "job" / "part-000000000.tsv").open() as file:
         rows = list(csv.reader(file, delimiter="\t"))
     assert [(row[0], row[2]) for row in rows] == [("dos uno", "a b"), ("seis", "c")]
     assert all(float(row[1]) < 0 for row in rows)

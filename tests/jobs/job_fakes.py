@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import time
 
 from kformer.inference.lines import InputLine
@@ -36,11 +37,13 @@ class Capitals:
         fault: Raised when it is opened.
         log: A file to which the process writes its number when it is ready.
         seconds: For each batch.
+        imports_tensorflow: Whether the process looks as if it had, as one that has made a SavedModel.
     """
 
     fault: str = ""
     log: str = ""
     seconds: float = 0.0
+    imports_tensorflow: bool = False
 
     @contextlib.contextmanager
     def opened(self):
@@ -48,6 +51,8 @@ class Capitals:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault:
             raise ValueError(self.fault)
+        if self.imports_tensorflow:
+            sys.modules.setdefault("tensorflow", sys)
         if self.log:
             with open(self.log, "a") as log:
                 log.write(f"{os.getpid()}\n")

@@ -47,7 +47,7 @@ def test_a_line_that_stops_its_process_does_not_hold_up_the_others(bad, told, tm
     lines[33] = bad
     found, report = job(tmp_path, lines, ProcessWorkers(Capitals(), 2, seconds=0.5))
     assert found == [b"" if line == bad else line.upper() for line in lines]
-    assert (report.faults, report.first_fault) == (1, f"line 34 of lines.txt: {told}")
+    assert (report.faults, report.first_fault) == (1, f"line 34 of {tmp_path}/lines.txt: {told}")
 
 
 @pytest.mark.slow
@@ -91,7 +91,18 @@ def test_processes_that_die_before_they_begin_end_the_job(tmp_path):
         job(tmp_path, [b"one"], ProcessWorkers(Capitals(fault="kills"), 2, 60.0))
 
 
-def test_workers_end_with_the_process_that_leads_them(tmp_path):
+def test_a_process_that_has_made_a_saved_model_is_replaced_once(tmp_path):
+    """A model of CTranslate2 imports TensorFlow in every process."""
+    log = tmp_path / "log"
+    workers = ProcessWorkers(Capitals(log=str(log), seconds=0.05, imports_tensorflow=True), 2, 60.0)
+    lines = [b"line %d" % number for number in range(1000)]
+    found, _ = job(tmp_path, lines, workers)
+    assert found == [line.upper() for line in lines]
+    assert len(log.read_text().split()) == 3
+
+
+@pytest.mark.parametrize("text", ["x", "sleeps"])
+def test_workers_end_with_the_process_that_leads_them(text, tmp_path):
     log = tmp_path / "log"
     program = tmp_path / "program.py"
     program.write_text(
@@ -104,7 +115,7 @@ def test_workers_end_with_the_process_that_leads_them(tmp_path):
 
             if __name__ == "__main__":
                 file = pathlib.Path({str(tmp_path / "lines.txt")!r})
-                file.write_text("x\\n" * 100_000)
+                file.write_text("{text}\\n" * 100_000)
                 workers = ProcessWorkers(Capitals(log={str(log)!r}, seconds=0.1), 2, 60.0)
                 run_job(pathlib.Path({str(tmp_path / "job")!r}), JobSettings((file,), {{}}), read, workers)
             """
@@ -113,6 +124,7 @@ def test_workers_end_with_the_process_that_leads_them(tmp_path):
     paths = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
     leading = subprocess.Popen([sys.executable, program], env={**os.environ, "PYTHONPATH": paths})
     _wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
+    time.sleep(0.3)  # they are within a batch
     leading.kill()
     leading.wait()
     workers = [int(number) for number in log.read_text().split()]

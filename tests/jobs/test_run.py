@@ -41,7 +41,7 @@ def test_every_line_is_answered_once_and_in_order(tmp_path, settings):
     report = run_job(tmp_path / "job", settings, read, OneWorker())
     assert answers(tmp_path / "job") == WHOLE
     assert (report.lines, report.parts, report.before, report.faults) == (28, 5, 0, 0)
-    assert report.notes == {"odd": (1, "line 3 of two.txt")}
+    assert report.notes == {"odd": (1, f"line 3 of {tmp_path / 'two.txt'}")}
     sizes = [len(file.read_text().splitlines()) for file in sorted((tmp_path / "job").glob("part-*"))]
     assert sizes == [7, 7, 7, 2, 5]  # a part has lines of one file
     checked = subprocess.run(
@@ -54,7 +54,7 @@ def test_every_line_is_answered_once_and_in_order(tmp_path, settings):
 def test_the_manifest_says_what_each_part_holds(tmp_path, settings):
     run_job(tmp_path / "job", settings, read, OneWorker())
     parts = [json.loads(line) for line in (tmp_path / "job" / "manifest.jsonl").read_text().splitlines()]
-    assert [(part["file"], part["first"], part["before"], part["lines"]) for part in parts] == [
+    assert [(part["file"].rsplit("/", 1)[1], part["first"], part["before"], part["lines"]) for part in parts] == [
         ("one.txt", 0, 0, 7),
         ("one.txt", 7, 7, 7),
         ("one.txt", 14, 14, 7),
@@ -95,7 +95,7 @@ def test_a_finished_job_starts_no_worker(tmp_path, settings):
 def test_a_damaged_part_is_made_again(damage, tmp_path, settings):
     job = tmp_path / "job"
     run_job(job, settings, read, OneWorker())
-    part = job / "part-000002.txt"
+    part = job / "part-000000002.txt"
     part.write_text(part.read_text().replace("LINE", "LIME")) if damage == "changed" else part.unlink()
     worker = OneWorker()
     run_job(job, settings, read, worker)
@@ -134,7 +134,7 @@ def test_a_file_that_has_changed_is_refused(tmp_path, settings, files):
     run_job(tmp_path / "job", settings, read, OneWorker())
     files[0].write_text(files[0].read_text().replace("line 8", "line eight"))
     with pytest.raises(
-        ValueError, match=r"one.txt has changed since .*part-000001.txt was written: lines 8 to 14 are o"
+        ValueError, match=r"one.txt has changed since .*part-000000001.txt was written: lines 8 to 14 are o"
     ):
         run_job(tmp_path / "job", settings, read, OneWorker())
 
@@ -142,7 +142,7 @@ def test_a_file_that_has_changed_is_refused(tmp_path, settings, files):
 def test_fewer_lines_than_before_are_refused(tmp_path, settings, files):
     run_job(tmp_path / "job", settings, read, OneWorker())
     files[1].write_text("")
-    with pytest.raises(ValueError, match=r"The files have fewer lines than when .*part-000004.txt was written."):
+    with pytest.raises(ValueError, match=r"The files have fewer lines than when .*part-000000004.txt was written."):
         run_job(tmp_path / "job", settings, read, OneWorker())
 
 
@@ -171,6 +171,39 @@ def test_a_folder_with_other_files_is_refused(tmp_path, settings):
     (tmp_path / "job" / "thesis.tex").write_text("")
     with pytest.raises(ValueError, match=r"job is no folder of a job: it holds thesis.tex. Name a new folder"):
         run_job(tmp_path / "job", settings, read, OneWorker())
+
+
+def test_what_a_kill_leaves_of_the_description_does_not_matter(tmp_path, settings):
+    (tmp_path / "job" / ".kformer-job.json-abc").mkdir(parents=True)
+    run_job(tmp_path / "job", settings, read, OneWorker())
+    assert answers(tmp_path / "job") == WHOLE
+
+
+def test_a_resumed_job_that_begins_with_bad_lines_goes_on(tmp_path):
+    """The model has answered before, so that ten lines without an answer are no fault of the model."""
+    file = tmp_path / "lines.txt"
+    file.write_text("one\n" * 10 + f"{REFUSED.decode()}\n" * 12)
+    settings = JobSettings((file,), {}, lines_per_part=10)
+
+    class Stopped(OneWorker):
+        def wait(self):
+            if self.asked[-1].part == 1:
+                raise KeyboardInterrupt
+            return super().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(tmp_path / "job", settings, read, Stopped(refusing))
+    report = run_job(tmp_path / "job", settings, read, OneWorker(refusing))
+    assert (report.lines, report.faults, report.before) == (22, 12, 10)
+
+
+def test_lines_that_are_tried_alone_have_seeds_of_their_own(tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("a\na\na\n" + REFUSED.decode() + "\n")
+    worker = OneWorker(refusing)
+    run_job(tmp_path / "job", JobSettings((file,), {}, seed=3), read, worker)
+    alone = [batch.seed for batch in worker.asked if len(batch.texts) == 1]
+    assert len({*alone}) == 4
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path, settings):
@@ -211,7 +244,9 @@ def test_a_bad_line_does_not_hold_up_the_others(on_fault, expected, tmp_path):
     found, report = hostile(tmp_path, on_fault, OneWorker(refusing))
     assert found == expected
     assert report.faults == 3
-    assert report.first_fault == "line 2 of lines.txt: a word of 20 characters, where the longest may have 10"
+    assert (
+        report.first_fault == f"line 2 of {tmp_path}/lines.txt: a word of 20 characters, where the longest may have 10"
+    )
     faults = json.loads((tmp_path / "job" / "manifest.jsonl").read_text())["faults"]
     assert [number for number, _ in faults] == [2, 3, 4]
     assert faults[-1][1] == "it is a bad word"
@@ -223,7 +258,9 @@ def test_json_lines_say_what_is_wrong(tmp_path):
         **{"line": 3, "text": "refused", "translation": "", "score": None},
         "fault": "it is a bad word",
     }
-    assert json.loads(found[4]) == {"line": 4, "text": "two", "translation": "TWO", "score": 0.0}
+    answered = json.loads(found[4])
+    assert answered.pop("score") > 0  # the seed of its batch
+    assert answered == {"line": 4, "text": "two", "translation": "TWO"}
 
 
 def test_a_model_that_answers_nothing_ends_the_job(tmp_path, settings):
@@ -253,7 +290,7 @@ def test_a_batch_whose_worker_is_lost_is_tried_again_whole_and_then_line_by_line
         [b"two"],
     ]
     assert answers(tmp_path / "job") == "ONE\n\nTHREE\n"
-    assert report.first_fault == "line 2 of lines.txt: its process ended (SIGKILL)"
+    assert report.first_fault == f"line 2 of {tmp_path}/lines.txt: its process ended (SIGKILL)"
 
 
 def test_a_batch_that_reached_no_worker_is_tried_until_it_does(tmp_path, settings):
@@ -277,7 +314,7 @@ def test_each_batch_has_a_seed_of_its_own_that_does_not_depend_on_stops(tmp_path
     run_job(tmp_path / "job", settings, read, worker)
     seeds = {batch.part: batch.seed for batch in worker.asked}
     assert seeds == {0: 5, 1: 5 + (7 << 32), 2: 5 + (14 << 32), 3: 5 + (21 << 32), 4: 5 + (23 << 32)}
-    part = tmp_path / "job" / "part-000003.tsv"
+    part = tmp_path / "job" / "part-000000003.tsv"
     before = part.read_text()
     part.unlink()
     run_job(tmp_path / "job", settings, read, OneWorker())

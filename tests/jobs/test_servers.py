@@ -113,4 +113,49 @@ def test_a_text_that_a_server_refuses_is_no_fault_of_the_server(tmp_path):
     lines = [*LINES[:20], b"bad", *LINES[20:40]]
     found, report = job(tmp_path, [Strict()], lines)
     assert found == [b"" if line == b"bad" else line.upper() for line in lines]
-    assert report.first_fault == "line 21 of lines.txt: it is a bad word"
+    assert report.first_fault == f"line 21 of {tmp_path}/lines.txt: it is a bad word"
+
+
+def test_a_server_that_refuses_everything_spoils_nothing(tmp_path):
+    """Another server has the last word, also where the one that refuses is the quickest."""
+
+    class Refusing(Server):
+        def answer(self, texts, seed):
+            self.asked += 1
+            raise ServerError("Malformed request", 400)
+
+    class Slow(Server):
+        def answer(self, texts, seed):
+            time.sleep(0.01)
+            return super().answer(texts, seed)
+
+    refusing = Refusing()
+    found, report = job(tmp_path, [refusing, Slow()])
+    assert found == [line.upper() for line in LINES]
+    assert report.faults == 0
+    assert refusing.asked
+
+
+def test_a_line_that_breaks_every_connection_has_no_answer(tmp_path):
+    class Fragile(Server):
+        def answer(self, texts, seed):
+            if b"bad" in texts:
+                raise ServerError("does not answer: connection reset", 503, is_answer=False)
+            return super().answer(texts, seed)
+
+    lines = [*LINES[:5], b"bad", *LINES[5:10]]
+    found, report = job(tmp_path, [Fragile(), Fragile()], lines, requests_at_once=1)
+    assert found == [b"" if line == b"bad" else line.upper() for line in lines]
+    assert (report.faults, report.first_fault) == (
+        1,
+        f"line 6 of {tmp_path}/lines.txt: does not answer: connection reset",
+    )
+
+
+def test_a_mistake_in_a_client_is_not_hidden(tmp_path):
+    class Wrong(Server):
+        def answer(self, texts, seed):
+            raise TypeError("a mistake")
+
+    with pytest.raises(TypeError, match="a mistake"):
+        job(tmp_path, [Wrong()])
