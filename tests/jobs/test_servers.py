@@ -122,7 +122,7 @@ def test_a_server_that_refuses_everything_spoils_nothing(tmp_path):
     class Refusing(Server):
         def answer(self, texts, seed):
             self.asked += 1
-            raise ServerError("Malformed request", 400)
+            raise RefusedTextError("Malformed request", texts[0])
 
     class Slow(Server):
         def answer(self, texts, seed):
