@@ -185,10 +185,8 @@ class Model:
             if self._loaded.saved_model is None:
                 from kformer.inference.load import load_saved_model
 
-                self._loaded.saved_model = load_saved_model(
-                    *(self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust),
-                    signatures=self._more_signatures,
-                )
+                given = self._find(), self.decoding, self.n_best, self.threads_per_operation, self.trust
+                self._loaded.saved_model = load_saved_model(*given, self._more_signatures)
             return self._loaded.saved_model
 
     @property
