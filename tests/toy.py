@@ -28,6 +28,7 @@ TRAINING = TrainingConfig(
     validation_steps=100,
     precision="float32",
     scored_sources=0,
+    tags_before="source",
 )
 
 

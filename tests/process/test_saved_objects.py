@@ -65,7 +65,9 @@ print("all", len(configs))
 def registered_classes():
     """All classes of kformer that Keras may find in a saved model."""
     for module in pkgutil.walk_packages(kformer.__path__, "kformer."):
-        if not module.name.startswith(("kformer.cli", "kformer.__main__")):
+        if not module.name.startswith(
+            ("kformer.cli", "kformer.__main__", "kformer.inference.beam", "kformer.inference.ray")
+        ):
             importlib.import_module(module.name)
     objects = keras.saving.get_custom_objects()
     return [objects[name] for name in sorted(objects) if name.startswith("kformer>")]

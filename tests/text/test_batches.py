@@ -127,8 +127,9 @@ def test_texts_without_a_byte_are_texts():
 
 def test_a_model_gives_one_hypothesis_or_several_of_each_text():
     texts, scores = np.array([[b"a", b"b"], [b"\xc3\xa9", b""]], object), np.array([[-1, -2], [-3, -4]], "float32")
-    assert hypotheses(texts, scores) == [[("a", -1.0), ("b", -2.0)], [("\u00e9", -3.0), ("", -4.0)]]
-    assert hypotheses(texts[:, 0], scores[:, 0]) == [[("a", -1.0)], [("\u00e9", -3.0)]]
+    best, second = [Hypothesis("a", -1.0), Hypothesis("\u00e9", -3.0)], [Hypothesis("b", -2.0), Hypothesis("", -4.0)]
+    assert hypotheses(texts, scores) == [[best[0], second[0]], [best[1], second[1]]]
+    assert hypotheses(texts[:, 0], scores[:, 0]) == [[best[0]], [best[1]]]
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**63 - 1, -(2**63)])
