@@ -181,7 +181,8 @@ def test_tags_may_stand_before_targets(tmp_path, untraced, capsys):
     """And a run that begins with the weights of such a run has its tags there, too."""
     first = train(both(), tmp_path / "first", toy.TRANSFORMER, BEFORE_TARGETS).run
     assert "  <2es> " in capsys.readouterr().out  # samples show the tag
-    later = train(both(), tmp_path / "later", training=SHORT.replace(max_steps=1), initialize_from=first.path).run
+    unsaid = SHORT.replace(max_steps=1, tags_before=None)
+    later = train(both(), tmp_path / "later", training=unsaid, initialize_from=first.path).run
     for run in (first, later):
         assert run.training_config().tags_before == run.decoding_config().tags_before == "target"
         translator = Translator.from_run(run.path)
@@ -192,7 +193,7 @@ def test_tags_may_stand_before_targets(tmp_path, untraced, capsys):
         )
         starts = translator.codec.starts(texts).numpy()[:, None]
         assert translator.target_tokenizer.detokenize(starts).numpy().tolist() == [b"<2en>", b"<2es>", b"<2es>"]
-    usual = train(both(), tmp_path / "usual", toy.TRANSFORMER, SHORT.replace(max_steps=1)).run
+    usual = train(both(), tmp_path / "usual", toy.TRANSFORMER, unsaid).run
     assert usual.decoding_config().tags_before == "source"
 
 
