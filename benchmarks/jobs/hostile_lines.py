@@ -21,6 +21,7 @@ import numpy as np
 
 import kformer
 from kformer.data import load_corpus
+from kformer.inference import Model
 from kformer.inference.lines import InputLine
 from kformer.jobs import JobSettings, run_job
 from kformer.jobs.answerer import LocalModel
@@ -73,7 +74,7 @@ def run(folder: pathlib.Path, model: pathlib.Path, lines: list[str], hostile: li
     def read(path: pathlib.Path) -> Iterator[InputLine]:
         return (InputLine(line.encode()) for line in lines)
 
-    workers = Timed(LocalModel(model), len(os.sched_getaffinity(0)), 120.0)
+    workers = Timed(LocalModel(Model(model, threads_per_operation=1)), len(os.sched_getaffinity(0)), 120.0)
     began = time.monotonic()
     report = run_job(folder, JobSettings((pathlib.Path("lines"),), {}, lines_per_part=1000), read, workers)
     whole = time.monotonic() - began

@@ -1,6 +1,7 @@
 """What the commands share that answer lines: their model, on this machine or on a server."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -103,6 +104,22 @@ def choose(given: LineOptions, request: Request) -> Chosen:
     return Chosen(path, found, choose_decoding(found, request.search))
 
 
+def model_of(
+    given: LineOptions, request: Request, path: Path, decoding: DecodingConfig | None, threads_per_operation: int | None
+) -> Model:
+    """The model that the options ask for, not loaded yet; the last three arguments as of `Model`."""
+    return Model(
+        path,
+        decoding,
+        n_best=request.n_best,
+        threads_per_operation=threads_per_operation,
+        task=request.task,
+        trust=given.trust,
+        options=request.options,
+        alignments=request.alignments,
+    )
+
+
 def watchers_of(chosen: Chosen) -> tuple[UnknownLines, CutLines, ShortTranslations]:
     """Count the lines of which a person should know."""
     return UnknownLines(reads_symbols(chosen.found)), CutLines(), ShortTranslations(chosen.short_ratio)
@@ -124,17 +141,10 @@ def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator
         return
     chosen = choose(given, request)
     unknown, cut, short = watchers_of(chosen)
-    model = Model(
-        chosen.path,
-        chosen.decoding,
-        n_best=request.n_best,
-        threads_per_operation=None if one_by_one else threads_for(number),
-        task=task,
+    model = dataclasses.replace(
+        model_of(given, request, chosen.path, chosen.decoding, None if one_by_one else threads_for(number)),
         on_unknown=lambda text: unknown.note(text if tag is None else text.removeprefix(f"{tag} ".encode())),
         on_cut=cut.note if task_kind(task).has_labels else None,
-        trust=given.trust,
-        options=request.options,
-        alignments=request.alignments,
     )
     with status(f"loading {chosen.path}"):
         model.load()

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from kformer.cli.answering import Chosen, Request, choose, watchers_of
+from kformer.cli.answering import Chosen, Request, choose, model_of, watchers_of
 from kformer.cli.bearer_token import read_token
 from kformer.cli.lines import LineOptions, check_files, number_of_lines, warn
 from kformer.cli.on_server import server_urls
@@ -71,18 +71,8 @@ def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Worker
     decoding = found.decoding_config(chosen.decoding) if isinstance(found, RunFolder) else None
     with status(f"reading {path}"):
         sums = fingerprint(chosen.found)
-    source = LocalModel(
-        path.absolute(),
-        decoding,
-        n_best=request.n_best,
-        task=request.task,
-        trust=given.trust,
-        options=request.options,
-        alignments=request.alignments,
-        tag=request.tag,
-        short_ratio=chosen.short_ratio,
-        sha256=sums,
-    )
+    model = model_of(given, request, path, decoding, threads_per_operation=1)
+    source = LocalModel(model, request.tag, chosen.short_ratio, sums)
     processes = given.job.processes or len(os.sched_getaffinity(0))
     return ProcessWorkers(source, processes, given.job.batch_seconds), {
         "sha256": sums,

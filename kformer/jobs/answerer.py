@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kformer.client import Client
 from kformer.client.batches import answer_batch, check_server_tag
-from kformer.config import DecodingConfig
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
@@ -53,49 +51,30 @@ class LocalModel:
     tagger does not read; and "short", for translations that are much too short.
 
     Args:
-        path, decoding, n_best, task, trust, options, alignments, threads_per_operation: See `kformer.inference.Model`.
+        model: With one thread for an operation: a job keeps every core busy with a batch of its own.
         tag: Stands before each text for a translator.
         short_ratio: See `kformer.inference.line_counts.ShortTranslations`.
         sha256: What `kformer.inference.fingerprint` says of the model; None: it is not compared. A worker that takes
             the place of another one must not answer by a model that was written meanwhile.
     """
 
-    path: pathlib.Path
-    decoding: DecodingConfig | None = None
-    n_best: int = 1
-    task: str = "translate"
-    trust: bool = False
-    options: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
-    alignments: bool = False
+    model: Model
     tag: str | None = None
     short_ratio: float = 0.0
     sha256: str | None = None
-    threads_per_operation: int = 1
-
-    def model(self, unknown: list[bytes], cut: list[bytes]) -> Model:
-        """The model, which notes texts in these lists."""
-        return Model(
-            self.path,
-            self.decoding,
-            n_best=self.n_best,
-            threads_per_operation=self.threads_per_operation,
-            task=self.task,
-            on_unknown=unknown.append,
-            on_cut=cut.append,
-            trust=self.trust,
-            options=self.options,
-            alignments=self.alignments,
-        )
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Answerer]:
         unknown: list[bytes] = []
         cut: list[bytes] = []
-        if self.sha256 is not None and fingerprint(find_model(self.path)) != self.sha256:
+        if self.sha256 is not None and fingerprint(find_model(self.model.path)) != self.sha256:
             raise ValueError(
-                f"{self.path} has changed since the job began. Restore the model, or name a new folder by --output."
+                f"{self.model.path} has changed since the job began. Restore the model, or name a new folder by "
+                "--output."
             )
-        model = self.model(unknown, cut).load()
+        has_labels = task_kind(self.model.task).has_labels  # other models divide a long text, or go on behind its end
+        on_cut = cut.append if has_labels else None
+        model = dataclasses.replace(self.model, on_unknown=unknown.append, on_cut=on_cut).load()
 
         def answer(texts: Sequence[bytes], seed: int) -> Answers:
             unknown.clear()

@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 import kformer
+from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
 from kformer.jobs.answerer import LocalModel
@@ -21,20 +22,20 @@ def export(numbers_translator, tmp_path_factory):
 def test_a_model_that_has_changed_answers_nothing(numbers_translator, tmp_path):
     folder = kformer.export_saved_model(numbers_translator, tmp_path / "export")
     sums = fingerprint(find_model(folder))
-    with pickle.loads(pickle.dumps(LocalModel(folder, sha256=sums))).opened() as answer:
+    with pickle.loads(pickle.dumps(LocalModel(Model(folder), sha256=sums))).opened() as answer:
         assert [found[0].text for found in answer([b"one two", b"six"], 0).found] == ["dos uno", "seis"]
     with open(next(folder.rglob("variables.data*")), "r+b") as file:
         file.write(b"\1")
     with pytest.raises(ValueError, match="has changed since the job began. Restore the model"):
-        LocalModel(folder, sha256=sums).opened().__enter__()
+        LocalModel(Model(folder), sha256=sums).opened().__enter__()
 
 
 def test_short_answers_are_noted(export):
-    with LocalModel(export, short_ratio=0.75).opened() as answer:
+    with LocalModel(Model(export), short_ratio=0.75).opened() as answer:
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert [found[0].text for found in answers.found] == ["uno", "tres tres tres tres", "dos"]
     assert answers.notes == {}
-    with LocalModel(export, short_ratio=0.9).opened() as answer:
+    with LocalModel(Model(export), short_ratio=0.9).opened() as answer:
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert answers.notes == {"short": [1]}  # 19 characters for 23
     assert isinstance(answers.found[0][0], Hypothesis)
