@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from kformer.client import Client
 from kformer.client.batches import answer_batch, check_server_tag
+from kformer.config import task_kind
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
