@@ -12,10 +12,10 @@ BATCH_SIZES = {"portable": (1, 2, 4, 8, 16, 32), "xla": (1, 8, 32)}
 LONGEST_WAIT = 10  # seconds
 
 _BATCHING = """\
-# For --enable_batching and --batching_parameters_file. A request waits at most 2 ms for other requests.
-# num_batch_threads is not set, so there is a thread for every core.
+# For --enable_batching and --batching_parameters_file. A thread that is free takes what waits, so that no request waits
+# for others while a core has nothing to do. num_batch_threads is not set, so there is a thread for every core.
 max_batch_size {{ value: {largest} }}
-batch_timeout_micros {{ value: 2000 }}
+batch_timeout_micros {{ value: 0 }}
 # On the machine of the export, one thread computes this many batches in {wait} seconds. Further requests are refused
 # at once.
 max_enqueued_batches {{ value: {queue} }}

@@ -11,7 +11,7 @@ class Batching:
 
     Args:
         max_batch_size: The most texts in a batch, and in a request.
-        batch_timeout_micros: How long a request waits for others, in microseconds.
+        batch_timeout_micros: How long a request waits for others while a thread is free, in microseconds.
         max_enqueued_batches: Batches that may wait; further requests are refused.
         num_batch_threads: Batches that are computed at the same time.
         max_queue_seconds: The longest time that a request may have to wait: one that would wait longer is refused. It
@@ -20,7 +20,7 @@ class Batching:
     """
 
     max_batch_size: int = 32
-    batch_timeout_micros: int = 2000
+    batch_timeout_micros: int = 0
     max_enqueued_batches: int = 100
     num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
     allowed_batch_sizes: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ def written(folder, text):
 def test_the_files_that_an_export_writes_are_read(tmp_path):
     write_server_files(tmp_path, "xla", batch_seconds=0.1)
     batching = read_batching(tmp_path / "batching.config")
-    assert (batching.max_batch_size, batching.batch_timeout_micros, batching.max_enqueued_batches) == (32, 2000, 100)
+    assert (batching.max_batch_size, batching.batch_timeout_micros, batching.max_enqueued_batches) == (32, 0, 100)
     assert batching.allowed_batch_sizes == (1, 8, 32)
     assert read_metrics_path(tmp_path / "monitoring.config") == "/monitoring/prometheus/metrics"
     (model,) = read_models(tmp_path / "models.config")
@@ -38,7 +38,7 @@ def test_every_batching_parameter_arrives(tmp_path):
 
 def test_parameters_that_are_left_out_have_tensorflow_servings_values_or_those_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 5})  # the cores that this process may use
-    assert read_batching(written(tmp_path, "")) == Batching(32, 2000, 100, 3, (), 10.0)
+    assert read_batching(written(tmp_path, "")) == Batching(32, 0, 100, 3, (), 10.0)
     assert read_batching(written(tmp_path, "batch_timeout_micros { value: 0 }")).batch_timeout_micros == 0
 
 

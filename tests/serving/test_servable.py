@@ -2,6 +2,8 @@
 
 import gc
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -78,3 +80,27 @@ def test_a_warm_up_request_without_a_signature_is_of_the_default_one(tmp_path):
     typed_model.save(tmp_path / "1")
     write_warm_up(tmp_path / "1", "", "one")
     load(tmp_path / "1").close()
+
+
+def test_a_warm_up_file_that_is_cut_is_damaged(tmp_path):
+    typed_model.save(tmp_path / "1")
+    write_warm_up(tmp_path / "1", "", "one")
+    file = tmp_path / "1" / WARMUP_FILE
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="is damaged: its last record is not whole. Export the model again"):
+        load(tmp_path / "1")
+
+
+def test_a_server_leaves_the_threads_of_an_operation_to_its_models(tmp_path):
+    """Python's TensorFlow refuses the setting once it has computed something, and would then have decided for all."""
+    typed_model.save(tmp_path / "1")
+    write_warm_up(tmp_path / "1", "", "one")
+    program = """
+import pathlib, sys
+from kformer.serving.model_settings import Batching
+from kformer.serving.servable import Servable
+Servable("typed", 1, pathlib.Path(sys.argv[1]), Batching(num_batch_threads=1), lambda *batch: None).close()
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(3)
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "1"], check=True)
