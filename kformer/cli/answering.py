@@ -3,10 +3,9 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kformer.cli.lines import (
-    InputFields,
     LineModel,
     LineOptions,
     check_files,
@@ -16,15 +15,16 @@ from kformer.cli.lines import (
 from kformer.cli.on_server import check_server_options, connected, server_urls
 from kformer.cli.options import Path, SearchOptions, check_tag, choose_decoding, choose_model
 from kformer.cli.progress import status
-from kformer.client.batches import REQUESTS_AT_ONCE, answer_batch, check_server_tag
-from kformer.config import DecodingConfig, task_kind
+from kformer.client.batches import REQUESTS_AT_ONCE
+from kformer.config import DecodingConfig
 from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
 from kformer.inference.line_counts import CutLines, ShortTranslations, UnknownLines
 from kformer.inference.line_forms import LineForm
 from kformer.inference.model import threads_for
+from kformer.jobs.asking import Asking
 from kformer.runs.folder import RunFolder
-from kformer.text.batches import BATCH_SIZE, with_tag
+from kformer.text.batches import BATCH_SIZE
 
 _OWN_SEARCH = SearchOptions()
 
@@ -33,22 +33,16 @@ class Request(NamedTuple):
     """What a command wants of a model.
 
     Attributes:
-        task: What the model must have learned.
+        asking: What the model is asked for each line.
         doing: What the progress bar says.
-        search: The options by which a run folder searches.
-        n_best, options, alignments: See `kformer.inference.Model`.
-        tag: Stands before each line for a translator.
         form: What is written for each line.
+        search: The options by which a run folder searches.
     """
 
-    task: str
+    asking: Asking
     doing: str
     form: LineForm
     search: SearchOptions = _OWN_SEARCH
-    n_best: int = 1
-    options: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
-    alignments: bool = False
-    tag: str | None = None
 
 
 class Chosen(NamedTuple):
@@ -74,7 +68,7 @@ def answer_lines(given: LineOptions, request: Request) -> None:
     """Writes the answer to each line, by the model that the options name."""
     given.reading.check()
     given.writing.check()
-    if not given.inputs and given.reading != InputFields():
+    if not given.inputs and given.reading != type(given.reading)():
         raise ValueError("--fields, --keep and --inline-tags say what is read of a file. Give --input, too.")
     check_server_options(given, request.search)
     if given.is_job:
@@ -89,8 +83,6 @@ def answer_lines(given: LineOptions, request: Request) -> None:
     check_files(input, output)
     number = number_of_lines(input, given.reading)
     with _chosen_model(given, request, number) as model:
-        if request.tag is not None:
-            model = model._replace(answer=with_tag(model.answer, request.tag))
         write_answers(model, input, output, number, request.doing, given.reading, request.form, given.writing)
 
 
@@ -98,9 +90,9 @@ def choose(given: LineOptions, request: Request) -> Chosen:
     """The model on this machine that the options name, if it can do what is wanted."""
     path = choose_model(given.model, given.preset)
     found = find_model(path)
-    check_task(found, request.task)
-    if request.tag is not None:
-        check_tag(found, request.tag)
+    check_task(found, request.asking.task)
+    if request.asking.tag is not None:
+        check_tag(found, request.asking.tag)
     return Chosen(path, found, choose_decoding(found, request.search))
 
 
@@ -108,16 +100,8 @@ def model_of(
     given: LineOptions, request: Request, path: Path, decoding: DecodingConfig | None, threads_per_operation: int | None
 ) -> Model:
     """The model that the options ask for, not loaded yet; the last three arguments as of `Model`."""
-    return Model(
-        path,
-        decoding,
-        n_best=request.n_best,
-        threads_per_operation=threads_per_operation,
-        task=request.task,
-        trust=given.trust,
-        options=request.options,
-        alignments=request.alignments,
-    )
+    options = request.asking.model_options
+    return Model(path, decoding, threads_per_operation=threads_per_operation, trust=given.trust, **options)
 
 
 def watchers_of(chosen: Chosen) -> tuple[UnknownLines, CutLines, ShortTranslations]:
@@ -128,24 +112,22 @@ def watchers_of(chosen: Chosen) -> tuple[UnknownLines, CutLines, ShortTranslatio
 @contextlib.contextmanager
 def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator[LineModel]:
     """The model on the server or on this machine; `number` is that of the lines."""
-    one_by_one = 1 if request.options.get("temperature") else None  # in their order, because each has its own seed
-    task, tag = request.task, request.tag
+    asking = request.asking
+    one_by_one = 1 if asking.draws else None  # in their order, because each has its own seed
     if given.server is not None:
         if len(server_urls(given.server)) > 1:
             raise ValueError("Several servers answer a job. Name its folder by --output FOLDER/, or one server.")
         with connected(given.server, given.token_file) as client:
-            answer = answer_batch(client, request.n_best, task, request.options, request.alignments)
-            if tag is not None:
-                check_server_tag(client, tag)
-            yield LineModel(answer, client.batch_size, one_by_one or REQUESTS_AT_ONCE)
+            yield LineModel(asking.of_server(client), client.batch_size, one_by_one or REQUESTS_AT_ONCE)
         return
     chosen = choose(given, request)
     unknown, cut, short = watchers_of(chosen)
+    tag = "" if asking.tag is None else f"{asking.tag} "
     model = dataclasses.replace(
         model_of(given, request, chosen.path, chosen.decoding, None if one_by_one else threads_for(number)),
-        on_unknown=lambda text: unknown.note(text if tag is None else text.removeprefix(f"{tag} ".encode())),
-        on_cut=cut.note if task_kind(task).has_labels else None,
+        on_unknown=lambda text: unknown.note(text.removeprefix(tag.encode())),
+        on_cut=(lambda text: cut.note(text.removeprefix(tag.encode()))) if asking.needs_ends else None,
     )
     with status(f"loading {chosen.path}"):
         model.load()
-    yield LineModel(model, BATCH_SIZE, one_by_one, (unknown, cut, short))
+    yield LineModel(asking.of_model(model), BATCH_SIZE, one_by_one, (unknown, cut, short))

@@ -4,6 +4,7 @@ from kformer.cli.answering import Request, answer_lines
 from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ClassifierPreset, ModelArgument, Trust
+from kformer.jobs.asking import AskedAnswers
 
 
 def classify(
@@ -21,4 +22,5 @@ def classify(
 ) -> None:
     """Find the label of each line. A tab divides a line of two texts, for a model that learned from such lines."""
     given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
-    answer_lines(given, Request("classify", "reading", writing.form("classify", keep=reading.keep is not None)))
+    form = writing.form("classify", keep=reading.keep is not None)
+    answer_lines(given, Request(AskedAnswers("classify"), "reading", form))

@@ -18,6 +18,7 @@ from kformer.cli.options import (
 )
 from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
+from kformer.jobs.asking import AskedAnswers
 from kformer.text.options import OPTIONS
 
 
@@ -53,4 +54,5 @@ def generate(
     check_no_search(chosen, search)
     given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
     form = writing.form("language-model", keep=reading.keep is not None)
-    answer_lines(given, Request("language-model", "generating", form, search, options=chosen))
+    asking = AskedAnswers("language-model", options=chosen)
+    answer_lines(given, Request(asking, "generating", form, search))

@@ -1,5 +1,6 @@
 """A command that answers lines as a job: into a folder, by several processes or servers."""
 
+import dataclasses
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ from kformer.inference.line_counts import LinesWithoutAnswer
 from kformer.inference.lines import DEFAULT_INSTEAD
 from kformer.jobs import JobReport, JobSettings, run_job
 from kformer.jobs.answerer import LocalModel, ServedModel
+from kformer.jobs.asking import Asking
 from kformer.jobs.processes import ProcessWorkers
 from kformer.jobs.servers import ServerWorkers
 from kformer.jobs.workers import Workers
@@ -45,7 +47,7 @@ def answer_job(given: LineOptions, request: Request) -> None:
         lines_per_part=given.job.lines_per_part,
         on_fault=given.writing.on_error or DEFAULT_INSTEAD,
         limits=given.writing.limits,
-        seed=int(request.options.get("seed", 0)),
+        seed=request.asking.seed,
     )
     total = sum(number_of_lines(file, given.reading) for file in given.inputs)
     told = Progress(total)
@@ -72,31 +74,19 @@ def _local(given: LineOptions, request: Request, chosen: Chosen) -> tuple[Worker
     with status(f"reading {path}"):
         sums = fingerprint(chosen.found)
     model = model_of(given, request, path, decoding, threads_per_operation=1)
-    source = LocalModel(model, request.tag, chosen.short_ratio, sums)
+    source = LocalModel(model, request.asking, chosen.short_ratio, sums)
     processes = given.job.processes or len(os.sched_getaffinity(0))
     return ProcessWorkers(source, processes, given.job.batch_seconds), {
         "sha256": sums,
         "search": search,
-        **_asked(request),
+        **_asked(request.asking),
     }
 
 
 def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, object]]:
     """The servers, of which one must answer now, and what tells their model from others."""
-    token = read_token(given.token_file)
-    sources = [
-        ServedModel(
-            url,
-            token,
-            given.job.batch_seconds,
-            request.n_best,
-            request.task,
-            request.options,
-            request.alignments,
-            request.tag,
-        )
-        for url in server_urls(given.server or "")
-    ]
+    token, seconds = read_token(given.token_file), given.job.batch_seconds
+    sources = [ServedModel(url, token, seconds, request.asking) for url in server_urls(given.server or "")]
     silent: list[ServerError] = []
     for source in sources:
         try:
@@ -110,17 +100,11 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
     addresses = [ServerAddress.of_url(source.url) for source in sources]
     names = {" ".join(map(str, filter(None, (one.model, one.version, one.label)))) for one in addresses}
     patience = max(_PATIENCE, 5 * given.job.batch_seconds)
-    return ServerWorkers(sources, patience), {"served_as": sorted(names), **_asked(request)}
+    return ServerWorkers(sources, patience), {"served_as": sorted(names), **_asked(request.asking)}
 
 
-def _asked(request: Request) -> dict[str, object]:
-    return {
-        "task": request.task,
-        "n_best": request.n_best,
-        "options": dict(request.options),
-        "alignments": request.alignments,
-        "tag": request.tag,
-    }
+def _asked(asking: Asking) -> dict[str, object]:
+    return {type(asking).__name__: dataclasses.asdict(asking)}  # type: ignore[call-overload]
 
 
 class Progress:

@@ -19,7 +19,7 @@ from kformer.files.blocks import file_blocks, pipe_blocks
 from kformer.files.lines import Faults, lines_of
 from kformer.files.writing import check_file_path, replacing
 from kformer.inference.line_counts import LinesWithoutAnswer, LineWatcher
-from kformer.inference.line_forms import AnsweredLine, JsonLines, LineForm, NBest, TextColumns
+from kformer.inference.line_forms import AnsweredLine, JsonLines, JsonScores, LineForm, NBest, Scores, TextColumns
 from kformer.inference.line_limits import INSTEAD, LineLimits
 from kformer.inference.lines import (
     DEFAULT_INSTEAD,
@@ -110,6 +110,33 @@ class InputFields:
             yield InputLine(source.encode("utf-8"), target if self.keep else "")
 
 
+@dataclasses.dataclass(frozen=True)
+class PairFields(InputFields):
+    """The same of an input whose lines are pairs, with a tab between, or whose first two fields are."""
+
+    def check(self) -> None:
+        """Refuses values that do not go together."""
+        names = ("source", "target") if self.fields is None else names_of(self.fields)
+        if len(names) != 2 or (self.keep is not None and self.fields is None):
+            raise ValueError(
+                f"--fields names the two fields of a pair, and --keep a third one. Received: --fields {self.fields}. "
+                "Name them, such as --fields en,es --keep id."
+            )
+
+    def lines(self, file: Path, faults: Faults | None = None) -> Generator[InputLine, None, None]:
+        """The lines of a file, or its pairs. Lines that are not text are counted as faults."""
+        if self.fields is None and not has_fields(file):
+            yield from super().lines(file, faults)
+            return
+        names = None if self.fields is None else names_of(self.fields)
+        if names is not None and self.keep is not None:
+            for pair, kept in _pairs(file, (*names, self.keep), self.inline_tags):  # three fields: two joined by a tab
+                yield InputLine(pair.encode("utf-8"), kept)
+            return
+        for source, target in _pairs(file, names, self.inline_tags):
+            yield InputLine(f"{source}\t{target}".encode())
+
+
 @functools.lru_cache(maxsize=1)
 def _pairs(file: Path, fields: tuple[str, ...] | None, inline_tags: str) -> Pairs:
     """The pairs of a file: the same object each time, which warns once and knows the file that it has read."""
@@ -192,6 +219,19 @@ class OutputOptions:
         if (alignments or keep) and self.format == "text":
             raise ValueError("Text has the answers alone. Give --format tsv or --format jsonl for what is beside them.")
         return TextColumns(score=self.format == "tsv", alignment=alignments, line=pairs, kept=keep)
+
+    def form_of_scores(self, has_sources: bool, keep: bool) -> LineForm:
+        """What is written for each line with a given answer.
+
+        Args:
+            has_sources: Whether lines are pairs of a source and its translation.
+            keep: Write the field that is kept.
+        """
+        if self.format == "jsonl":
+            return JsonScores(has_sources)
+        if keep and self.format == "text":
+            raise ValueError("Text has the scores alone. Give --format tsv or --format jsonl for what is beside them.")
+        return Scores(tokens=self.format == "tsv", kept=keep)
 
 
 @dataclasses.dataclass(frozen=True)

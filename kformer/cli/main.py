@@ -26,6 +26,7 @@ from kformer.cli.lint import lint
 from kformer.cli.pack import pack
 from kformer.cli.plot import plot
 from kformer.cli.prepare import prepare
+from kformer.cli.score import score
 from kformer.cli.serve import serve
 from kformer.cli.tag import tag
 from kformer.cli.train import train
@@ -61,6 +62,7 @@ app.add_commands(
     classify,
     tag,
     generate,
+    score,
     evaluate,
     compare,
     import_,

@@ -4,6 +4,7 @@ from kformer.cli.answering import Request, answer_lines
 from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
 from kformer.cli.on_server import ServerUrl, TokenFile
 from kformer.cli.options import ModelArgument, TaggerPreset, Trust
+from kformer.jobs.asking import AskedAnswers
 
 
 def tag(
@@ -21,4 +22,5 @@ def tag(
 ) -> None:
     """Find a tag for each word of each line. Blanks divide words, and tags, too."""
     given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
-    answer_lines(given, Request("tag", "reading", writing.form("tag", keep=reading.keep is not None)))
+    form = writing.form("tag", keep=reading.keep is not None)
+    answer_lines(given, Request(AskedAnswers("tag"), "reading", form))

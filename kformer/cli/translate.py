@@ -20,6 +20,7 @@ from kformer.cli.options import (
     Trust,
 )
 from kformer.cli.request_options import check_no_search, given_options, request_options
+from kformer.jobs.asking import AskedAnswers
 from kformer.text.options import OPTIONS
 
 _PANEL = "Input and output"
@@ -86,4 +87,5 @@ def translate(
         )
     form = writing.form("translate", n_best, alignments, pairs, reading.keep is not None)
     given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
-    answer_lines(given, Request("translate", "translating", form, search, n_best, drawn, alignments, tag))
+    asking = AskedAnswers("translate", n_best, drawn, alignments, tag)
+    answer_lines(given, Request(asking, "translating", form, search))

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from kformer.client.client import Client
 from kformer.client.errors import ServerError, odd_answers_told
 from kformer.config import answer_outputs, task_kind
-from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED, SCORE
 from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, batch_seed, hypotheses
+from kformer.text.given_answers import scored
 from kformer.text.options import option_arrays
 from kformer.text.word_alignment import with_alignments
 
@@ -68,6 +71,49 @@ def answer_batch(
         return [best[:n_best] for best in found]
 
     return _naming_refused_texts(answer)
+
+
+def score_batch(client: Client, task: str = "translate") -> AnswerDrawn:
+    """A function that gives the log probabilities of given answers, see `kformer.text.given_answers`.
+
+    Args:
+        client: Of the server.
+        task: What the model must have learned.
+
+    Raises:
+        ValueError: The model lacks the signature, or has learned another task. The function raises a
+            `RefusedTextError`, which is one, for a text that the server refuses.
+        ServerError: The server does not answer.
+    """
+    _check_model(client, SCORE, task)
+
+    def run(signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = client.predict(signature, inputs)
+        with odd_answers_told(client.url):
+            sizes = {name: len(outputs[name].astype(float)) for name in ("log_probability", "tokens")}
+            if {*sizes.values()} != {len(inputs["text"])}:
+                raise ValueError(f"{sizes} for {len(inputs['text'])} texts")
+        return outputs
+
+    return _naming_refused_texts(scored(run, task_kind(task).has_cross_attention))
+
+
+def scored_task(client: Client) -> str:
+    """The task of a server's model that can be asked for log probabilities.
+
+    Raises:
+        ValueError: The model lacks the signature.
+        ServerError: The server does not answer.
+    """
+    metadata = client.metadata()
+    with odd_answers_told(client.url):
+        known = dict(metadata["metadata"]["signature_def"]["signature_def"])
+        if SCORE in known:
+            return "translate" if "translation" in known[SCORE]["inputs"] else "language-model"
+    raise ValueError(
+        f"The model of {client.url} has no signature {SCORE}, but {', '.join(sorted(known))}. Export the model with "
+        f"--signature {SCORE}."
+    )
 
 
 def check_server_tag(client: Client, tag: str) -> None:

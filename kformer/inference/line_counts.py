@@ -85,8 +85,8 @@ class ShortTranslations(CountedLines):
 
 
 def is_short(line: bytes, best: Hypothesis, ratio: float) -> bool:
-    """Whether a translation has fewer than `ratio` characters for each character of its line."""
-    return len(best.text) < ratio * len(line.decode("utf-8", "replace").strip())
+    """Whether a translation has fewer than `ratio` characters for each character of its line; not if it was given."""
+    return not best.tokens and len(best.text) < ratio * len(line.decode("utf-8", "replace").strip())
 
 
 class NotedLines(CountedLines):

@@ -133,19 +133,85 @@ class JsonLines:
 
     def __call__(self, answered: AnsweredLine) -> str:
         best = [self._object(one) for one in answered.found[: self.most]]
-        values = {"line": answered.number, "text": answered.line.decode("utf-8", "replace"), **best[0]}
+        values = {"text": answered.line.decode("utf-8", "replace"), **best[0]}
         if self.most > 1:
             values["n_best"] = best
-        if answered.kept:
-            values["kept"] = answered.kept
-        if answered.fault:
-            values["fault"] = answered.fault
-        return json.dumps(values, ensure_ascii=False) + "\n"
+        return _object_line(answered, values)
 
     def _object(self, one: Hypothesis) -> dict[str, Any]:
         answer, score = answer_outputs(self.task)
         found = {answer: one.text, score: None if math.isnan(one.score) else round(one.score, 6)}
         return found | {"alignment": one.alignment} if one.alignment else found
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    r"""The log probability of a given answer, and what is asked for behind it, with tabs between.
+
+    Where there is none, the columns are empty.
+
+    Args:
+        tokens: Write the number of tokens: the log probability divided by it compares texts of different lengths.
+        kept: Write the field that is kept.
+
+    Examples:
+        >>> answered = AnsweredLine(0, b"one\tuno", [Hypothesis("uno", -0.5, tokens=2)])
+        >>> Scores()(answered), Scores(tokens=True)(answered)
+        ('-0.5000\n', '-0.5000\t2\n')
+    """
+
+    tokens: bool = False
+    kept: bool = False
+
+    @property
+    def suffix(self) -> str:
+        return ".tsv" if self.tokens or self.kept else ".txt"
+
+    def __call__(self, answered: AnsweredLine) -> str:
+        best = answered.found[0]
+        has_none = math.isnan(best.score)
+        columns = ["" if has_none else f"{best.score:.4f}"]
+        if self.tokens:
+            columns.append("" if has_none else str(best.tokens))
+        if self.kept:
+            columns.append(_one_line(answered.kept.translate(_BLANKS)))
+        return "\t".join(columns) + "\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonScores:
+    r"""An object of JSON for each line with a given answer.
+
+    Its keys are `line` (the number, from 0), `text`, `translation` if lines are pairs, `log_probability`, `tokens`, and
+    where there is something to say `kept` and `fault`, see `JsonLines`.
+
+    Args:
+        has_sources: Whether lines are pairs of a source and its translation.
+
+    Examples:
+        >>> JsonScores(has_sources=True)(AnsweredLine(0, b"one\tuno", [Hypothesis("uno", -0.5, tokens=2)]))
+        '{"line": 0, "text": "one", "translation": "uno", "log_probability": -0.5, "tokens": 2}\n'
+    """
+
+    has_sources: bool
+    suffix: str = dataclasses.field(default=".jsonl", init=False)
+
+    def __call__(self, answered: AnsweredLine) -> str:
+        best, text = answered.found[0], answered.line.decode("utf-8", "replace")
+        if self.has_sources and not answered.fault:
+            source, _, translation = text.partition("\t")
+            texts = {"text": source, "translation": translation}
+        else:
+            texts = {"text": text}
+        found = {"log_probability": None if math.isnan(best.score) else round(best.score, 6), "tokens": best.tokens}
+        return _object_line(answered, texts | found)
+
+
+def _object_line(answered: AnsweredLine, values: dict[str, Any]) -> str:
+    """The line with these values, its number, and what there is to say."""
+    further = {"kept": answered.kept, "fault": answered.fault}
+    found = {"line": answered.number, **values, **{name: value for name, value in further.items() if value}}
+    return json.dumps(found, ensure_ascii=False) + "\n"
 
 
 def _one_line(text: str) -> str:

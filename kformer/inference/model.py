@@ -84,13 +84,14 @@ class Model:
             was pickled.
         alignments: Give each translation the alignment of its words, `Hypothesis.alignment`. The model reads each text
             and its translation once more for it. An export needs the signature `translate_detailed`.
+        signatures: Those that `run` is called with beside `serving_default`, such as `score`.
 
     Raises:
         FileNotFoundError: There is no model at `path`, or a run folder without weights. A copy raises this and the
             following errors when it is loaded.
         ValueError: `decoding` or `n_best` was given for an export, `n_best` exceeds the beam size, the model is of
-            another task, it does not take the options, or it has no alignments. When the model is loaded: a file of it
-            is damaged, or a SavedModel could do more than compute.
+            another task, it does not take the options, or it lacks alignments or a signature. When the model is loaded:
+            a file of it is damaged, or a SavedModel could do more than compute.
         RuntimeError: A call in a process that was forked from one that had loaded a model.
 
     Examples:
@@ -115,13 +116,15 @@ class Model:
     trust: bool = False
     options: Mapping[str, float | int] = dataclasses.field(default_factory=dict, hash=False)
     alignments: bool = False
+    signatures: Sequence[str] = ()
     _inputs: dict[str, float | int] = dataclasses.field(init=False, repr=False, compare=False)
     _seeds: BatchSeeds = dataclasses.field(init=False, repr=False, compare=False)
     _loaded: _Loaded = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Absolute, because the folder is read later, perhaps in another working directory.
-        vars(self).update(path=pathlib.Path(self.path).absolute(), options=dict(self.options))
+        path = pathlib.Path(self.path).absolute()
+        vars(self).update(path=path, options=dict(self.options), signatures=tuple(self.signatures))
         search = search_of(self._find(), self.decoding)
         inputs = with_defaults(self.options, search) if self.options else {}
         seeds = BatchSeeds(int(inputs.get("seed", 0)))
@@ -159,6 +162,10 @@ class Model:
         if self.task == "translate":
             inputs |= {"target_prefix": text_array([b""]), "tag": text_array([b""])}  # texts begin with their tags
         return saved_model.run(self._signature, {"text": text_array(texts), **inputs})
+
+    def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs of one of the model's signatures, see `kformer.runtime.c_api.SavedModel.run`."""
+        return self._saved_model().run(signature, inputs)
 
     def load(self) -> Self:
         """Loads now what the first call would load. Gives the model itself."""
@@ -199,7 +206,7 @@ class Model:
     @property
     def _more_signatures(self) -> list[str]:
         """What a run folder's SavedModel has beside `serving_default`."""
-        return [self._signature] if self.options or self.alignments else []
+        return [*([self._signature] if self.options or self.alignments else []), *self.signatures]
 
     def _find(self) -> RunFolder | pathlib.Path:
         """What is at the path, if it does what the model is to do."""
@@ -210,6 +217,8 @@ class Model:
             self._check_options(found)
         if self.alignments:
             self._check_alignments(found)
+        if not isinstance(found, RunFolder):
+            self._check_signatures(found)
         return found
 
     def _check_options(self, found: RunFolder | pathlib.Path) -> None:
@@ -245,6 +254,12 @@ class Model:
         known = description(found).get("signatures", [])
         if DETAILED not in known:
             raise ValueError(f"{found} gives no alignments. Export it again with --signature {DETAILED}.")
+
+    def _check_signatures(self, export: pathlib.Path) -> None:
+        known = description(export).get("signatures", [])
+        for name in self.signatures:
+            if name not in known:
+                raise ValueError(f"{export} has no signature {name}. Export it again with --signature {name}.")
 
     def _tell(self, saved_model: "Export", texts: Sequence[bytes]) -> None:
         """Calls `on_unknown` and `on_cut` for the texts that they are for, if the model can tell."""

@@ -2,18 +2,16 @@
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from kformer.client import Client
-from kformer.client.batches import answer_batch, check_server_tag
-from kformer.config import task_kind
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import is_short
-from kformer.text.batches import BATCH_SIZE, Hypothesis, tagged, with_tag
+from kformer.jobs.asking import AskedAnswers, Asking
+from kformer.text.batches import BATCH_SIZE, Hypothesis, tagged
 
 
 class Answers(NamedTuple):
@@ -48,19 +46,19 @@ class AnswererSource(Protocol):
 class LocalModel:
     """A model on this machine.
 
-    Its notes are "unknown", for texts that the vocabulary mostly lacks; "cut", for texts whose end a classifier or
-    tagger does not read; and "short", for translations that are much too short.
+    Its notes are "unknown", for texts that the vocabulary mostly lacks; "cut", for texts whose end it does not read;
+    and "short", for translations that are much too short.
 
     Args:
         model: With one thread for an operation: a job keeps every core busy with a batch of its own.
-        tag: Stands before each text for a translator.
+        asking: What it is asked.
         short_ratio: See `kformer.inference.line_counts.ShortTranslations`.
         sha256: What `kformer.inference.fingerprint` says of the model; None: it is not compared. A worker that takes
             the place of another one must not answer by a model that was written meanwhile.
     """
 
     model: Model
-    tag: str | None = None
+    asking: Asking = AskedAnswers()  # noqa: RUF009 (nobody changes it)
     short_ratio: float = 0.0
     sha256: str | None = None
 
@@ -73,16 +71,15 @@ class LocalModel:
                 f"{self.model.path} has changed since the job began. Restore the model, or name a new folder by "
                 "--output."
             )
-        has_labels = task_kind(self.model.task).has_labels  # other models divide a long text, or go on behind its end
-        on_cut = cut.append if has_labels else None
+        on_cut = cut.append if self.asking.needs_ends else None
         model = dataclasses.replace(self.model, on_unknown=unknown.append, on_cut=on_cut).load()
+        ask, tag = self.asking.of_model(model), self.asking.tag
 
         def answer(texts: Sequence[bytes], seed: int) -> Answers:
             unknown.clear()
             cut.clear()
-            with_seed = functools.partial(model, seed=seed)
-            found = (with_seed if self.tag is None else with_tag(with_seed, self.tag))(texts)
-            asked = texts if self.tag is None else tagged(texts, self.tag)
+            found = ask(texts, seed)
+            asked = texts if tag is None else tagged(texts, tag)
             places = {
                 "unknown": _places(asked, {*unknown}),
                 "cut": _places(asked, {*cut}),
@@ -107,30 +104,17 @@ class ServedModel:
         url: See `kformer.client.Client`.
         token: The bearer token.
         timeout: Seconds that an answer may take.
-        n_best, task, options, alignments: See `kformer.client.batches.answer_batch`.
-        tag: Stands before each text for a translator.
+        asking: What it is asked.
     """
 
     url: str
     token: str | None = dataclasses.field(default=None, repr=False)
     timeout: float = 120.0
-    n_best: int = 1
-    task: str = "translate"
-    options: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
-    alignments: bool = False
-    tag: str | None = None
+    asking: Asking = AskedAnswers()  # noqa: RUF009
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Answerer]:
         # One try: where there are other servers, the batch goes to one of them.
         with Client(self.url, self.token, self.timeout, tries=1, batch_size=BATCH_SIZE) as client:
-            if self.tag is not None:
-                check_server_tag(client, self.tag)
-            ask = answer_batch(client, self.n_best, self.task, self.options, self.alignments)
-            tag = self.tag
-
-            def answer(texts: Sequence[bytes], seed: int) -> Answers:
-                with_seed = functools.partial(ask, seed=seed)
-                return Answers((with_seed if tag is None else with_tag(with_seed, tag))(texts), {})
-
-            yield answer
+            ask = self.asking.of_server(client)
+            yield lambda texts, seed: Answers(ask(texts, seed), {})

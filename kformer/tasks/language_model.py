@@ -169,7 +169,10 @@ class LanguageModel(Predictor):
             lambda: self._continued(text, chosen),
         )
 
-    signatures: ClassVar[Mapping[str, ModelFunction]] = {"generate_with_options": answer_with_options}
+    signatures: ClassVar[Mapping[str, ModelFunction]] = {
+        "score": _score,
+        "generate_with_options": answer_with_options,
+    }
 
     def score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """See `score`: texts (B,) string to `log_probability` (B,) float32 and `tokens` (B,) int32."""

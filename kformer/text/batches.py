@@ -16,13 +16,15 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: The answer.
-        score: The model's score.
+        score: The model's score; of a given answer its log probability, see `kformer.text.given_answers`.
         alignment: Pairs of words, see `kformer.text.word_alignment`; "" if nobody has asked for them.
+        tokens: How many tokens the log probability of a given answer counts.
     """
 
     text: str
     score: float
     alignment: str = ""
+    tokens: int = 0
 
 
 class RefusedTextError(ValueError):
@@ -95,15 +97,15 @@ def batch_seed(seed: int, texts: int) -> int:
     return (seed + (texts << 32) + 2**63) % 2**64 - 2**63
 
 
-def with_tag(function: AnswerBatch, tag: str) -> AnswerBatch:
+def with_tag(function: AnswerDrawn, tag: str) -> AnswerDrawn:
     """The same function for texts that have a tag before them. Alignments are of the texts without it."""
 
-    def answer(texts: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def answer(texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]:
         given = tagged(texts, tag)
         try:
             return [
                 [one._replace(alignment=_of_the_rest(one.alignment)) for one in found] if text.strip() else found
-                for text, found in zip(texts, function(given), strict=True)
+                for text, found in zip(texts, function(given, seed), strict=True)
             ]
         except RefusedTextError as error:
             raise RefusedTextError(str(error), texts[given.index(error.text)]) from error

@@ -1,0 +1,162 @@
+"""`kformer score` writes how probable given translations and texts are."""
+
+import json
+
+import pytest
+from commands import refused, run
+from servers import running
+
+import kformer
+from kformer.serving.model_settings import ModelSettings
+from kformer.serving.settings import ServerSettings
+
+pytestmark = pytest.mark.tensorflow_only
+PAIRS = [("one two", "dos uno"), ("one two", "uno dos"), ("six", "seis"), ("six", "seis seis seis")] * 20
+
+
+@pytest.fixture
+def file(tmp_path):
+    """80 pairs, with a blank line before the last one."""
+    path = tmp_path / "pairs.tsv"
+    lines = ["\t".join(pair) for pair in PAIRS]
+    path.write_text("".join(f"{line}\n" for line in [*lines[:-1], "", lines[-1]]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(numbers_translator):
+    """The log probabilities and numbers of tokens, by Keras."""
+    sources, translations = zip(*PAIRS, strict=True)
+    outputs = numbers_translator.score(sources, translations)
+    return outputs["log_probability"].numpy(), outputs["tokens"].numpy()
+
+
+@pytest.fixture(scope="module")
+def export(numbers_translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("score") / "export"
+    return kformer.export_saved_model(numbers_translator, folder, signatures=["score"]).parent
+
+
+def with_blank(values):
+    return [*values[:-1], None, values[-1]]
+
+
+def check(columns, expected):
+    """Columns of text: of the log probability, and of the tokens if there are any."""
+    for number, value in enumerate(with_blank(list(expected[0]))):
+        if value is None:
+            assert {*columns[number]} == {""}
+            continue
+        assert float(columns[number][0]) == pytest.approx(value, abs=2e-3)
+        if len(columns[number]) > 1:
+            assert int(columns[number][1]) == with_blank(list(expected[1]))[number]
+    assert len(columns) == len(PAIRS) + 1
+
+
+def test_a_right_translation_is_more_probable_than_a_wrong_one(expected):
+    assert expected[0][0] > expected[0][1] + 1
+    assert expected[0][2] > expected[0][3] + 1
+
+
+def test_text_is_a_log_probability_for_each_line(numbers_run, file, expected, tmp_path):
+    run("score", numbers_run, "--input", file, "--output", tmp_path / "out")
+    check([[line] for line in (tmp_path / "out").read_text().splitlines()], expected)
+
+
+@pytest.mark.parametrize("output", ["out", "job/"])
+def test_columns_have_the_number_of_tokens(output, export, file, expected, tmp_path):
+    run("score", export, "--input", file, "--output", f"{tmp_path}/{output}", "--format", "tsv")
+    [written] = [tmp_path / "out"] if output == "out" else (tmp_path / "job").glob("part-*.tsv")
+    check([line.split("\t") for line in written.read_text().splitlines()], expected)
+
+
+def test_json_lines_have_source_and_translation_and_the_kept_field(export, expected, tmp_path):
+    (tmp_path / "in.csv").write_text("id,es,en\n7,dos uno,one two\n8,uno dos,one two\n9,,\n")
+    options = ["--fields", "en,es", "--keep", "id", "--format", "jsonl"]
+    run("score", export, "--input", tmp_path / "in.csv", "--output", tmp_path / "out", *options)
+    found = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert found[0].pop("log_probability") == pytest.approx(expected[0][0], abs=2e-3)
+    tokens = int(expected[1][0])
+    assert found[0] == {"line": 0, "text": "one two", "translation": "dos uno", "tokens": tokens, "kept": "7"}
+    assert found[1]["log_probability"] == pytest.approx(expected[0][1], abs=2e-3)
+    assert found[2] == {**{"line": 2, "text": "", "translation": "", "log_probability": None, "tokens": 0, "kept": "9"}}
+
+
+def test_tables_need_no_names_where_the_fields_are_source_and_target(export, expected, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"source": "one two", "target": "dos uno"}\n')
+    run("score", export, "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out")
+    assert float((tmp_path / "out").read_text()) == pytest.approx(expected[0][0], abs=2e-3)
+
+
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_a_server_gives_the_same(protocol, export, file, expected, tmp_path):
+    settings = ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=0)
+    with running(settings) as server:
+        urls = {"rest": f"{server.url}/v1/models/numbers", "grpc": f"grpc://{server.grpc_address}/numbers"}
+        options = ["--server", urls[protocol], "--input", file, "--format", "tsv"]
+        for output in ("out", "job/"):
+            run("score", *options, "--output", f"{tmp_path}/{output}")
+    for written in (tmp_path / "out", tmp_path / "job" / "part-000000000.tsv"):
+        check([line.split("\t") for line in written.read_text().splitlines()], expected)
+
+
+def test_a_line_that_is_no_pair_ends_the_command_or_has_no_score(export, tmp_path):
+    lines = tmp_path / "in"
+    lines.write_text("one\tuno\none\nsix\tseis\n")
+    arguments = ["score", export, "--input", lines, "--output", tmp_path / "out"]
+    assert "Line 2: 1 column where 2 were expected: a source and its translation, split by a tab" in refused(*arguments)
+    assert not (tmp_path / "out").exists()
+    run(*arguments, "--on-error", "empty")
+    first, second, third = (tmp_path / "out").read_text().splitlines()
+    assert (float(first) < 0, second, float(third) < 0) == (True, "", True)
+    run("score", export, "--input", lines, "--output", f"{tmp_path}/job/", "--format", "jsonl")
+    found = [json.loads(line) for line in (tmp_path / "job" / "part-000000000.jsonl").read_text().splitlines()]
+    assert (found[1]["text"], found[1]["log_probability"]) == ("one", None)
+    assert "1 column where 2 were expected" in found[1]["fault"]
+    assert found[2]["translation"] == "seis"
+
+
+def test_a_language_model_finds_a_usual_text_more_probable(tmp_path):
+    texts = ["In the beginning God created the heaven and the earth.", "Earth heaven the created God in the."]
+    (tmp_path / "in").write_text("".join(f"{text}\n" for text in texts))
+    run(
+        "score",
+        "--preset",
+        "bible-english",
+        "--input",
+        tmp_path / "in",
+        "--output",
+        tmp_path / "out",
+        "--format",
+        "tsv",
+    )
+    rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
+    usual, strange = (float(score) / int(tokens) for score, tokens in rows)
+    assert usual > strange + 1
+    model = kformer.LanguageModel.from_run(kformer.presets.find_preset("bible-english").path)
+    right = model.score(texts)
+    assert [float(score) for score, _ in rows] == pytest.approx(right["log_probability"], abs=2e-3)
+    assert [int(tokens) for _, tokens in rows] == [*right["tokens"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--on-error", "source"], "Nothing can stand for a score. Received: --on-error source. Expected: empty."),
+        (["--keep", "id", "--fields", "a,b"], "Text has the scores alone. Give --format tsv or --format jsonl"),
+        (["--fields", "a"], "--fields names the two fields of a pair, and --keep a third one. Received: --fields a."),
+        (["--tag", "<2es>"], "tag"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, told, numbers_run, file, tmp_path):
+    assert told in refused("score", numbers_run, "--input", file, "--output", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_without_scores_are_refused(numbers_translator, file, tmp_path):
+    export = kformer.export_saved_model(numbers_translator, tmp_path / "export")
+    assert "has no signature score. Export it again with --signature score." in refused(
+        "score", export, "--input", file
+    )
+    told = refused("score", "--preset", "bible-books", "--input", file)
+    assert "has learned the task classify, whose answers have their scores beside them" in told
