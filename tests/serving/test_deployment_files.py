@@ -74,7 +74,7 @@ def test_the_compose_file_fits_the_compose_specification(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["1.25", kubernetes_validate.latest_version()])
-@pytest.mark.parametrize("name", [*MANIFESTS, "kubernetes-kformer.yml"])
+@pytest.mark.parametrize("name", [*MANIFESTS, "kubernetes-kformer.yml", "kubernetes-job.yml"])
 def test_the_manifests_fit_the_oldest_and_the_newest_kubernetes(name, version):
     for document in documents(name):
         kubernetes_validate.validate(document, version, strict=True)
