@@ -1,7 +1,8 @@
 """Requests of several clients in one batch: a thread takes waiting requests, and gives every client its rows.
 
-As in TensorFlow Serving, a request waits for others until the batch is full or its time is over. By default that time is
-0: while all threads compute, requests gather by themselves, and a thread that has nothing to do gains nothing by waiting.
+As in TensorFlow Serving, a request waits for others until the batch is full or its time is over. By default that time
+is 0: while all threads compute, requests gather by themselves, and a thread that has nothing to do gains nothing by
+waiting.
 """
 
 import concurrent.futures

@@ -40,12 +40,12 @@ def test_its_command_translates(numbers_export, tmp_path, monkeypatch):
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "tls.pem")
     (tmp_path / "corpus.txt").write_text("one two\nsix\n" * 100)
-    environment = {variable["name"]: variable.get("value", "open sesame") for variable in CONTAINER["env"]}
+    environment = {variable["name"]: variable.get("value", "open-sesame") for variable in CONTAINER["env"]}
     for name, value in environment.items():
         monkeypatch.setenv(name, value.replace("/tls", str(tmp_path)))
     models = [ModelSettings("translator", pathlib.Path(numbers_export))]
     keys = {"certificate": tmp_path / "tls.pem", "key": tmp_path / "tls.pem"}
-    with running(ServerSettings(models, rest_port=0, grpc_port=0, token="open sesame", **keys)) as server:
+    with running(ServerSettings(models, rest_port=0, grpc_port=0, token="open-sesame", **keys)) as server:
         places = {
             **{"//translator:8501": f"//localhost:{server.server.rest_port}", "/corpus/": f"{tmp_path}/"},
             ".txt.gz": ".txt",
