@@ -23,11 +23,12 @@ def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
         given, place = file.read_text(encoding="utf-8-sig", errors="replace"), str(file)
     else:
         raise FileNotFoundError(f"{file} is no file. Name the file that holds the token.")
-    if not given and file is None:
+    if given is None:
         return None
-    token = (given or "").strip()
-    if not token:
-        raise ValueError(f"{place} is empty. Write the token into it.")
+    token = given.strip()
+    if not token:  # perhaps of a secret that was not found: nobody would know that everybody may ask
+        remedy = "Write the token into it" + (", or unset it where none is wanted." if file is None else ".")
+        raise ValueError(f"{place} is empty. {remedy}")
     wrong = next((character for character in token if not "!" <= character <= "~"), None)
     if wrong is not None:  # nothing else is shown of a secret
         raise ValueError(

@@ -108,6 +108,8 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
+            if self._beyond() >= 0 and len(self._tasks) > len(self._handshakes):
+                return  # those that are being opened may be closed for the next one, in the next turn
             try:
                 connection, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -123,10 +125,11 @@ class Acceptor:
 
     def _take(self, connection: socket.socket) -> None:
         """Begins to serve a connection, if there is or can be room."""
-        beyond = len(self._opened) + len(self._tasks) - self._most
-        if beyond >= 0:
+        if self._beyond() >= 0:
             self._rarely.warning("crowded", connections=self._most)
-            beyond -= self._close_one()
+        while self._beyond() >= 0 and self._close_one():
+            pass
+        beyond = self._beyond()
         is_crowded = beyond >= 0
         if beyond >= _BEYOND:
             connection.close()
@@ -134,6 +137,10 @@ class Acceptor:
         connection.setblocking(False)
         self._tasks.add(task := self._loop.create_task(self._open(connection, is_crowded)))
         task.add_done_callback(self._has_opened)
+
+    def _beyond(self) -> int:
+        """How many connections there are beyond those that leave room for one more; negative: there is room."""
+        return len(self._opened) + len(self._tasks) - self._most
 
     async def _open(self, connection: socket.socket, is_crowded: bool) -> None:
         task = asyncio.current_task()

@@ -85,12 +85,15 @@ class ModelConfigFile:
         self._content: tuple[int, bytes] | None = None  # when it was last read
 
     def models(self) -> list[ModelSettings]:
-        """Reads the models.
+        """Reads the models. A pipe, such as that of a shell's `<(...)`, can only be read the first time.
 
         Raises:
-            ConfigError: As `read_batching`.
+            ConfigError: As `read_batching`, or the file has become something else.
         """
+        before = self._content
         self._content = self._read()  # first: what is written while the models are read is a change
+        if before is not None and self._content is None:
+            raise ConfigError(f"{self.path} is missing, or no regular file any more. Write a file of this name.")
         return read_models(self.path)
 
     def has_changed(self) -> bool:
@@ -98,8 +101,9 @@ class ModelConfigFile:
         return self._read() != self._content
 
     def _read(self) -> tuple[int, bytes] | None:
+        """The time of a regular file and what it holds."""
         try:
-            return self.path.stat().st_mtime_ns, self.path.read_bytes()
+            return (self.path.stat().st_mtime_ns, self.path.read_bytes()) if self.path.is_file() else None
         except OSError:
             return None
 

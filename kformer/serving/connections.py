@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import json
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ class Connection(HttpToolsProtocol):
     The steps are: until the headers have arrived; once the request is answered, until the rest of it has arrived; until
     the next request begins. A step may take uvicorn's `timeout_keep_alive` seconds, whatever arrives meanwhile. Between
     the headers and the answer, the application has limits of its own. A client may send requests before earlier ones
-    are answered, but not any number.
+    are answered, but not any number. A request that asks for another protocol is the last one of its connection.
 
     Args:
         waiting: The connections that may be closed where there is no room for another, the longest waiting first: those
@@ -46,6 +47,7 @@ class Connection(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None  # ends the step
         self._looking: asyncio.TimerHandle | None = None  # for a client that sends no more
         self._in_body = False  # of a request: its headers have arrived, and its end has not
+        self._is_last = False  # what follows the request is not read
         self._bytes = 0  # of the request, beside its body
         self._most = _MOST_BYTES
         self._cycles: collections.deque[Any] = collections.deque()  # uvicorn's requests that are not yet answered
@@ -73,6 +75,9 @@ class Connection(HttpToolsProtocol):
         self._in_body = True
         self._stop_clock()
         super().on_headers_complete()
+        if self.parser.should_upgrade():  # then httptools would take the body for the next request
+            self._is_last = True
+            self.cycle.keep_alive = False
         self.scope["state"][CLIENT_GONE] = self._watch_client
         self._cycles.append(self.cycle)
         if len(self._cycles) > _MOST_PIPELINED:
@@ -102,6 +107,8 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), _PIECE):
+            if self._is_last:
+                return
             piece = data[start : start + _PIECE]
             self._bytes += len(piece)
             super().data_received(piece)
@@ -135,6 +142,13 @@ class Connection(HttpToolsProtocol):
             cycle.message_event.set()
         self._gone.set_result(None)
         super().connection_lost(error)
+
+    def send_400_response(self, msg: str) -> None:
+        """As uvicorn's own, but in JSON, as all other errors are."""
+        body = json.dumps({"error": msg}).encode()
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        self.transport.close()
 
     def give_up(self) -> None:
         """Closes the connection at once, though its client may wait for something."""

@@ -114,7 +114,7 @@ class ServedModel:
     def _note_if_new(self, number: int, path: pathlib.Path) -> None:
         """Notes that a version has to be loaded, unless it is loaded, or could not be loaded from the same files."""
         known = self.versions.get(number)
-        if known is not None and known.state == State.END and known.error:
+        if known is not None and known.state == State.END and known.error and known.path == path:
             new = self._read(functools.partial(next_try, known))
         elif known is None or known.state == State.END:
             new = Version(number, path, files=self._read(functools.partial(fingerprint, path)))

@@ -1,6 +1,7 @@
 """Connections of REST, over an application that answers at once, or when the test says so."""
 
 import contextlib
+import json
 import logging
 import os
 import resource
@@ -119,6 +120,13 @@ def serving(seconds=1.0, **options):
 def impatient():
     """It gives each step of a request one second."""
     with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def patient():
+    """It gives each step of a request half a minute."""
+    with serving(seconds=30) as server:
         yield server
 
 
@@ -363,6 +371,59 @@ def test_where_every_connection_is_being_answered_health_is_told_and_nothing_els
         server.app.gate.set()
         assert all(connection.recv(65536).endswith(b"alive") for connection in busy)
     assert [record.getMessage() for record in caplog.records].count("crowded") == 1
+
+
+def test_connections_beyond_the_limit_are_closed_once_they_wait_for_their_clients():
+    with serving(seconds=30, connections=4) as server, contextlib.ExitStack() as stack:
+        busy = [stack.enter_context(server.connect()) for _ in range(4)]
+        for connection in busy:
+            connection.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.2)
+        stack.enter_context(server.connect()).sendall(b"GET /")  # beyond the limit
+        wait(lambda: server.opened() == 5)
+        server.app.gate.set()
+        assert all(connection.recv(65536).endswith(b"alive") for connection in busy)
+        for _ in range(3):  # all five wait for their clients now
+            assert answer_to(stack.enter_context(server.connect())).endswith(b"refused")
+
+
+def test_half_requests_that_come_together_take_no_place_of_the_next_one():
+    with serving(seconds=30, connections=4) as server, contextlib.ExitStack() as stack:
+        stack.enter_context(server.connect())
+        wait(lambda: server.opened() == 1)
+        with server.halted():
+            for _ in range(30):
+                stack.enter_context(server.connect()).sendall(b"GET /")
+            new = stack.enter_context(server.connect())
+        assert answer_to(new).endswith(b"refused")
+
+
+def test_what_is_no_request_is_refused_in_json(patient):
+    with patient.connect() as connection:
+        connection.sendall(b"no request\r\n\r\n")
+        head, body = rest_of(connection)[0].split(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n")
+    assert f"content-length: {len(body)}\r\n".encode() in head + b"\r\n"
+    assert json.loads(body) == {"error": "Invalid HTTP request received."}
+
+
+UPGRADE = b" HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+@pytest.mark.parametrize("pause", [0, 0.1])
+@pytest.mark.parametrize("path", [b"POST /echo", b"GET /healthz", b"POST /refused"])
+def test_the_body_of_a_request_that_asks_for_another_protocol_is_no_request(path, pause, patient):
+    with patient.connect() as connection:
+        connection.sendall(path + UPGRADE + b"Content-Length: %d\r\n\r\n" % len(GET))
+        time.sleep(pause)
+        connection.sendall(GET)
+        answer, seconds = rest_of(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert seconds < 3  # it is closed then
+    spaces = 4096 - len(path + UPGRADE + b"Content-Length: 9999\r\n\r\n")
+    with patient.connect() as connection:  # in one piece, where the second piece of 4,096 bytes is a request
+        connection.sendall(path + UPGRADE + b"Content-Length: 9999\r\n\r\n" + b" " * spaces + GET)
+        assert rest_of(connection)[0].count(b"HTTP/1.1 ") <= 1
 
 
 @contextlib.contextmanager

@@ -171,6 +171,18 @@ def test_a_broken_version_is_tried_again_when_its_files_change(world):
     assert world.states() == {1: "AVAILABLE"}
 
 
+def test_a_broken_version_is_tried_again_in_another_folder_of_the_same_number(world):
+    world.add(1)
+    world.add(2, "broken")
+    world.manager.update()
+    assert world.states() == {1: "AVAILABLE", 2: "END"}
+    world.remove(2)
+    world.add("002")
+    world.manager.update()
+    world.manager.update()
+    assert world.states() == {1: "END", 2: "AVAILABLE"}
+
+
 def test_where_the_newest_version_is_removed_the_one_before_it_returns(world):
     world.add(1)
     world.add(2)

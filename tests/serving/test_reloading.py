@@ -134,6 +134,22 @@ def test_a_file_that_is_touched_is_read_again_and_so_is_one_that_keeps_its_time(
     assert manager.asked[1:] == [[("b", "/b")]]
 
 
+def test_a_pipe_in_the_place_of_the_file_stops_nothing(manager, tmp_path, caplog):
+    file = tmp_path / "models.config"
+    file.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    watch = started(manager, file)
+    file.unlink()
+    os.mkfifo(file)  # whose reader would wait for ever
+    watch.look()
+    watch.look()
+    (record,) = caplog.records
+    assert record.fields["error"] == f"{file} is missing, or no regular file any more. Write a file of this name."
+    file.unlink()
+    file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
+    watch.look()
+    assert manager.asked == [[("b", "/b")]]
+
+
 def test_no_error_ends_the_watching_of_the_file(manager, tmp_path, caplog):
     file = tmp_path / "models.config"
     watch = ConfigWatch(manager, ModelConfigFile(file), 1.0)

@@ -207,7 +207,7 @@ def test_a_key_of_another_certificate_is_told(numbers_export, tmp_path):
     assert "are not a certificate and its private key" in told
 
 
-@pytest.mark.parametrize(("token", "told"), [(" ", "is empty"), ("a\nb", "must hold one token")])
+@pytest.mark.parametrize(("token", "told"), [(" ", "is empty"), ("", "is empty"), ("a\nb", "must hold one token")])
 def test_a_token_that_nobody_can_send_is_refused(numbers_export, monkeypatch, token, told):
     monkeypatch.setenv("KFORMER_TOKEN", token)
     assert told in refused(numbers_export)
