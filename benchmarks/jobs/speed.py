@@ -7,8 +7,9 @@
 All have the same weights, the model's own beam size, and float32 or int8. The lines are those of the preset's corpus,
 repeated until there are enough of them. Every system has a process of its own, which is timed from its start to its
 end, and they take turns. A job has a worker for each core. CTranslate2 has a worker for each core with one thread, or
-one worker with all threads; it reads and writes files of tokens, so that its seconds are those of the search alone: the
-seconds that kformer's tokenizers need for the same lines are told apart, and not added.
+one worker with all threads, and smaller and larger batches. It reads and writes files of tokens, so that its seconds
+are those of the search alone: the seconds that kformer's tokenizers need for the same lines are told apart, and not
+added.
 
 "Memory" is the largest sum of the pages that the process and its children have for themselves, in GB.
 """
@@ -25,7 +26,9 @@ import time
 from typing import NamedTuple
 
 from benchmarks.training.large_corpus import memory_of
+from kformer.wording import count
 
+BATCHES = (32, 128)  # sentences, of CTranslate2
 CORPORA = {"cmudict": "cmudict", "bible-en-es": "bible-en-es"}
 CTRANSLATE2 = """
 import json, sys, ctranslate2
@@ -133,23 +136,21 @@ def commands(folder: pathlib.Path, precision: str, cores: int, turn: int) -> dic
         "precision": precision,
         "source": str(folder / "tokens.txt"),
         "target": str(folder / "translated.txt"),
-        "batch": 64,
     }
 
-    def ctranslate2(workers: int) -> list[str]:
-        return [
-            sys.executable,
-            "-c",
-            CTRANSLATE2,
-            json.dumps(given | {"workers": workers, "threads": cores // workers}),
-        ]
+    def ctranslate2(workers: int, batch: int) -> list[str]:
+        settings = given | {"workers": workers, "threads": cores // workers, "batch": batch}
+        return [sys.executable, "-c", CTRANSLATE2, json.dumps(settings)]
 
     job = str(folder / f"job-{precision}-{turn}") + "/"
     return {
         f"job, {cores} processes": [*translate, "--output", job],
         "kformer translate": [*translate, "--output", str(folder / "plain.txt")],
-        f"CTranslate2, {cores} workers": ctranslate2(cores),
-        "CTranslate2, 1 worker": ctranslate2(1),
+        **{
+            f"CTranslate2, {count(workers, 'worker')}, batches of {batch}": ctranslate2(workers, batch)
+            for workers in (cores, 1)
+            for batch in BATCHES
+        },
     }
 
 
