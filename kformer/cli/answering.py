@@ -21,6 +21,7 @@ from kformer.inference import Model
 from kformer.inference.find import check_task, find_model, reads_symbols, search_of
 from kformer.inference.line_counts import CutLines, ShortTranslations, UnknownLines
 from kformer.inference.line_forms import LineForm
+from kformer.inference.line_limits import LineLimits
 from kformer.inference.model import threads_for
 from kformer.jobs.asking import Asking
 from kformer.runs.folder import RunFolder
@@ -83,7 +84,13 @@ def answer_lines(given: LineOptions, request: Request) -> None:
     check_files(input, output)
     number = number_of_lines(input, given.reading)
     with _chosen_model(given, request, number) as model:
-        write_answers(model, input, output, number, request.doing, given.reading, request.form, given.writing)
+        doing, on_error, limits = request.doing, given.writing.on_error, limits_of(given, request)
+        write_answers(model, input, output, number, doing, given.reading, request.form, on_error, limits)
+
+
+def limits_of(given: LineOptions, request: Request) -> LineLimits:
+    """Which lines the model is asked for."""
+    return dataclasses.replace(given.writing.limits, columns=request.asking.columns)
 
 
 def choose(given: LineOptions, request: Request) -> Chosen:
@@ -114,15 +121,17 @@ def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator
     """The model on the server or on this machine; `number` is that of the lines."""
     asking = request.asking
     one_by_one = 1 if asking.draws else None  # in their order, because each has its own seed
+    tag = "" if asking.tag is None else f"{asking.tag} "
     if given.server is not None:
         if len(server_urls(given.server)) > 1:
             raise ValueError("Several servers answer a job. Name its folder by --output FOLDER/, or one server.")
+        cut = CutLines()
         with connected(given.server, given.token_file) as client:
-            yield LineModel(asking.of_server(client), client.batch_size, one_by_one or REQUESTS_AT_ONCE)
+            ask = asking.of_server(client, lambda text: cut.note(text.removeprefix(tag.encode())))
+            yield LineModel(ask, client.batch_size, one_by_one or REQUESTS_AT_ONCE, (cut,))
         return
     chosen = choose(given, request)
     unknown, cut, short = watchers_of(chosen)
-    tag = "" if asking.tag is None else f"{asking.tag} "
     model = dataclasses.replace(
         model_of(given, request, chosen.path, chosen.decoding, None if one_by_one else threads_for(number)),
         on_unknown=lambda text: unknown.note(text.removeprefix(tag.encode())),

@@ -27,7 +27,7 @@ def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
         return None
     token = given.strip()
     if not token:  # perhaps of a secret that was not found: nobody would know that everybody may ask
-        remedy = "Write the token into it" + (", or unset it where none is wanted." if file is None else ".")
+        remedy = "Write the token into it" + (", or unset the variable if no token is wanted." if file is None else ".")
         raise ValueError(f"{place} is empty. {remedy}")
     wrong = next((character for character in token if not "!" <= character <= "~"), None)
     if wrong is not None:  # nothing else is shown of a secret

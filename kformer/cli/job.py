@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from kformer.cli.answering import Chosen, Request, choose, model_of, watchers_of
+from kformer.cli.answering import Chosen, Request, choose, limits_of, model_of, watchers_of
 from kformer.cli.bearer_token import read_token
 from kformer.cli.lines import LineOptions, check_files, number_of_lines, warn
 from kformer.cli.on_server import server_urls
@@ -15,7 +15,7 @@ from kformer.client import ServerError
 from kformer.client.settings import ServerAddress
 from kformer.inference.find import search_of
 from kformer.inference.fingerprint import fingerprint
-from kformer.inference.line_counts import LinesWithoutAnswer
+from kformer.inference.line_counts import CountedLines, CutLines, LinesWithoutAnswer
 from kformer.inference.lines import DEFAULT_INSTEAD
 from kformer.jobs import JobReport, JobSettings, run_job
 from kformer.jobs.answerer import LocalModel, ServedModel
@@ -46,7 +46,7 @@ def answer_job(given: LineOptions, request: Request) -> None:
         form=request.form,
         lines_per_part=given.job.lines_per_part,
         on_fault=given.writing.on_error or DEFAULT_INSTEAD,
-        limits=given.writing.limits,
+        limits=limits_of(given, request),
         seed=request.asking.seed,
     )
     total = sum(number_of_lines(file, given.reading) for file in given.inputs)
@@ -141,8 +141,8 @@ def _tell(report: JobReport, folder: Path, settings: JobSettings, chosen: Chosen
     print(f"kformer: {folder} has the answers to {count(report.lines, 'line')}{before}.", file=sys.stderr)
     if report.faults:
         warn(LinesWithoutAnswer(settings.on_fault).told(report.faults, report.first_fault))
-    if chosen is None:
-        return
-    for kind, watcher in zip(("unknown", "cut", "short"), watchers_of(chosen), strict=True):
-        if kind in report.notes:
-            warn(watcher.told(*report.notes[kind]))
+    watchers: dict[str, CountedLines] = {"cut": CutLines()}
+    if chosen is not None:
+        watchers |= zip(("unknown", "cut", "short"), watchers_of(chosen), strict=True)
+    for kind, told in report.notes.items():
+        warn(watchers[kind].told(*told))

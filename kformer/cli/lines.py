@@ -112,7 +112,7 @@ class InputFields:
 
 @dataclasses.dataclass(frozen=True)
 class PairFields(InputFields):
-    """The same of an input whose lines are pairs, with a tab between, or whose first two fields are."""
+    """The same options, by which pairs are read: lines with one tab, or two named fields of a table."""
 
     def check(self) -> None:
         """Refuses values that do not go together."""
@@ -128,13 +128,10 @@ class PairFields(InputFields):
         if self.fields is None and not has_fields(file):
             yield from super().lines(file, faults)
             return
-        names = None if self.fields is None else names_of(self.fields)
-        if names is not None and self.keep is not None:
-            for pair, kept in _pairs(file, (*names, self.keep), self.inline_tags):  # three fields: two joined by a tab
-                yield InputLine(pair.encode("utf-8"), kept)
-            return
+        names = None if self.fields is None else (*names_of(self.fields), *([self.keep] if self.keep else []))
         for source, target in _pairs(file, names, self.inline_tags):
-            yield InputLine(f"{source}\t{target}".encode())
+            # Of three fields, the first two are joined by a tab.
+            yield InputLine(source.encode(), target) if self.keep else InputLine(f"{source}\t{target}".encode())
 
 
 @functools.lru_cache(maxsize=1)
@@ -302,7 +299,6 @@ class LineModel(NamedTuple):
 
 
 _FIELDS = InputFields()
-_WRITING = OutputOptions()
 
 
 def check_files(input: Path | None, output: Path | None) -> None:
@@ -351,7 +347,8 @@ def write_answers(
     doing: str,
     reading: InputFields = _FIELDS,
     form: LineForm = TextColumns(),  # noqa: B008 (it cannot change)
-    writing: OutputOptions = _WRITING,
+    on_error: str | None = None,
+    limits: LineLimits = _LIMITS,
 ) -> None:
     """Writes an answer for each line of `input` to `output`.
 
@@ -362,10 +359,11 @@ def write_answers(
         doing: What the progress bar says.
         reading: What is read of the input.
         form: What is written for each line.
-        writing: What becomes of lines that are no text.
+        on_error: What stands in the place of an answer; see `answer_lines`.
+        limits: Which lines the model is asked for.
     """
     answer, batch_size, at_once, watchers = model
-    all_watchers = [*watchers, LinesWithoutAnswer(writing.on_error or DEFAULT_INSTEAD)]
+    all_watchers = [*watchers, LinesWithoutAnswer(on_error or DEFAULT_INSTEAD)]
 
     def on_line(answered: AnsweredLine) -> None:
         for watcher in all_watchers:
@@ -389,8 +387,8 @@ def write_answers(
             at_most, advance = FILE_LINES_AT_ONCE, stack.enter_context(progress_bar(doing, number))
         answer_lines(
             *(answer, lines, target, form, at_most, advance, batch_size, at_once, on_line),
-            limits=writing.limits,
-            on_fault=writing.on_error,
+            limits=limits,
+            on_fault=on_error,
         )
 
 

@@ -1,15 +1,15 @@
 """A server as the function that `kformer.text.batches.answer_all` calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from kformer.client.client import Client
 from kformer.client.errors import ServerError, odd_answers_told
 from kformer.config import answer_outputs, task_kind
-from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED, SCORE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED
 from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, batch_seed, hypotheses
-from kformer.text.given_answers import scored
+from kformer.text.given_answers import SCORE, scored
 from kformer.text.options import option_arrays
 from kformer.text.word_alignment import with_alignments
 
@@ -73,12 +73,13 @@ def answer_batch(
     return _naming_refused_texts(answer)
 
 
-def score_batch(client: Client, task: str = "translate") -> AnswerDrawn:
+def score_batch(client: Client, task: str = "translate", on_cut: Callable[[bytes], None] | None = None) -> AnswerDrawn:
     """A function that gives the log probabilities of given answers, see `kformer.text.given_answers`.
 
     Args:
         client: Of the server.
         task: What the model must have learned.
+        on_cut: Called for each line whose end the model does not read.
 
     Raises:
         ValueError: The model lacks the signature, or has learned another task. The function raises a
@@ -87,15 +88,15 @@ def score_batch(client: Client, task: str = "translate") -> AnswerDrawn:
     """
     _check_model(client, SCORE, task)
 
-    def run(signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(signature: str, inputs: Mapping[str, Sequence[bytes]]) -> dict[str, np.ndarray]:
         outputs = client.predict(signature, inputs)
         with odd_answers_told(client.url):
-            sizes = {name: len(outputs[name].astype(float)) for name in ("log_probability", "tokens")}
-            if {*sizes.values()} != {len(inputs["text"])}:
-                raise ValueError(f"{sizes} for {len(inputs['text'])} texts")
+            shapes = {name: outputs[name].astype(float).shape for name in ("log_probability", "tokens")}
+            if {*shapes.values()} != {(len(inputs["text"]),)}:
+                raise ValueError(f"{shapes} for {len(inputs['text'])} texts")
         return outputs
 
-    return _naming_refused_texts(scored(run, task_kind(task).has_cross_attention))
+    return _naming_refused_texts(scored(run, task_kind(task).has_cross_attention, on_cut))
 
 
 def scored_task(client: Client) -> str:
@@ -111,8 +112,8 @@ def scored_task(client: Client) -> str:
         if SCORE in known:
             return "translate" if "translation" in known[SCORE]["inputs"] else "language-model"
     raise ValueError(
-        f"The model of {client.url} has no signature {SCORE}, but {', '.join(sorted(known))}. Export the model with "
-        f"--signature {SCORE}."
+        f"The model of {client.url} has no signature {SCORE}, but {', '.join(sorted(known))}. A translator or a "
+        f"language model gets it by kformer export --signature {SCORE}."
     )
 
 

@@ -5,7 +5,7 @@ Nothing here needs TensorFlow, so a command can refuse a wrong option before it 
 
 from collections.abc import Collection, Sequence
 
-from kformer.runtime.signature_names import DEFAULT_SIGNATURE, SCORE
+from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 from kformer.wording import did_you_mean
 
 EXPORT_PRECISIONS = ("float32", "bfloat16", "int8")
@@ -13,7 +13,7 @@ VARIANTS = ("portable", "xla")
 # An export has only those that are asked for.
 MORE_SIGNATURES = (
     "n_best",
-    SCORE,
+    "score",
     "known_tags",
     "translate_detailed",
     "translate_with_options",

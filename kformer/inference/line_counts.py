@@ -137,7 +137,7 @@ class UnknownLines(NotedLines):
 
 
 class CutLines(NotedLines):
-    """Counts lines whose end a classifier or tagger does not read.
+    """Counts lines whose end the model does not read.
 
     Examples:
         >>> cut = CutLines()

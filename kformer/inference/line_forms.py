@@ -203,8 +203,8 @@ class JsonScores:
             texts = {"text": source, "translation": translation}
         else:
             texts = {"text": text}
-        found = {"log_probability": None if math.isnan(best.score) else round(best.score, 6), "tokens": best.tokens}
-        return _object_line(answered, texts | found)
+        score = round(best.score, 6) if math.isfinite(best.score) else None
+        return _object_line(answered, {**texts, "log_probability": score, "tokens": best.tokens})
 
 
 def _object_line(answered: AnsweredLine, values: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kformer.wording import count
 from kformer.writing_systems import WHITESPACE, is_unspaced
 
 _WORD = re.compile(rf"[^{WHITESPACE}]+")
@@ -36,6 +37,7 @@ class LineLimits:
             takes as long as these.
         word: Characters of the longest word, which is what stands between white space. Chinese, Japanese, Thai and the
             like have no white space between words: their characters do not count.
+        columns: How many columns a line must have, split by tabs, unless it is blank; None: any number.
 
     Examples:
         >>> limits = LineLimits(word=10)
@@ -43,13 +45,19 @@ class LineLimits:
         (None, None)
         >>> limits.fault_of(b"so " + 12 * b".")
         Fault(reason='a word of 12 characters, where the longest may have 10', beginning=b'so ..........')
+        >>> LineLimits(columns=2).fault_of(b"no tab").reason
+        '1 column, split by tabs, where 2 were expected'
     """
 
     line: int = 50_000
     word: int = 1_000
+    columns: int | None = None
 
     def fault_of(self, line: bytes) -> Fault | None:
         """What is wrong with a line of UTF-8; None if a model may read it."""
+        if self.columns is not None and line.strip() and line.count(b"\t") + 1 != self.columns:
+            found = count(line.count(b"\t") + 1, "column")
+            return Fault(f"{found}, split by tabs, where {self.columns} were expected")
         if len(line) <= min(self.word, self.line):
             return None
         text = line.decode("utf-8", "replace")

@@ -123,6 +123,8 @@ class Model:
 
     def __post_init__(self) -> None:
         # Absolute, because the folder is read later, perhaps in another working directory.
+        if isinstance(self.signatures, str):
+            raise ValueError(f"signatures must be a list of names. Received: {self.signatures!r}. Write a list.")
         path = pathlib.Path(self.path).absolute()
         vars(self).update(path=path, options=dict(self.options), signatures=tuple(self.signatures))
         search = search_of(self._find(), self.decoding)
@@ -163,9 +165,13 @@ class Model:
             inputs |= {"target_prefix": text_array([b""]), "tag": text_array([b""])}  # texts begin with their tags
         return saved_model.run(self._signature, {"text": text_array(texts), **inputs})
 
-    def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs of one of the model's signatures, see `kformer.runtime.c_api.SavedModel.run`."""
-        return self._saved_model().run(signature, inputs)
+    def run(self, signature: str, inputs: Mapping[str, np.ndarray | Sequence[bytes]]) -> dict[str, np.ndarray]:
+        """The outputs of one of the model's signatures, see `kformer.runtime.c_api.SavedModel.run`.
+
+        Texts may be a list of bytes in UTF-8. `on_unknown` and `on_cut` are not called.
+        """
+        arrays = {name: value if isinstance(value, np.ndarray) else text_array(value) for name, value in inputs.items()}
+        return self._saved_model().run(signature, arrays)
 
     def load(self) -> Self:
         """Loads now what the first call would load. Gives the model itself."""
@@ -256,9 +262,14 @@ class Model:
             raise ValueError(f"{found} gives no alignments. Export it again with --signature {DETAILED}.")
 
     def _check_signatures(self, export: pathlib.Path) -> None:
-        known = description(export).get("signatures", [])
+        described = description(export)
+        if self.signatures and described.get("format") == "ctranslate2":
+            raise ValueError(
+                f"{export} is for CTranslate2, which has no signature {self.signatures[0]}. Name a run folder, or what "
+                f"`kformer export --signature {self.signatures[0]}` makes of it."
+            )
         for name in self.signatures:
-            if name not in known:
+            if name not in described.get("signatures", [name]):  # other programs list none
                 raise ValueError(f"{export} has no signature {name}. Export it again with --signature {name}.")
 
     def _tell(self, saved_model: "Export", texts: Sequence[bytes]) -> None:

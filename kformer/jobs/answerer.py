@@ -116,5 +116,13 @@ class ServedModel:
     def opened(self) -> Iterator[Answerer]:
         # One try: where there are other servers, the batch goes to one of them.
         with Client(self.url, self.token, self.timeout, tries=1, batch_size=BATCH_SIZE) as client:
-            ask = self.asking.of_server(client)
-            yield lambda texts, seed: Answers(ask(texts, seed), {})
+            cut: list[bytes] = []
+            ask, tag = self.asking.of_server(client, cut.append), self.asking.tag
+
+            def answer(texts: Sequence[bytes], seed: int) -> Answers:
+                cut.clear()
+                found = ask(texts, seed)
+                places = _places(texts if tag is None else tagged(texts, tag), {*cut})
+                return Answers(found, {"cut": places} if places else {})
+
+            yield answer

@@ -1,16 +1,17 @@
 """What a model is asked for each line, on this machine or on a server."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from kformer.client import Client
 from kformer.client.batches import answer_batch, check_server_tag, score_batch
 from kformer.config import task_kind
 from kformer.inference import Model
-from kformer.runtime.signature_names import SCORE
 from kformer.text.batches import AnswerDrawn, with_tag
-from kformer.text.given_answers import scored
+from kformer.text.given_answers import SCORE, scored
+
+OnCut = Callable[[bytes], None]
 
 
 class Asking(Protocol):
@@ -43,6 +44,11 @@ class Asking(Protocol):
         ...
 
     @property
+    def columns(self) -> int | None:
+        """How many columns a line must have, split by tabs; None: any number."""
+        ...
+
+    @property
     def model_options(self) -> Mapping[str, Any]:
         """The fields of a `kformer.inference.Model` that can be asked so."""
         ...
@@ -51,8 +57,12 @@ class Asking(Protocol):
         """A function that asks a model on this machine."""
         ...
 
-    def of_server(self, client: Client) -> AnswerDrawn:
+    def of_server(self, client: Client, on_cut: OnCut) -> AnswerDrawn:
         """A function that asks a server.
+
+        Args:
+            client: Of the server.
+            on_cut: Called for each line whose end the model does not read, if `needs_ends` and the server tells.
 
         Raises:
             ValueError: The server's model cannot be asked so.
@@ -90,13 +100,17 @@ class AskedAnswers:
         return task_kind(self.task).has_labels  # other models divide a long text, or go on behind its end
 
     @property
+    def columns(self) -> int | None:
+        return None
+
+    @property
     def model_options(self) -> Mapping[str, Any]:
         return {name: getattr(self, name) for name in ("task", "n_best", "options", "alignments")}
 
     def of_model(self, model: Model) -> AnswerDrawn:
         return _with_tag(model, self.tag)
 
-    def of_server(self, client: Client) -> AnswerDrawn:
+    def of_server(self, client: Client, on_cut: OnCut) -> AnswerDrawn:
         ask = answer_batch(client, self.n_best, self.task, self.options, self.alignments)
         return _with_server_tag(client, ask, self.tag)
 
@@ -126,14 +140,22 @@ class AskedScores:
         return True
 
     @property
+    def columns(self) -> int | None:
+        return 2 if self._has_sources else None
+
+    @property
     def model_options(self) -> Mapping[str, Any]:
         return {"task": self.task, "signatures": [SCORE]}
 
     def of_model(self, model: Model) -> AnswerDrawn:
-        return _with_tag(scored(model.run, task_kind(self.task).has_cross_attention, model.on_cut), self.tag)
+        return _with_tag(scored(model.run, self._has_sources, model.on_cut), self.tag)
 
-    def of_server(self, client: Client) -> AnswerDrawn:
-        return _with_server_tag(client, score_batch(client, self.task), self.tag)
+    def of_server(self, client: Client, on_cut: OnCut) -> AnswerDrawn:
+        return _with_server_tag(client, score_batch(client, self.task, on_cut), self.tag)
+
+    @property
+    def _has_sources(self) -> bool:
+        return task_kind(self.task).has_cross_attention
 
 
 def _with_tag(ask: AnswerDrawn, tag: str | None) -> AnswerDrawn:

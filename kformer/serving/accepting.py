@@ -109,7 +109,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             if self._beyond() >= 0 and len(self._tasks) > len(self._handshakes):
-                return  # those that are being opened may be closed for the next one, in the next turn
+                return  # until these are opened: then one of them can be closed for the next one
             try:
                 connection, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -139,7 +139,7 @@ class Acceptor:
         task.add_done_callback(self._has_opened)
 
     def _beyond(self) -> int:
-        """How many connections there are beyond those that leave room for one more; negative: there is room."""
+        """Connections over the limit, if one more comes, less 1; negative: there is room for it."""
         return len(self._opened) + len(self._tasks) - self._most
 
     async def _open(self, connection: socket.socket, is_crowded: bool) -> None:

@@ -4,6 +4,7 @@ They are protocol buffers in text form. The messages of batching and monitoring 
 package has them: field names and numbers are those of `session_bundle_config.proto` and `monitoring_config.proto`.
 """
 
+import os
 import pathlib
 import re
 from collections.abc import Sequence
@@ -92,8 +93,8 @@ class ModelConfigFile:
         """
         before = self._content
         self._content = self._read()  # first: what is written while the models are read is a change
-        if before is not None and self._content is None:
-            raise ConfigError(f"{self.path} is missing, or no regular file any more. Write a file of this name.")
+        if before is not None and os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise ConfigError(f"{self.path} is no regular file any more. Write a file of this name.")
         return read_models(self.path)
 
     def has_changed(self) -> bool:

@@ -145,6 +145,9 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """As uvicorn's own, but in JSON, as all other errors are."""
+        if len(self._cycles) > self._in_body:  # it would be taken for the answer to an earlier request
+            self.give_up()
+            return
         body = json.dumps({"error": msg}).encode()
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)

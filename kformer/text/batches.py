@@ -1,6 +1,7 @@
 """Answers any number of texts by a function that answers batches: translations, labels, continued texts."""
 
 import concurrent.futures
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -102,10 +103,11 @@ def with_tag(function: AnswerDrawn, tag: str) -> AnswerDrawn:
 
     def answer(texts: Sequence[bytes], seed: int | None = None) -> list[list[Hypothesis]]:
         given = tagged(texts, tag)
+        ask = function if seed is None else functools.partial(function, seed=seed)
         try:
             return [
                 [one._replace(alignment=_of_the_rest(one.alignment)) for one in found] if text.strip() else found
-                for text, found in zip(texts, function(given, seed), strict=True)
+                for text, found in zip(texts, ask(given), strict=True)
             ]
         except RefusedTextError as error:
             raise RefusedTextError(str(error), texts[given.index(error.text)]) from error

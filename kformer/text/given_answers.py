@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from kformer.runtime.signature_names import SCORE
-from kformer.runtime.tensors import text_array
 from kformer.text.batches import AnswerDrawn, Hypothesis, RefusedTextError
 from kformer.wording import count
 
-# From the name of a signature and its inputs to its outputs.
-Run = Callable[[str, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+SCORE = "score"  # the signature
+# From the name of a signature and its inputs, texts in UTF-8, to its outputs.
+Run = Callable[[str, Mapping[str, Sequence[bytes]]], Mapping[str, np.ndarray]]
 
 
 def scored(run: Run, has_sources: bool, on_cut: Callable[[bytes], None] | None = None) -> AnswerDrawn:
@@ -27,7 +26,7 @@ def scored(run: Run, has_sources: bool, on_cut: Callable[[bytes], None] | None =
         has_sources: Whether the model is a translator, whose lines are pairs.
         on_cut: Called for each line of which the model does not read the end.
 
-    The function raises a `RefusedTextError` for a line that is no pair.
+    The function raises a `RefusedTextError` for a line of a translator without exactly one tab.
 
     Examples:
         >>> model = Model(kformer.presets.find_preset("cmudict").path, signatures=["score"])
@@ -49,10 +48,10 @@ def _of_lines(
 ) -> list[Hypothesis]:
     if has_sources:
         sources, answers = zip(*map(_pair, lines), strict=True)
-        outputs = run(SCORE, {"text": text_array(sources), "translation": text_array(answers)})
+        outputs = run(SCORE, {"text": sources, "translation": answers})
     else:
         answers = tuple(lines)
-        outputs = run(SCORE, {"text": text_array(answers)})
+        outputs = run(SCORE, {"text": answers})
     if on_cut is not None and "truncated" in outputs:
         for line, is_cut in zip(lines, outputs["truncated"], strict=True):
             if is_cut:

@@ -5,8 +5,10 @@ import json
 import pytest
 from commands import refused, run
 from servers import running
+from typer.testing import CliRunner
 
 import kformer
+from kformer.cli.main import app
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 
@@ -100,20 +102,49 @@ def test_a_server_gives_the_same(protocol, export, file, expected, tmp_path):
         check([line.split("\t") for line in written.read_text().splitlines()], expected)
 
 
-def test_a_line_that_is_no_pair_ends_the_command_or_has_no_score(export, tmp_path):
+def test_lines_that_are_no_pairs_have_no_score_and_stop_nothing(export, tmp_path, capfd):
     lines = tmp_path / "in"
-    lines.write_text("one\tuno\none\nsix\tseis\n")
-    arguments = ["score", export, "--input", lines, "--output", tmp_path / "out"]
-    assert "Line 2: 1 column where 2 were expected: a source and its translation, split by a tab" in refused(*arguments)
-    assert not (tmp_path / "out").exists()
-    run(*arguments, "--on-error", "empty")
-    first, second, third = (tmp_path / "out").read_text().splitlines()
-    assert (float(first) < 0, second, float(third) < 0) == (True, "", True)
+    bad = "one two three four five six\tone\ttwo\n"  # longer than the others: a batch of it would come first
+    lines.write_text("one\tuno\n" + bad * 200 + "one\nsix\tseis\n")
+    run("score", export, "--input", lines, "--output", tmp_path / "out")
+    found = (tmp_path / "out").read_text().splitlines()
+    assert float(found[0]) < 0
+    assert float(found[-1]) < 0
+    assert [*{*found[1:-1]}] == [""]
     run("score", export, "--input", lines, "--output", f"{tmp_path}/job/", "--format", "jsonl")
-    found = [json.loads(line) for line in (tmp_path / "job" / "part-000000000.jsonl").read_text().splitlines()]
-    assert (found[1]["text"], found[1]["log_probability"]) == ("one", None)
-    assert "1 column where 2 were expected" in found[1]["fault"]
-    assert found[2]["translation"] == "seis"
+    rows = [json.loads(line) for line in (tmp_path / "job" / "part-000000000.jsonl").read_text().splitlines()]
+    assert (rows[201]["text"], rows[201]["log_probability"]) == ("one", None)
+    assert rows[201]["fault"] == "1 column, split by tabs, where 2 were expected"
+    assert (rows[202]["translation"], "fault" in rows[202]) == ("seis", False)
+
+
+def test_a_kept_field_stands_behind_the_tokens(export, tmp_path):
+    (tmp_path / "in.csv").write_text("id,es,en\n7,dos uno,one two\n8,,\n")
+    files = ["--input", tmp_path / "in.csv", "--fields", "en,es", "--keep", "id"]
+    run("score", export, *files, "--format", "tsv", "--output", f"{tmp_path}/job/")
+    first, second = (tmp_path / "job" / "part-000000000.tsv").read_text().splitlines()
+    assert float(first.split("\t")[0]) < 0
+    assert (first.split("\t")[2], second) == ("7", "\t\t8")
+
+
+def test_what_a_person_should_know_of_lines_is_told(export, tmp_path):
+    (tmp_path / "in").write_text("six\tseis\n" + "one " * 400 + "\tuno\n" + "six\n")
+    with running(ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=0)) as server:
+        for model in ([export], ["--server", f"{server.url}/v1/models/numbers"]):
+            for output in (tmp_path / "out", f"{tmp_path}/job-{len(model)}/"):
+                command = ["score", *model, "--input", tmp_path / "in", "--output", output]
+                result = CliRunner().invoke(app, [str(argument) for argument in command])
+                assert result.exit_code == 0, result.exception
+                assert "1 line has no answer" in result.stderr
+                assert "1 column, split by tabs, where 2 were expected" in result.stderr
+                assert "1 line is longer than the model reads, so that its end does not count" in result.stderr
+
+
+def test_one_server_that_answers_is_enough(export, file, expected, tmp_path):
+    with running(ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=0)) as server:
+        urls = f"http://127.0.0.1:9/v1/models/numbers,{server.url}/v1/models/numbers"
+        run("score", "--server", urls, "--input", file, "--output", f"{tmp_path}/job/", "--format", "tsv")
+    check([line.split("\t") for line in (tmp_path / "job" / "part-000000000.tsv").read_text().splitlines()], expected)
 
 
 def test_a_language_model_finds_a_usual_text_more_probable(tmp_path):
@@ -137,15 +168,25 @@ def test_a_language_model_finds_a_usual_text_more_probable(tmp_path):
     right = model.score(texts)
     assert [float(score) for score, _ in rows] == pytest.approx(right["log_probability"], abs=2e-3)
     assert [int(tokens) for _, tokens in rows] == [*right["tokens"]]
+    base = kformer.export_saved_model(model, tmp_path / "english", signatures=["score"]).parent
+    with running(ServerSettings([ModelSettings("english", base)], rest_port=0, grpc_port=0)) as server:
+        url = f"{server.url}/v1/models/english"
+        run("score", "--server", url, "--input", tmp_path / "in", "--output", tmp_path / "served", "--format", "jsonl")
+    served = [json.loads(line) for line in (tmp_path / "served").read_text().splitlines()]
+    assert [one["text"] for one in served] == texts
+    assert [one["log_probability"] for one in served] == pytest.approx(right["log_probability"], abs=2e-3)
+    assert "translation" not in served[0]
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--on-error", "source"], "Nothing can stand for a score. Received: --on-error source. Expected: empty."),
+        (["--on-error", "source"], "A line without a score gets an empty one. Received: --on-error source."),
         (["--keep", "id", "--fields", "a,b"], "Text has the scores alone. Give --format tsv or --format jsonl"),
         (["--fields", "a"], "--fields names the two fields of a pair, and --keep a third one. Received: --fields a."),
-        (["--tag", "<2es>"], "tag"),
+        (["--tag", "<2es>"], "<2es>"),
+        (["--server", "http://127.0.0.1:9/v1/models/m"], "Name one model: --server URL names the server's."),
+        (["--format", "xml"], "--format must be one of text, tsv, jsonl. Received: xml."),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, told, numbers_run, file, tmp_path):

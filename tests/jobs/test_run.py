@@ -155,7 +155,7 @@ def test_fewer_lines_than_before_are_refused(tmp_path, settings, files):
         ({"on_fault": "source"}, "on_fault: there empty, now source"),
         ({"seed": 1}, "seed: there 0, now 1"),
         ({"reading": {"fields": "en"}}, "reading: there {}, now {'fields': 'en'}"),
-        ({"limits": LineLimits(word=9)}, "limits: there {'line': 50000, 'word': 1000}, now"),
+        ({"limits": LineLimits(word=9)}, "limits: there {'line': 50000, 'word': 1000, 'columns': None}, now"),
     ],
 )
 def test_another_job_in_the_same_folder_is_refused(change, told, tmp_path, settings):

@@ -162,6 +162,7 @@ def test_the_level_of_the_log_is_the_one_that_is_asked_for(level, expected, monk
     logger, libraries = logging.getLogger("kformer.serving"), logging.getLogger()
     before, warned = (logger.level, libraries.level, libraries.handlers), []
     monkeypatch.setattr(logging, "raiseExceptions", True)
+    logging.captureWarnings(False)  # an earlier test may have started the log
     try:
         start_logging(level)
         assert logger.getEffectiveLevel() == expected

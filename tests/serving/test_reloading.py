@@ -143,7 +143,7 @@ def test_a_pipe_in_the_place_of_the_file_stops_nothing(manager, tmp_path, caplog
     watch.look()
     watch.look()
     (record,) = caplog.records
-    assert record.fields["error"] == f"{file} is missing, or no regular file any more. Write a file of this name."
+    assert record.fields["error"] == f"{file} is no regular file any more. Write a file of this name."
     file.unlink()
     file.write_text('model_config_list { config { name: "b" base_path: "/b" } }')
     watch.look()
