@@ -94,10 +94,12 @@ def _is_whole(saved_model: pathlib.Path) -> bool:
 def _make(
     run: RunFolder, decoding: DecodingConfig, n_best: int, signatures: Sequence[str], target: pathlib.Path
 ) -> None:
+    from kformer.export.kinds import check_signatures
     from kformer.export.saved_model import save_for_this_machine  # It imports Python's TensorFlow.
     from kformer.tasks import task_of_run
 
     predictor = task_of_run(run).load(run.path, decoding)
+    check_signatures(signatures, "portable", predictor.signatures)
     with staging_folder(target.parent, target.name) as fresh:
         save_for_this_machine(predictor, fresh, n_best, signatures)
         try:

@@ -355,3 +355,18 @@ def test_it_is_compared_by_its_path_and_options_which_stay(numbers_run):
 def test_texts_that_are_no_list_of_bytes_are_told(texts, strange, numbers_export):
     with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
         Model(numbers_export)(texts)
+
+
+def test_a_signature_is_called_by_its_name_also_by_a_copy(numbers_run):
+    model = pickle.loads(pickle.dumps(Model(numbers_run, signatures=["score"])))
+    outputs = model.run("score", {"text": [b"one two", b"six"], "translation": [b"dos uno", b"seis"]})
+    assert outputs["tokens"].tolist() == [3, 2]
+    assert all(outputs["log_probability"] < 0)
+    assert [found[0].text for found in model([b"six"])] == ["seis"]
+
+
+def test_a_signature_that_no_model_has_is_told(numbers_run):
+    with pytest.raises(ValueError, match=r"There is no signature 'scores'.*Did you mean"):
+        Model(numbers_run, signatures=["scores"]).load()
+    with pytest.raises(ValueError, match="signatures must be a list of names. Received: 'score'"):
+        Model(numbers_run, signatures="score")
