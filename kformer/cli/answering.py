@@ -127,7 +127,7 @@ def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator
             raise ValueError("Several servers answer a job. Name its folder by --output FOLDER/, or one server.")
         cut = CutLines()
         with connected(given.server, given.token_file) as client:
-            ask = asking.of_server(client, lambda text: cut.note(text.removeprefix(tag.encode())))
+            ask = asking.of_server(client, cut.note)
             yield LineModel(ask, client.batch_size, one_by_one or REQUESTS_AT_ONCE, (cut,))
         return
     chosen = choose(given, request)
@@ -135,7 +135,7 @@ def _chosen_model(given: LineOptions, request: Request, number: int) -> Iterator
     model = dataclasses.replace(
         model_of(given, request, chosen.path, chosen.decoding, None if one_by_one else threads_for(number)),
         on_unknown=lambda text: unknown.note(text.removeprefix(tag.encode())),
-        on_cut=(lambda text: cut.note(text.removeprefix(tag.encode()))) if asking.needs_ends else None,
+        on_cut=cut.note if asking.needs_ends else None,
     )
     with status(f"loading {chosen.path}"):
         model.load()

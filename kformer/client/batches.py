@@ -1,6 +1,7 @@
 """A server as the function that `kformer.text.batches.answer_all` calls."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -106,9 +107,8 @@ def scored_task(client: Client) -> str:
         ValueError: The model lacks the signature.
         ServerError: The server does not answer.
     """
-    metadata = client.metadata()
+    known = _signatures(client)
     with odd_answers_told(client.url):
-        known = dict(metadata["metadata"]["signature_def"]["signature_def"])
         if SCORE in known:
             return "translate" if "translation" in known[SCORE]["inputs"] else "language-model"
     raise ValueError(
@@ -154,9 +154,8 @@ def _naming_refused_texts(ask: AnswerDrawn) -> AnswerDrawn:
 
 def _check_model(client: Client, signature: str, task: str) -> None:
     """Asks the server for the model's signatures."""
-    metadata = client.metadata()
+    known = _signatures(client)
     with odd_answers_told(client.url):
-        known = dict(metadata["metadata"]["signature_def"]["signature_def"])
         given = dict(known[DEFAULT_SIGNATURE].get("outputs", {})) if DEFAULT_SIGNATURE in known else {}
     if missing := sorted({*answer_outputs(task)} - {*given}):
         raise ValueError(
@@ -168,3 +167,10 @@ def _check_model(client: Client, signature: str, task: str) -> None:
             f"The model of {client.url} has no signature {signature}, but {', '.join(sorted(known))}. Leave out the "
             f"option that needs it, or export the model with --signature {signature}."
         )
+
+
+def _signatures(client: Client) -> dict[str, Any]:
+    """The server's signatures by their names."""
+    metadata = client.metadata()
+    with odd_answers_told(client.url):
+        return dict(metadata["metadata"]["signature_def"]["signature_def"])

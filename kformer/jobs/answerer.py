@@ -82,7 +82,7 @@ class LocalModel:
             asked = texts if tag is None else tagged(texts, tag)
             places = {
                 "unknown": _places(asked, {*unknown}),
-                "cut": _places(asked, {*cut}),
+                "cut": _places(texts, {*cut}),
                 "short": [
                     place for place, text in enumerate(texts) if is_short(text, found[place][0], self.short_ratio)
                 ],
@@ -117,12 +117,12 @@ class ServedModel:
         # One try: where there are other servers, the batch goes to one of them.
         with Client(self.url, self.token, self.timeout, tries=1, batch_size=BATCH_SIZE) as client:
             cut: list[bytes] = []
-            ask, tag = self.asking.of_server(client, cut.append), self.asking.tag
+            ask = self.asking.of_server(client, cut.append)
 
             def answer(texts: Sequence[bytes], seed: int) -> Answers:
                 cut.clear()
                 found = ask(texts, seed)
-                places = _places(texts if tag is None else tagged(texts, tag), {*cut})
+                places = _places(texts, {*cut})
                 return Answers(found, {"cut": places} if places else {})
 
             yield answer

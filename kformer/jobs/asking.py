@@ -54,7 +54,7 @@ class Asking(Protocol):
         ...
 
     def of_model(self, model: Model) -> AnswerDrawn:
-        """A function that asks a model on this machine."""
+        """A function that asks a model on this machine, and calls its `on_cut` if `needs_ends`."""
         ...
 
     def of_server(self, client: Client, on_cut: OnCut) -> AnswerDrawn:
@@ -148,10 +148,15 @@ class AskedScores:
         return {"task": self.task, "signatures": [SCORE]}
 
     def of_model(self, model: Model) -> AnswerDrawn:
-        return _with_tag(scored(model.run, self._has_sources, model.on_cut), self.tag)
+        on_cut = None if model.on_cut is None else self._without_tag(model.on_cut)
+        return _with_tag(scored(model.run, self._has_sources, on_cut), self.tag)
 
     def of_server(self, client: Client, on_cut: OnCut) -> AnswerDrawn:
-        return _with_server_tag(client, score_batch(client, self.task, on_cut), self.tag)
+        return _with_server_tag(client, score_batch(client, self.task, self._without_tag(on_cut)), self.tag)
+
+    def _without_tag(self, on_cut: OnCut) -> OnCut:
+        tag = b"" if self.tag is None else f"{self.tag} ".encode()
+        return lambda text: on_cut(text.removeprefix(tag))
 
     @property
     def _has_sources(self) -> bool:

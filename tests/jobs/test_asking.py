@@ -23,7 +23,7 @@ def test_a_tag_stands_before_each_source():
     [[one], [blank]] = AskedScores(tag="<2es>").of_model(model)([b"one\tuno", b" "])
     assert model.asked == [("score", [b"<2es> one"], [b"uno"])]
     assert (one.text, one.score, one.tokens, blank.tokens) == ("uno", -1, 3, 0)
-    assert model.cut == [b"<2es> one\tuno"]
+    assert model.cut == [b"one\tuno"]  # the line as it was given
 
 
 def test_a_language_model_has_texts_alone():
