@@ -3,9 +3,10 @@
     pip install -e '.[benchmarks]'
     python -m benchmarks.decoding.speed --sizes base --lengths 32 --output decoding.json
 
-All systems run the same weights on the same number of threads, from strings to strings, each in a separate process.
-Outputs are forced to one length, so that random weights do not decide how much there is to do. In every cell
-(size, batch, beam, length) the systems take turns; a system's time is its best of the rounds.
+All systems run the same weights, from strings to strings, each in a separate process for each number of threads: one,
+and as many as there are cores. Outputs are forced to one length, so that random weights do not decide how much there is
+to do. In every cell (size, batch, beam, length) the processes take turns; a system's time is its best of the rounds,
+with the number of threads that suits it best.
 
 The weights of `base` are random (with the paper's sizes, and as many subwords as the corpus yields, filled up to the
 paper's 37,000); `small` is random too, or a trained run of any size with `--run`.
@@ -18,8 +19,8 @@ divided by the measured bandwidth of reading memory. Attention, norms and the se
 import argparse
 import itertools
 import json
+import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.common import peers
 from benchmarks.common.grown_model import filled_tokenizer
+from benchmarks.common.machine import describe_machine
 from benchmarks.common.worker import Worker
 from benchmarks.decoding import hardware_limits
 from kformer.cli.startup import start_tensorflow
@@ -153,19 +155,22 @@ def _tokenizer(vocab_size: int) -> Any:
 
 
 def measure_cell(
-    cell: Cell, systems: list[System], workers: dict[str, Worker], models: Models, rounds: int
+    cell: Cell, systems: list[System], workers: dict[tuple[System, int], Worker], models: Models, rounds: int
 ) -> dict[str, Any]:
-    """Seconds of every system, in turns, and how many sentences it translates as the first float32 system does."""
+    """Seconds of every system and number of threads, in turns.
+
+    And how many sentences a system translates as the first one does.
+    """
     texts = models.sentences(cell.size, cell.batch_size)
-    requests = {system.name: _request(system, cell, models, texts) for system in systems}
-    seconds: dict[str, list[float]] = {system.name: [] for system in systems}
+    requests = {system: _request(system, cell, models, texts) for system in systems}
+    seconds: dict[str, dict[int, list[float]]] = {system.name: {} for system in systems}
     translations: dict[str, list[str]] = {}
     for attempt in range(rounds + 1):
-        for system in systems:
-            answer = workers[system.name].ask(requests[system.name])
+        for (system, threads), worker in workers.items():
+            answer = worker.ask(requests[system])
             time.sleep(0.3)  # Idle threads of one system may go on spinning for a while.
             if attempt:  # The first time also loads, compiles and packs.
-                seconds[system.name].append(answer["seconds"])
+                seconds[system.name].setdefault(threads, []).append(answer["seconds"])
             translations[system.name] = answer["translations"]
     reference = translations[systems[0].name]
     return {
@@ -214,17 +219,22 @@ def measure_footprint(system: System, size: str, models: Models, threads: int) -
     }
 
 
+def best_of(cell: dict[str, Any], name: str) -> tuple[float, int]:
+    """The least seconds of a system in a cell, and the number of threads that it took for them."""
+    return min((min(times), threads) for threads, times in cell["seconds"][name].items())
+
+
 def report(cells: list[dict[str, Any]], footprints: list[dict[str, Any]], systems: list[System], peaks: Any) -> None:
     """Prints the tables."""
-    print("\nTarget tokens a second; in brackets: share of the limit.\n")
+    print("\nTarget tokens a second; in brackets: share of the limit, and how many threads were best.\n")
     names = [system.name for system in systems]
     print("| size | batch | beam | length | " + " | ".join(names) + " |")
     print("|" + " --- |" * (4 + len(names)))
     for cell in cells:
         values = []
         for system in systems:
-            best = min(cell["seconds"][system.name])
-            values.append(f"{cell['tokens'] / best:,.0f} ({cell['limit_seconds'][system.name] / best:.0%})")
+            best, threads = best_of(cell, system.name)
+            values.append(f"{cell['tokens'] / best:,.0f} ({cell['limit_seconds'][system.name] / best:.0%}, {threads})")
         print(
             f"| {cell['size']} | {cell['batch_size']} | {cell['beam_size']} | {cell['length']} | {' | '.join(values)} |"
         )
@@ -235,7 +245,7 @@ def report(cells: list[dict[str, Any]], footprints: list[dict[str, Any]], system
     for cell in cells:
         best = min(
             (name for name in names if name.startswith("kformer")),
-            key=lambda name: min(cell["seconds"][name]),
+            key=lambda name: best_of(cell, name),
             default="",
         )
         row = [
@@ -252,15 +262,15 @@ def report(cells: list[dict[str, Any]], footprints: list[dict[str, Any]], system
             f"| {row['size']} | {row['system']} | {row['first_answer_seconds']:.1f} | {row['peak_bytes'] / 1e6:,.0f} "
             f"| {row['library_bytes'] / 1e6:,.0f} | {row['disk_bytes'] / 1e6:,.0f} |"
         )
-    print(f"\nLimits: {peaks}")
+    print(f"\nLimits: {peaks}. Machine: {describe_machine()}.")
 
 
 def _ratio(cell: dict[str, Any], peer: str, ours: str) -> str:
     """How many times as fast as the fastest system whose name begins with `peer`."""
-    times = [min(times) for name, times in cell["seconds"].items() if name.startswith(peer)]
+    times = [best_of(cell, name)[0] for name in cell["seconds"] if name.startswith(peer)]
     if not times or ours not in cell["seconds"]:
         return "-"
-    return f"{min(times) / min(cell['seconds'][ours]):.2f}"
+    return f"{min(times) / best_of(cell, ours)[0]:.2f}"
 
 
 def main() -> None:
@@ -270,7 +280,7 @@ def main() -> None:
     parser.add_argument("--beam-sizes", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--lengths", nargs="+", type=int, default=[32, 128])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, os.cpu_count() or 1}))
     names = [system.name for system in SYSTEMS]
     parser.add_argument("--systems", nargs="+", default=names, choices=names)
     parser.add_argument("--run", type=pathlib.Path, help="a trained run, in place of random weights for `small`")
@@ -293,12 +303,16 @@ def main() -> None:
 
 
 def _measure(arguments: argparse.Namespace, systems: list[System], models: Models) -> dict[str, Any]:
-    peaks = hardware_limits.measure(arguments.threads)
+    peaks = hardware_limits.measure(max(arguments.threads))
     cells, footprints = [], []
     for size in arguments.sizes:
         models.prepare(size)
         config = json.loads((models.folder / size / "transformer.json").read_text())
-        workers = {system.name: Worker("translators", system.program, arguments.threads) for system in systems}
+        workers = {
+            (system, threads): Worker("translators", system.program, threads)
+            for system in systems
+            for threads in arguments.threads
+        }
         for shape in itertools.product(arguments.lengths, arguments.beam_sizes, arguments.batch_sizes):
             cell = Cell(size, shape[2], shape[1], shape[0])
             measured = measure_cell(cell, systems, workers, models, arguments.rounds)
@@ -307,14 +321,17 @@ def _measure(arguments: argparse.Namespace, systems: list[System], models: Model
                 for system in systems
             }
             cells.append(measured)
-            best = {name: f"{measured['tokens'] / min(times):,.0f}" for name, times in measured["seconds"].items()}
-            print(tuple(cell), best, flush=True)
+            found = {
+                name: {n: round(1e3 * min(times), 1) for n, times in ways.items()}
+                for name, ways in measured["seconds"].items()
+            }
+            print(tuple(cell), "milliseconds by threads:", found, flush=True)
         for worker in workers.values():
             worker.close()
-        footprints += [measure_footprint(system, size, models, arguments.threads) for system in systems]
+        footprints += [measure_footprint(system, size, models, max(arguments.threads)) for system in systems]
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": platform.processor() or platform.machine(),
+        "machine": describe_machine(),
         "threads": arguments.threads,
         "limits": peaks._asdict(),
         "cells": cells,

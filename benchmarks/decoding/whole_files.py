@@ -17,7 +17,6 @@ The last columns are for one sentence at a time: the first sentences of the same
 import argparse
 import json
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import numpy as np
 
 from benchmarks.common import peers
 from benchmarks.common.grown_model import grow
+from benchmarks.common.machine import describe_machine
 from benchmarks.common.worker import Worker
 
 PRESET = "bible-en-es"
@@ -211,9 +211,10 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     if arguments.output:
-        machine = {"date": time.strftime("%Y-%m-%d"), "machine": platform.processor() or platform.machine()}
+        machine = {"date": time.strftime("%Y-%m-%d"), "machine": describe_machine()}
         arguments.output.write_text(json.dumps({**machine, "rows": rows}, indent=2) + "\n")
     report(rows)
+    print(f"\nMachine: {describe_machine()}.")
 
 
 if __name__ == "__main__":
