@@ -5,14 +5,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kformer.cli.lines import (
-    LineModel,
-    LineOptions,
-    check_files,
-    number_of_lines,
-    write_answers,
-)
-from kformer.cli.on_server import check_server_options, connected, server_urls
+from kformer.cli.line_options import LineOptions
+from kformer.cli.lines import LineModel, check_files, number_of_lines, write_answers
+from kformer.cli.on_server import connected, server_urls
 from kformer.cli.options import Path, SearchOptions, check_tag, choose_decoding, choose_model
 from kformer.cli.progress import status
 from kformer.client.batches import REQUESTS_AT_ONCE
@@ -86,6 +81,26 @@ def answer_lines(given: LineOptions, request: Request) -> None:
     with _chosen_model(given, request, number) as model:
         doing, on_error, limits = request.doing, given.writing.on_error, limits_of(given, request)
         write_answers(model, input, output, number, doing, given.reading, request.form, on_error, limits)
+
+
+def check_server_options(given: LineOptions, search: SearchOptions) -> None:
+    """Refuses options that do not go together.
+
+    Raises:
+        ValueError: There is a server, and another model, a search or trust; or a token and no server.
+    """
+    if given.server is None:
+        if given.token_file is not None:
+            raise ValueError("--token-file is for a server. Give it together with --server URL, or leave it out.")
+        return
+    if given.model is not None or given.preset is not None:
+        raise ValueError("Name one model: --server URL names the server's. Leave out MODEL and --preset.")
+    if given.trust:
+        raise ValueError("--trust is for a SavedModel on this machine: a server decides what it loads. Leave it out.")
+    if names := [f"--{name.replace('_', '-')}" for name in search.given()]:
+        raise ValueError(
+            f"{given.server} searches as its model was exported. Leave out {', '.join(names)}, or name the run folder."
+        )
 
 
 def limits_of(given: LineOptions, request: Request) -> LineLimits:

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import typer
@@ -27,7 +27,8 @@ class App(typer.Typer):
     def add_commands(self, *functions: Callable[..., Any]) -> None:
         """Makes a command of each function, with the function's name, or that without a last "_".
 
-        An argument whose class is a dataclass stands for an option for each field of the class.
+        An argument whose class is a dataclass stands for an option for each field of the class, whose own fields may be
+        dataclasses again.
         """
         for function in functions:
             self.command(function.__name__.rstrip("_"), cls=Command)(_with_flat_arguments(function))
@@ -47,25 +48,37 @@ def with_options(options: Iterable[inspect.Parameter]) -> Callable[[Any], Any]:
 
 def _with_flat_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with the fields of each dataclass among its arguments in the place of this argument."""
-    own = inspect.signature(function).parameters
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in own.items() if dataclasses.is_dataclass(one.annotation)
-    }
-    if not groups:
-        return function
-    fields = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
     @functools.wraps(function)
     def command(**values: Any) -> Any:
-        made = {name: group(**{key: values.pop(key) for key in fields[name]}) for name, group in groups.items()}
-        return function(**made, **values)
+        return function(**_made(function, values))
 
-    flat = [one for name, parameter in own.items() for one in fields.get(name, {name: parameter}).values()]
     # Without an order: typer calls by name, and an argument without a default may stand behind one with a default.
-    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in flat]
+    by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in _flat(function)]
     command.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {}
     return command
+
+
+def _flat(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """The arguments, and in the place of a dataclass its fields, of which one may be a dataclass, too."""
+    for one in inspect.signature(function).parameters.values():
+        if _is_group(one):
+            yield from _flat(one.annotation)
+        else:
+            yield one
+
+
+def _made(function: Callable[..., Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by their names, of which the dataclasses are made from the values of their fields."""
+    return {
+        name: one.annotation(**_made(one.annotation, values)) if _is_group(one) else values[name]
+        for name, one in inspect.signature(function).parameters.items()
+    }
+
+
+def _is_group(argument: inspect.Parameter) -> bool:
+    return dataclasses.is_dataclass(argument.annotation)
 
 
 class Command(typer.core.TyperCommand):

@@ -12,16 +12,12 @@ import typer
 from kformer.cli.evaluate import compared, tagged_pairs, test_pairs, usable_bleu_tokenizer
 from kformer.cli.figure_files import checked_figure, write_figure
 from kformer.cli.options import (
-    BeamSize,
     BleuTokenizer,
     CorpusName,
     FileReading,
-    LengthPenalty,
     Limit,
-    MaxSourceLength,
     Path,
     SearchOptions,
-    SearchRecipe,
     Split,
     Trust,
     check_tag,
@@ -54,10 +50,8 @@ def compare(
     ] = None,
     limit: Limit = None,
     bleu_tokenizer: BleuTokenizer = None,
-    recipe: SearchRecipe = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    max_source_length: MaxSourceLength = None,
+    *,
+    search: SearchOptions,
     tag: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,7 +81,6 @@ def compare(
     found = {name: find_model(path) for name, path in zip(names, models, strict=True)}
     for model in found.values():
         check_task(model, "translate")
-    search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
     searching = {name: (model, choose_decoding(model, search)) for name, model in found.items()}
     for model, decoding in searching.values():
         check_search(model, decoding)

@@ -1,5 +1,6 @@
 """`kformer evaluate`."""
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,18 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kformer.cli.options import (
-    BeamSize,
     BleuTokenizer,
     CorpusName,
     FileReading,
-    LengthPenalty,
     Limit,
-    MaxSourceLength,
     ModelArgument,
     Path,
     PresetName,
     SearchOptions,
-    SearchRecipe,
     Split,
     Tag,
     Trust,
@@ -61,10 +58,8 @@ def evaluate(
         Path | None,
         typer.Option(help="Pairs instead of a corpus: source, tab and target on each line.", rich_help_panel="Data"),
     ] = None,
-    recipe: SearchRecipe = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    max_source_length: MaxSourceLength = None,
+    *,
+    search: SearchOptions,
     bleu_tokenizer: BleuTokenizer = None,
     limit: Limit = None,
     tag: Tag = None,
@@ -86,7 +81,6 @@ def evaluate(
         ),
     ] = None,
     trust: Trust = False,
-    *,
     reading: FileReading,
 ) -> None:
     """Print the scores on a test set as one JSON line.
@@ -96,14 +90,15 @@ def evaluate(
 
     A recipe gives its corpus and, for a run folder, its search; a SavedModel has its own search.
     """
-    chosen = load_recipe(recipe) if recipe is not None else None
+    chosen = load_recipe(search.recipe) if search.recipe is not None else None
     if corpus is None and test is None and chosen is not None:
         corpus = chosen.corpus
     path = choose_model(model, preset)
     found = find_model(path)
     check_answers(found)
-    searching = recipe if isinstance(found, RunFolder) else None
-    decoding = choose_decoding(found, SearchOptions(searching, beam_size, length_penalty, max_source_length))
+    if not isinstance(found, RunFolder):
+        search = dataclasses.replace(search, recipe=None)
+    decoding = choose_decoding(found, search)
     check_search(found, decoding)
     parts, symbols = test_pairs(found, corpus, None if test is None else [test], reading, split)
     [pairs] = parts.values()

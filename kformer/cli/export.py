@@ -5,17 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kformer.cli.options import (
-    BeamSize,
-    LengthPenalty,
-    MaxSourceLength,
-    Path,
-    PresetName,
-    SearchOptions,
-    SearchRecipe,
-    choose_decoding,
-    choose_model,
-)
+from kformer.cli.options import Path, PresetName, SearchOptions, choose_decoding, choose_model
 from kformer.cli.progress import status
 from kformer.cli.startup import start_tensorflow
 from kformer.export.formats import EXPORT_FORMATS, check_format
@@ -36,10 +26,8 @@ def export(
         ),
     ],
     preset: PresetName = None,
-    recipe: SearchRecipe = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    max_source_length: MaxSourceLength = None,
+    *,
+    search: SearchOptions,
     precision: Annotated[
         str,
         typer.Option(
@@ -109,7 +97,7 @@ def export(
         }
     else:
         _check_plain(format, directory, variant, signature, server_version)
-    decoding = choose_decoding(run, SearchOptions(recipe, beam_size, length_penalty, max_source_length))
+    decoding = choose_decoding(run, search)
 
     start_tensorflow()
     from kformer.export.target import export as export_in

@@ -1,35 +1,30 @@
 """`kformer generate`."""
 
+import dataclasses
 from typing import Annotated
 
 import typer
 
 from kformer.cli.answering import Request, answer_lines
 from kformer.cli.command_form import with_options
-from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
-from kformer.cli.on_server import ServerUrl, TokenFile
-from kformer.cli.options import (
-    BeamSize,
-    LanguageModelPreset,
-    MaxSourceLength,
-    ModelArgument,
-    SearchOptions,
-    Trust,
-)
+from kformer.cli.line_options import LineOptions
+from kformer.cli.options import BeamSize, LanguageModelPreset, MaxSourceLength, SearchOptions
 from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.config.decoding import LARGEST_LENGTH_PENALTY
 from kformer.jobs.asking import AskedAnswers
 from kformer.text.options import OPTIONS
 
 
+@dataclasses.dataclass(frozen=True)
+class GenerateOptions(LineOptions):
+    """Its options."""
+
+    preset: LanguageModelPreset = None
+
+
 @with_options(request_options(name for name in OPTIONS if name != "length_penalty"))
 def generate(
-    model: ModelArgument = None,
-    preset: LanguageModelPreset = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-    input: InputFiles = None,
-    output: OutputFile = None,
+    given: GenerateOptions,
     beam_size: BeamSize = None,
     length_penalty: Annotated[
         float | None,
@@ -41,18 +36,12 @@ def generate(
         ),
     ] = None,
     max_source_length: MaxSourceLength = None,
-    trust: Trust = False,
-    *,
-    reading: InputFields,
-    writing: OutputOptions,
-    job: JobOptions,
     **options: float,
 ) -> None:
     """Go on with each line, by the search of the model or at random. An empty line begins a new text."""
     chosen = given_options(options)
     search = SearchOptions(None, beam_size, length_penalty, max_source_length)
     check_no_search(chosen, search)
-    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
-    form = writing.form("language-model", keep=reading.keep is not None)
+    form = given.writing.form("language-model", keep=given.reading.keep is not None)
     asking = AskedAnswers("language-model", options=chosen)
     answer_lines(given, Request(asking, "generating", form, search))

@@ -7,7 +7,8 @@ import time
 
 from kformer.cli.answering import Chosen, Request, choose, limits_of, model_of, watchers_of
 from kformer.cli.bearer_token import read_token
-from kformer.cli.lines import LineOptions, check_files, number_of_lines, warn
+from kformer.cli.line_options import LineOptions
+from kformer.cli.lines import check_files, number_of_lines, warn
 from kformer.cli.on_server import server_urls
 from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar, status

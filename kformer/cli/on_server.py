@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
-from kformer.cli.lines import LineOptions
-from kformer.cli.options import Path, SearchOptions
+from kformer.cli.options import Path
 from kformer.cli.progress import status
 from kformer.client import Client
 
@@ -26,26 +25,6 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help=f"A file with the server's bearer token; by default ${TOKEN_VARIABLE}.", rich_help_panel="Model"),
 ]
-
-
-def check_server_options(given: LineOptions, search: SearchOptions) -> None:
-    """Refuses options that do not go together.
-
-    Raises:
-        ValueError: There is a server, and another model, a search or trust; or a token and no server.
-    """
-    if given.server is None:
-        if given.token_file is not None:
-            raise ValueError("--token-file is for a server. Give it together with --server URL, or leave it out.")
-        return
-    if given.model is not None or given.preset is not None:
-        raise ValueError("Name one model: --server URL names the server's. Leave out MODEL and --preset.")
-    if given.trust:
-        raise ValueError("--trust is for a SavedModel on this machine: a server decides what it loads. Leave it out.")
-    if names := [f"--{name.replace('_', '-')}" for name in search.given()]:
-        raise ValueError(
-            f"{given.server} searches as its model was exported. Leave out {', '.join(names)}, or name the run folder."
-        )
 
 
 def server_urls(server: str) -> list[str]:

@@ -220,10 +220,10 @@ def choose_model(model: Path | None, preset: str | None) -> Path:
 class SearchOptions:
     """The options by which a run folder searches; None for one that is not given, or that a command does not have."""
 
-    recipe: str | None = None
-    beam_size: int | None = None
-    length_penalty: float | None = None
-    max_source_length: int | None = None
+    recipe: SearchRecipe = None
+    beam_size: BeamSize = None
+    length_penalty: LengthPenalty = None
+    max_source_length: MaxSourceLength = None
 
     def given(self) -> dict[str, Any]:
         """The values that are given, by their fields."""

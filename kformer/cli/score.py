@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from kformer.cli.answering import Request, answer_lines
+from kformer.cli.answering import Request, answer_lines, check_server_options
 from kformer.cli.bearer_token import read_token
-from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions, PairFields
-from kformer.cli.on_server import ServerUrl, TokenFile, check_server_options, server_urls
-from kformer.cli.options import ModelArgument, Path, PresetName, SearchOptions, Tag, Trust, choose_model
+from kformer.cli.line_options import LineOptions, PairFields
+from kformer.cli.on_server import server_urls
+from kformer.cli.options import Path, SearchOptions, Tag, choose_model
 from kformer.cli.progress import status
 from kformer.client import Client, ServerError
 from kformer.client.batches import scored_task
@@ -17,36 +17,22 @@ from kformer.jobs.asking import AskedScores
 _TASKS = ("translate", "language-model")
 
 
-def score(
-    model: ModelArgument = None,
-    preset: PresetName = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-    input: InputFiles = None,
-    output: OutputFile = None,
-    tag: Tag = None,
-    trust: Trust = False,
-    *,
-    reading: InputFields,
-    writing: OutputOptions,
-    job: JobOptions,
-) -> None:
+def score(given: LineOptions, tag: Tag = None) -> None:
     """Write how probable each line is to a model: the natural logarithm of its probability.
 
     To a translator, a line is a source and its translation with a tab between them, and the probability is that of the
     translation given the source. To a language model, a line is a text. --format tsv adds the number of tokens: divide
     by it to compare texts of different lengths.
     """
-    if writing.on_error not in (None, "empty"):
-        raise ValueError(f"A line without a score gets an empty one. Received: --on-error {writing.on_error}.")
-    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
+    if given.writing.on_error not in (None, "empty"):
+        raise ValueError(f"A line without a score gets an empty one. Received: --on-error {given.writing.on_error}.")
     check_server_options(given, SearchOptions())
-    writing.check()
-    task = _task(model, preset) if server is None else _served_task(server, token_file)
+    given.writing.check()
+    task = _task(given.model, given.preset) if given.server is None else _served_task(given.server, given.token_file)
     has_sources = task == "translate"
     if has_sources:
-        given = dataclasses.replace(given, reading=PairFields(**dataclasses.asdict(reading)))
-    form = writing.form_of_scores(has_sources, reading.keep is not None)
+        given = dataclasses.replace(given, reading=PairFields(**dataclasses.asdict(given.reading)))
+    form = given.writing.form_of_scores(has_sources, given.reading.keep is not None)
     answer_lines(given, Request(AskedScores(task, tag), "scoring", form))
 
 

@@ -1,24 +1,14 @@
 """`kformer translate`."""
 
+import dataclasses
 from typing import Annotated
 
 import typer
 
 from kformer.cli.answering import Request, answer_lines
 from kformer.cli.command_form import with_options
-from kformer.cli.lines import InputFields, InputFiles, JobOptions, LineOptions, OutputFile, OutputOptions
-from kformer.cli.on_server import ServerUrl, TokenFile
-from kformer.cli.options import (
-    BeamSize,
-    LengthPenalty,
-    MaxSourceLength,
-    ModelArgument,
-    SearchOptions,
-    SearchRecipe,
-    Tag,
-    TranslatorPreset,
-    Trust,
-)
+from kformer.cli.line_options import LineOptions
+from kformer.cli.options import SearchOptions, Tag, TranslatorPreset
 from kformer.cli.request_options import check_no_search, given_options, request_options
 from kformer.jobs.asking import AskedAnswers
 from kformer.text.options import OPTIONS
@@ -26,18 +16,17 @@ from kformer.text.options import OPTIONS
 _PANEL = "Input and output"
 
 
+@dataclasses.dataclass(frozen=True)
+class TranslateOptions(LineOptions):
+    """Its options."""
+
+    preset: TranslatorPreset = None
+
+
 @with_options(request_options(["temperature", *(name for name, option in OPTIONS.items() if option.draws)]))
 def translate(
-    model: ModelArgument = None,
-    preset: TranslatorPreset = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-    input: InputFiles = None,
-    output: OutputFile = None,
-    recipe: SearchRecipe = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    max_source_length: MaxSourceLength = None,
+    given: TranslateOptions,
+    search: SearchOptions,
     n_best: Annotated[
         int,
         typer.Option(
@@ -65,11 +54,6 @@ def translate(
         ),
     ] = False,
     tag: Tag = None,
-    trust: Trust = False,
-    *,
-    reading: InputFields,
-    writing: OutputOptions,
-    job: JobOptions,
     **options: float,
 ) -> None:
     """Translate line by line: as many lines out as in, in the same order.
@@ -77,7 +61,6 @@ def translate(
     A recipe says here only how to search: nothing else of it is used. With --temperature, translations are drawn.
     """
     drawn = given_options(options)
-    search = SearchOptions(recipe, beam_size, length_penalty, max_source_length)
     check_no_search(drawn, search, n_best)
     if pairs and n_best > 1:
         raise ValueError("--pairs writes one translation of each line. Leave out --n-best.")
@@ -85,7 +68,6 @@ def translate(
         raise ValueError(
             "--alignments are for one translation, found by a search. Leave out --temperature and --n-best."
         )
-    form = writing.form("translate", n_best, alignments, pairs, reading.keep is not None)
-    given = LineOptions(model, preset, server, token_file, input or [], output, trust, reading, writing, job)
+    form = given.writing.form("translate", n_best, alignments, pairs, given.reading.keep is not None)
     asking = AskedAnswers("translate", n_best, drawn, alignments, tag)
     answer_lines(given, Request(asking, "translating", form, search))
