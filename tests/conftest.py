@@ -37,9 +37,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory):
+def _own_cache(shared_folder):
     """Translators that are kept for the next time are kept for these tests alone, not in the user's cache."""
-    os.environ["KFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["KFORMER_CACHE"] = str(shared_folder / "cache")
 
 
 @pytest.fixture(autouse=True)
@@ -82,21 +82,27 @@ def chromium():
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory, worker_id):
+def shared_folder(tmp_path_factory, worker_id):
+    """A folder of all processes that run these tests."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made_once(shared_folder):
     """`made_once(name, make)` is a folder that `make` has filled, once for all processes that run these tests.
 
     Tests read it only.
     """
-    own = tmp_path_factory.getbasetemp()
-    shared = (own if worker_id == "master" else own.parent) / "made-once"
-    shared.mkdir(exist_ok=True)
 
     def made(name, make):
-        folder = shared / name
-        with filelock.FileLock(shared / f"{name}.lock"):
-            if not (shared / f"{name}.made").exists():
+        folder = shared_folder / name
+        with filelock.FileLock(shared_folder / f"{name}.lock"):
+            if not (shared_folder / f"{name}.made").exists():
                 make(folder)
-                (shared / f"{name}.made").touch()
+                (shared_folder / f"{name}.made").touch()
         return folder
 
     return made
@@ -131,6 +137,22 @@ def numbers_export(made_once, numbers_translator):
     return made_once(
         "numbers", lambda folder: export_saved_model(numbers_translator, folder, signatures=Translator.signatures)
     )
+
+
+@pytest.fixture(scope="session")
+def cold_export_folder(numbers_export, tmp_path_factory):
+    """That export for servers: without a warm-up, which takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("cold") / "numbers"
+    shutil.copytree(numbers_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def numbers_plain_export(made_once, numbers_translator):
+    """The base folder `numbers` of an export of that model with `serving_default` alone, which loads much sooner."""
+    from kformer.export.saved_model import export_saved_model
+
+    return made_once("plain", lambda folder: export_saved_model(numbers_translator, folder / "numbers")) / "numbers"
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks.common.server import free_ports
 
 ROOT = pathlib.Path(__file__).parents[1]
-_ENVIRONMENT = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
 _COMMANDS = """
 set -euo pipefail
 kformer() { "$PYTHON" -m kformer "$@"; }
 python() { "$PYTHON" "$@"; }
 """
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
 
 
 def blocks_of(page: str) -> list[str]:
@@ -30,7 +33,7 @@ def run_block(block: str, folder: pathlib.Path) -> str:
     """Runs a block in a folder; what it prints. A command that fails is an error."""
     command = ["bash", "-c", _COMMANDS + block]
     return subprocess.run(
-        command, check=True, cwd=folder, env=_ENVIRONMENT, stdout=subprocess.PIPE
+        command, check=True, cwd=folder, env=_environment(), stdout=subprocess.PIPE
     ).stdout.decode()  # with the line ends that the commands write
 
 
@@ -41,7 +44,7 @@ def served(arguments: Sequence[str], folder: pathlib.Path) -> Iterator[str]:
     assert program == "kformer"
     rest, grpc = map(str, free_ports())
     command = [sys.executable, "-m", "kformer", *options, "--rest-port", rest, "--grpc-port", grpc]
-    server = subprocess.Popen(command, cwd=folder, env=_ENVIRONMENT)
+    server = subprocess.Popen(command, cwd=folder, env=_environment())
     try:
         wait(lambda: run_block(f"curl --silent --fail localhost:{rest}/readyz", folder) is not None)
         yield rest

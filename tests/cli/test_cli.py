@@ -190,29 +190,24 @@ def test_the_task_of_an_option_comes_before_that_of_a_file(options, task, tmp_pa
         CliRunner().invoke(app, [*arguments], catch_exceptions=False)
 
 
+SIDES = ("source", "target")
+
+
 @pytest.mark.slow
 @pytest.mark.in_ci
 def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file):
     train, valid = toy.corpus().train[:300], toy.corpus().valid[:20]
     for name, pairs in (("train", train), ("valid", valid)):
-        for side, language in ((0, "source"), (1, "target")):
-            with lzma.open(tmp_path / f"{name}.{language}.xz", "wt", encoding="utf-8") as file:
-                file.writelines(pair[side] + "\n" for pair in pairs)
-    answer = kformer(
-        "train", "--train-source", tmp_path / "train.source.xz", "--train-target", tmp_path / "train.target.xz",
-        "--valid-source", tmp_path / "valid.source.xz", "--valid-target", tmp_path / "valid.target.xz",
-        "--output", tmp_path / "run", "--config", config_file, "--max-steps", 6,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr.decode()
-    assert "6 steps: the budget of 6 steps is spent." in answer.stdout.decode()
-    assert kformer("translate", tmp_path / "run", stdin=b"one\n").stdout.count(b"\n") == 1
-
-    again = kformer(
-        "train", "--train-source", tmp_path / "train.source.xz", "--train-target", tmp_path / "train.target.xz",
-        "--valid-source", tmp_path / "valid.source.xz", "--valid-target", tmp_path / "valid.target.xz",
-        "--output", tmp_path / "run", "--max-steps", 9, "--resume",
-    )  # fmt: skip
-    assert "9 steps: the budget of 9 steps is spent." in again.stdout.decode()
+        for side, texts in zip(SIDES, zip(*pairs, strict=True), strict=True):
+            with lzma.open(tmp_path / f"{name}.{side}.xz", "wt", encoding="utf-8") as file:
+                file.writelines(f"{text}\n" for text in texts)
+    files = {f"--{name}-{side}": tmp_path / f"{name}.{side}.xz" for name in ("train", "valid") for side in SIDES}
+    command = ["train", *(word for pair in files.items() for word in pair), "--output", tmp_path / "run"]
+    answer = invoke(*command, "--config", config_file, "--max-steps", 6)
+    assert "6 steps: the budget of 6 steps is spent." in answer.stdout
+    (tmp_path / "in").write_text("one\n")
+    assert invoke("translate", tmp_path / "run", "--input", tmp_path / "in").stdout.count("\n") == 1
+    assert "9 steps: the budget of 9 steps is spent." in invoke(*command, "--max-steps", 9, "--resume").stdout
 
 
 # What a person gets wrong, and what is said. {run} is a run folder, {model} a SavedModel, {corpus} a file of two pairs.

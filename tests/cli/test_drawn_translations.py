@@ -116,14 +116,16 @@ def test_generate_refuses_a_search_beside_a_temperature(option, lines):
     assert "nowhere" in refused("generate", "nowhere", "--input", lines, "--max-length", 9, option, 2)
 
 
-def test_a_run_an_export_and_a_server_draw_the_same(numbers_run, numbers_export, tmp_path, translated):
+def test_a_run_an_export_and_a_server_draw_the_same(
+    numbers_run, numbers_export, cold_export_folder, tmp_path, translated
+):
     """In one batch: a server takes fewer lines at once, and each batch has its own seed."""
     (tmp_path / "lines").write_text("one two three\n\nsix\n" * 5)
     options = ["--input", tmp_path / "lines", "--pairs", *HOT]
     drawn = translated(numbers_run, *options)
     assert [line.split("\t")[1] for line in drawn.split("\n")[:-1]] == ["one two three", "", "six"] * 5
     assert translated(numbers_export, *options) == drawn
-    with running(ServerSettings([ModelSettings("numbers", numbers_export)], rest_port=0, grpc_port=0)) as server:
+    with running(ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)) as server:
         for url in (f"{server.url}/v1/models/numbers", f"grpc://{server.grpc_address}/numbers"):
             assert translated("--server", url, *options) == drawn
 

@@ -1,10 +1,10 @@
 """What answers the batches of a job."""
 
 import pickle
+import shutil
 
 import pytest
 
-import kformer
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
@@ -14,13 +14,8 @@ from kformer.text.batches import Hypothesis
 pytestmark = pytest.mark.tensorflow_only
 
 
-@pytest.fixture(scope="module")
-def export(numbers_translator, tmp_path_factory):
-    return kformer.export_saved_model(numbers_translator, tmp_path_factory.mktemp("answerer") / "export")
-
-
-def test_a_model_that_has_changed_answers_nothing(numbers_translator, tmp_path):
-    folder = kformer.export_saved_model(numbers_translator, tmp_path / "export")
+def test_a_model_that_has_changed_answers_nothing(numbers_plain_export, tmp_path):
+    folder = shutil.copytree(numbers_plain_export, tmp_path / "export")
     sums = fingerprint(find_model(folder))
     with pickle.loads(pickle.dumps(LocalModel(Model(folder), sha256=sums))).opened() as answer:
         assert [found[0].text for found in answer([b"one two", b"six"], 0).found] == ["dos uno", "seis"]
@@ -30,12 +25,12 @@ def test_a_model_that_has_changed_answers_nothing(numbers_translator, tmp_path):
         LocalModel(Model(folder), sha256=sums).opened().__enter__()
 
 
-def test_short_answers_are_noted(export):
-    with LocalModel(Model(export), short_ratio=0.75).opened() as answer:
+def test_short_answers_are_noted(numbers_plain_export):
+    with LocalModel(Model(numbers_plain_export), short_ratio=0.75).opened() as answer:
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert [found[0].text for found in answers.found] == ["uno", "tres tres tres tres", "dos"]
     assert answers.notes == {}
-    with LocalModel(Model(export), short_ratio=0.9).opened() as answer:
+    with LocalModel(Model(numbers_plain_export), short_ratio=0.9).opened() as answer:
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert answers.notes == {"short": [1]}  # 19 characters for 23
     assert isinstance(answers.found[0][0], Hypothesis)

@@ -11,7 +11,6 @@ PAGE = "your-corpus.md"
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_all_commands(tmp_path):
     making, looking, training, scoring, exporting, serving, asking, renewing = blocks_of(PAGE)
     run_block(making, tmp_path)

@@ -119,7 +119,6 @@ def test_every_signature_answers_thousands_of_requests_from_several_threads(prog
 
 
 @pytest.mark.slow
-@pytest.mark.in_ci
 def test_the_program_tells_a_wrong_answer(program, exported, tmp_path):
     write_cases(tmp_path / "cases", exported, [[b"one two"], [b"six"]], {"serving_default"})
     cases = (tmp_path / "cases").read_text()
@@ -146,10 +145,7 @@ def exported_with(exported, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param("sentencepiece", marks=pytest.mark.in_ci), *(kind for kind in LIBRARIES if kind != "sentencepiece")],
-)
+@pytest.mark.parametrize("kind", LIBRARIES)
 def test_an_export_needs_the_libraries_of_its_tokenizer_and_no_others(program, exported_with, tmp_path, kind):
     saved_model = exported_with(kind)
     write_cases(tmp_path / "cases", saved_model, [[b"one two"]])

@@ -8,23 +8,11 @@ from servers import running
 
 
 @pytest.fixture(scope="session")
-def cold_export_folder(numbers_export, tmp_path_factory):
-    """The same without a warm-up, which takes longer than most tests."""
-    folder = tmp_path_factory.mktemp("cold") / "numbers"
-    shutil.copytree(numbers_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
+def plain_export_folder(numbers_plain_export, tmp_path_factory):
+    """The same with `serving_default` alone."""
+    folder = tmp_path_factory.mktemp("plain") / "numbers"
+    shutil.copytree(numbers_plain_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
     return folder
-
-
-@pytest.fixture(scope="session")
-def plain_export_folder(made_once, numbers_translator):
-    """That model with `serving_default` alone, which a server loads in a fraction of the time."""
-    from kformer.export.saved_model import export_saved_model
-
-    def make(folder):
-        version = export_saved_model(numbers_translator, folder / "numbers")
-        shutil.rmtree(version / "assets.extra")
-
-    return made_once("plain", make) / "numbers"
 
 
 @pytest.fixture(scope="session")

@@ -130,8 +130,8 @@ def whole(files, tmp_path_factory):
     others = {*cache.glob("corpora/ids-*/shards.json")}
     assert "9,130 pairs kept" in finish(start(files, run))
     assert len(rows(run / "log.csv")) == STOPS
-    [description] = {*cache.glob("corpora/ids-*/shards.json")} - others
-    assert len(json.loads(description.read_text())["shards"]) == 5
+    made = {*cache.glob("corpora/ids-*/shards.json")} - others  # also those of other tests, which run at the same time
+    assert 5 in [len(json.loads(description.read_text())["shards"]) for description in made]
     return run
 
 
