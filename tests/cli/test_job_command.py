@@ -18,7 +18,6 @@ import pytest
 from commands import refused, run
 from servers import running
 
-import kformer
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 
@@ -34,14 +33,6 @@ def lines(tmp_path):
     texts = ["" if number % 7 == 0 else " ".join(WORDS[: number % 4 + 1]) for number in range(300)]
     path.write_text("".join(f"{text}\n" for text in texts))
     return path
-
-
-@pytest.fixture(scope="module")
-def export(numbers_translator, tmp_path_factory):
-    """A model that no command has to make ready first."""
-    folder = tmp_path_factory.mktemp("job") / "export"
-    kformer.export_saved_model(numbers_translator, folder, signatures=["translate_detailed", "translate_with_options"])
-    return folder
 
 
 def answers(folder):
@@ -65,12 +56,12 @@ def test_a_job_writes_what_the_command_writes_without_one(numbers_run, lines, tm
     assert "lines_per_part: there 70, now 10000" in told
 
 
-def test_json_lines_have_scores_alignments_and_the_kept_field(export, tmp_path):
+def test_json_lines_have_scores_alignments_and_the_kept_field(numbers_export, tmp_path):
     table = tmp_path / "table.csv"
     table.write_text('id,text\n17,one two\n18,"three, four"\n19,six\n')
     options = ["--fields", "text", "--keep", "id", "--format", "jsonl", "--alignments"]
     (tmp_path / "job").mkdir()
-    run("translate", export, "--input", table, "--output", tmp_path / "job", *options)
+    run("translate", numbers_export, "--input", table, "--output", tmp_path / "job", *options)
     found = [json.loads(line) for line in answers(tmp_path / "job").splitlines()]
     assert [one["kept"] for one in found] == ["17", "18", "19"]
     assert [one["line"] for one in found] == [0, 1, 2]
@@ -78,18 +69,18 @@ def test_json_lines_have_scores_alignments_and_the_kept_field(export, tmp_path):
     assert found[0]["translation"] == "dos uno"
     assert all(one["score"] < 0 for one in found)
     assert found[2]["alignment"] == "0-0"
-    run("translate", export, "--input", table, "--output", tmp_path / "plain", *options)
+    run("translate", numbers_export, "--input", table, "--output", tmp_path / "plain", *options)
     plain = [json.loads(line) for line in (tmp_path / "plain").read_text().splitlines()]
     for one, other in zip(found, plain, strict=True):
         assert one.pop("score") == pytest.approx(other.pop("score"), abs=1e-5)
         assert one == other
 
 
-def test_columns_can_be_read_again(export, tmp_path):
+def test_columns_can_be_read_again(numbers_export, tmp_path):
     table = tmp_path / "table.tsv"
     table.write_text("text\tid\none two\ta b\nsix\tc\n")
     run(
-        *("translate", export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
+        *("translate", numbers_export, "--input", table, "--fields", "text", "--keep", "id", "--format", "tsv"),
         *("--output", f"{tmp_path}/job/"),
     )
     with (tmp_path / "job" / "part-000000000.tsv").open() as file:
@@ -98,26 +89,29 @@ def test_columns_can_be_read_again(export, tmp_path):
     assert all(float(row[1]) < 0 for row in rows)
 
 
-def test_hostile_lines_do_not_hold_up_the_others(export, tmp_path):
+def test_hostile_lines_do_not_hold_up_the_others(numbers_export, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text(f"one\n{'A' * 40_000}\n{'.' * 2_000}\ndata:image/png;base64,{'iVBORw0KGgo' * 900}\ntwo\n")
-    run("translate", export, "--input", lines, "--output", tmp_path / "plain", "--on-error", "source")
-    run("translate", export, "--input", lines, "--output", f"{tmp_path}/job/", "--on-error", "source")
+    run("translate", numbers_export, "--input", lines, "--output", tmp_path / "plain", "--on-error", "source")
+    run("translate", numbers_export, "--input", lines, "--output", f"{tmp_path}/job/", "--on-error", "source")
     found = (tmp_path / "plain").read_text().splitlines()
     assert answers(tmp_path / "job").splitlines() == found
     assert (found[0], found[4]) == ("uno", "dos")
     assert found[1:4] == lines.read_text().splitlines()[1:4]
 
 
-def test_lines_without_an_answer_are_told(export, tmp_path):
+def test_lines_without_an_answer_are_told(numbers_export, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text(f"one\n{'.' * 2_000}\n")
     for output in ("plain", "job/"):
-        found = _kformer("translate", export, "--input", lines, "--output", f"{tmp_path}/{output}")
+        found = _kformer("translate", numbers_export, "--input", lines, "--output", f"{tmp_path}/{output}")
         assert found.returncode == 0, found.stderr
         assert "warning: 1 line has no answer: an empty one stands in its place. The first is line 2" in found.stderr
         assert "a word of 2,000 characters, where the longest may have 1,000. --on-error says" in found.stderr
     assert (tmp_path / "plain").read_text() == answers(tmp_path / "job") == "uno\n\n"
+
+
+KEPT = ["--input", "a.csv", "--fields", "text", "--keep", "id"]
 
 
 @pytest.mark.parametrize(
@@ -134,27 +128,29 @@ def test_lines_without_an_answer_are_told(export, tmp_path):
             "--alignments are for one translation, found by a search.",
         ),
         (["--n-best", 2, "--format", "tsv"], "Several answers per line have no columns. Give --format jsonl"),
+        ([*KEPT, "--n-best", 2], "Several answers per line have no columns. Give --format jsonl"),
+        ([*KEPT], "Text has the answers alone. Give --format tsv or --format jsonl"),
         (["--pairs", "--format", "jsonl"], "--pairs writes tab-separated pairs, and jsonl has the line by itself."),
         (["--input", "missing", "--output", "job/"], "missing does not exist."),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, told, numbers_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in "ab":
-        (tmp_path / name).write_text("one\n")
+    for name in ("a", "b", "a.csv"):
+        (tmp_path / name).write_text("text,id\none,7\n")
     began = time.monotonic()
     assert told in refused("translate", numbers_run, *options)
     assert time.monotonic() - began < 1
-    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "b"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "b", "a.csv"}
 
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_any_process_may_be_killed_at_any_time(export, tmp_path):
+def test_any_process_may_be_killed_at_any_time(numbers_export, tmp_path):
     lines = tmp_path / "lines.txt"
     texts = [" ".join(WORDS[: number % 4 + 1]) + f" {WORDS[number % 6]}" for number in range(2000)]
     lines.write_text("".join(f"{text}\n" for text in texts))
-    command = ["translate", export, "--input", lines, "--lines-per-part", 40, "--processes", 2, "--output"]
+    command = ["translate", numbers_export, "--input", lines, "--lines-per-part", 40, "--processes", 2, "--output"]
     run(*command, f"{tmp_path}/whole/")
     moments = random.Random(7)
     kills = 0
@@ -177,9 +173,9 @@ def test_any_process_may_be_killed_at_any_time(export, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.in_ci
-def test_a_pool_of_servers_survives_one_that_dies(export, lines, tmp_path):
-    run("translate", export, "--input", lines, "--output", tmp_path / "plain")
-    settings = ServerSettings([ModelSettings("numbers", export)], rest_port=0, grpc_port=0)
+def test_a_pool_of_servers_survives_one_that_dies(numbers_export, cold_export_folder, lines, tmp_path):
+    run("translate", numbers_export, "--input", lines, "--output", tmp_path / "plain")
+    settings = ServerSettings([ModelSettings("numbers", cold_export_folder)], rest_port=0, grpc_port=0)
     with running(settings) as lasting:
         with running(settings) as dying:
             urls = ",".join(f"{server.url}/v1/models/numbers" for server in (lasting, dying))

@@ -9,6 +9,7 @@ import toy
 
 from kformer.config import TrainingConfig, TransformerConfig
 from kformer.data import Corpus
+from kformer.data.joined import join_corpora
 from kformer.files.checksums import DamagedFileError
 from kformer.runs.folder import RunFolder
 from kformer.training.new_run import start_run
@@ -127,6 +128,14 @@ def test_a_run_reads_symbols_if_its_sources_are_symbols(training, task, symbols,
     corpus, transformer = Corpus("numbers", pairs, pairs, []), toy.TRANSFORMER.replace(task=task)
     start_run(run, corpus, transformer, toy.TRAINING.replace(vocab_size=280, **training))
     assert run.reads_symbols() == symbols
+
+
+def test_tags_of_corpora_are_symbols_beside_those_of_a_user(tmp_path):
+    corpus = join_corpora([toy.corpus()], ["<2es>"])
+    setup = start_run(RunFolder(tmp_path / "run"), corpus, toy.TRANSFORMER, toy.TRAINING.replace(user_symbols="{0}"))
+    assert setup.training.user_symbols == "{0} <2es>"
+    blank_and_symbol = setup.tokenizers[0].tokenize(["{0}", "<2es>"]).row_lengths()
+    assert blank_and_symbol.numpy().tolist() == [2, 2]
 
 
 def test_lengths_and_the_warmup_are_those_of_the_training_pairs(tmp_path):
