@@ -43,6 +43,12 @@ def test_a_line_beyond_the_limits_is_told_with_its_beginning(line, fault):
     assert found.beginning == beginning
 
 
+def test_a_line_may_have_fewer_bytes_than_a_word_has_characters():
+    limits = LineLimits(line=4, word=10)
+    assert limits.fault_of(b"ab c") is None
+    assert limits.fault_of(b"ab cd") == Fault("5 bytes, where the longest line may have 4", b"ab c")
+
+
 def test_bytes_that_are_not_text_have_a_length_too():
     assert LIMITS.fault_of(b"\xff" * 11).reason == "a word of 11 characters, where the longest may have 10"
 

@@ -1,9 +1,13 @@
 """What is told of the lines of a file after they were translated."""
 
+import io
+
 import pytest
 
 from kformer.inference.line_counts import ShortTranslations
-from kformer.text.batches import Hypothesis
+from kformer.inference.line_limits import LineLimits
+from kformer.inference.lines import answer_lines, input_lines
+from kformer.text.batches import Hypothesis, RefusedTextError
 
 
 @pytest.mark.parametrize("line", ["one two three", "раз два три", "一二三四五六七八"])
@@ -15,3 +19,17 @@ def test_lengths_are_counted_in_characters_in_every_script(line):
     assert short.count == 0
     short(line.encode(), [Hypothesis("x" * (half - 1), -1.0)])
     assert (short.count, short.first) == (1, 2)
+
+
+def test_the_answers_before_a_refused_line_are_written_also_behind_lines_beyond_the_limits():
+    """Of five lines, the model is asked for three."""
+
+    def answer(texts):
+        if b"bad" in texts:
+            raise RefusedTextError("It is refused.", b"bad")
+        return [[Hypothesis(text.decode().upper(), 0.0)] for text in texts]
+
+    target, lines = io.BytesIO(), [b"too long a line", b"one", b"also too long", b"two", b"bad"]
+    with pytest.raises(RefusedTextError, match="^Line 5: It is refused"):
+        answer_lines(answer, input_lines(lines), target, limits=LineLimits(line=9))
+    assert target.getvalue() == b"\nONE\n\nTWO\n"

@@ -81,11 +81,15 @@ def test_it_answers_as_the_translator_does(numbers_run, numbers_translator):
 
 
 @pytest.mark.slow
+@pytest.mark.in_ci
 def test_it_draws_as_the_language_model_does(text_export, language_model):
     model = Model(text_export, task="language-model", options=DRAWN)
     texts = [text.decode() for text in TEXTS]
     assert answers(model, TEXTS) == language_model.sample(texts, **DRAWN)
     assert answers(model, TEXTS) != language_model.sample(texts, **DRAWN)  # another batch, another seed
+    for seed in (0, 8, 0):
+        drawn = [found[0].text for found in model(TEXTS, seed=seed)]
+        assert drawn == language_model.sample(texts, **{**DRAWN, "seed": seed})
 
 
 @pytest.mark.parametrize("options", [{"min_length": 4}, {"min_length": 4, "max_length": 9}])

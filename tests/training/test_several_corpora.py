@@ -9,7 +9,7 @@ import pytest
 import toy
 from model_weights import arrays_of
 
-from kformer.config import TransformerConfig
+from kformer.config import DecodingConfig, TransformerConfig
 from kformer.data import BatchPlan, Corpus
 from kformer.data.joined import join_corpora
 from kformer.runs.folder import RunFolder
@@ -53,6 +53,7 @@ def test_a_run_of_corpora_with_and_without_a_tag_reads_texts_without_one_as_they
     run = train(join_corpora([real, made], ["", "<bt>"]), tmp_path / "run", toy.TRANSFORMER, training).run
     search = run.decoding_config()
     assert (search.tags, search.untagged) == ("<bt>", True)
+    assert Translator.from_run(run.path, DecodingConfig(beam_size=1)).decoding == search.replace(beam_size=1)
     translator = Translator.from_run(run.path)
     text = THERE.valid[0][0]
     bare = translator.source_tokenizer.tokenize([text]).to_list()
