@@ -99,6 +99,12 @@ def test_two_products_in_turn_are_those_of_two_dense_layers(kind, activation):
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("input_range", [(-4.0, 1.0), (-1.0, 4.0)])
+def test_nothing_within_the_range_is_cut_off_whichever_of_its_ends_is_farther_from_zero(input_range):
+    inputs = np.array([[input_range[0]], [0.0], [input_range[1]]], "float32")
+    np.testing.assert_allclose(int8_product(np.ones((1, 1), "float32"), inputs, input_range), inputs, atol=0.03)
+
+
 def test_what_the_second_of_two_products_does_not_know_is_cut_off():
     """Between them lie bytes, which end at the largest number that the second one's samples had."""
     one = np.ones((1, 1), "float32")

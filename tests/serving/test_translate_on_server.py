@@ -188,3 +188,22 @@ def test_of_a_batch_that_a_server_refuses_the_texts_are_asked_for_one_by_one(cod
         answer([b"three", b"bad", b"four"])
     assert refused.value.text == b"bad"
     assert asked[3:] == [[b"three", b"bad", b"four"], [b"three"], [b"bad"]]
+
+
+def test_equal_texts_of_a_batch_that_a_server_refuses_are_drawn_with_seeds_of_their_own():
+    asked = []
+
+    def predict(signature, inputs):
+        asked.append((inputs["text"], int(inputs["seed"])))
+        if len(inputs["text"]) > 1:
+            raise ServerError("refused", 413)
+        return {"translation": np.array(inputs["text"], object), "score": np.zeros(1, np.float32)}
+
+    signatures = {**METADATA, "translate_with_options": METADATA["serving_default"]}
+    metadata = {"metadata": {"signature_def": {"signature_def": signatures}}}
+    client = types.SimpleNamespace(predict=predict, metadata=lambda: metadata, url="the server")
+    answer = answer_batch(client, options={"temperature": 1.0, "seed": 7})
+    assert len(answer([b"one", b"one", b"one"], seed=9)) == 3
+    assert asked[0] == ([b"one"] * 3, 9)
+    assert [texts for texts, _ in asked[1:]] == [[b"one"]] * 3
+    assert len({seed for _, seed in asked[1:]}) == 3

@@ -414,6 +414,7 @@ def test_an_export_answers_as_the_model(name, precision, request, tmp_path):
     facts = description(path)
     assert facts["task"] == predictor.task
     assert tuple(facts["labels"]) == predictor.labels
+    assert facts["symbols"] is False  # the texts are sentences; the labels are symbols
 
 
 @pytest.mark.slow  # test_on_server.py asks another export of this model
