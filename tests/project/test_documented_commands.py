@@ -1,4 +1,4 @@
-"""Every command that README and docs/ name exists, with the options that it is given there."""
+"""Every command that the pages name exists, with the options that it is given there."""
 
 import pathlib
 import re
@@ -9,7 +9,10 @@ import typer
 from kformer.cli.main import app
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "export/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 # A block, or `kformer ...` within a sentence.
 CODE = re.compile(r"```[a-z]*\n(?P<block>.*?)```|`(?P<inline>kformer [^`]+)`", flags=re.DOTALL)
 PARTS = re.compile(r"\||&&|;|\$\(|\)|\n")  # of a line with several commands
@@ -39,7 +42,7 @@ def unknown_words(words, command):
     return [name[0] for name in given if name and name[0] not in known]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_exist(page):
     kformer = typer.main.get_command(app)
     wrong = [(words, unknown_words(words, kformer)) for words in commands_of(page.read_text("utf-8"))]
