@@ -141,10 +141,10 @@ def numbers_export(made_once, numbers_translator):
 
 @pytest.fixture(scope="session")
 def cold_export_folder(numbers_export, tmp_path_factory):
-    """That export for servers: without a warm-up, which takes longer than most tests."""
-    folder = tmp_path_factory.mktemp("cold") / "numbers"
-    shutil.copytree(numbers_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
-    return folder
+    """That export for servers."""
+    from servers import without_warm_up
+
+    return without_warm_up(numbers_export, tmp_path_factory.mktemp("cold") / "numbers")
 
 
 @pytest.fixture(scope="session")

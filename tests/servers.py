@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import shutil
 import socket
 import threading
 import time
@@ -13,6 +14,11 @@ import grpc
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+
+def without_warm_up(base, target):
+    """A copy of an export's base folder without its requests of a warm-up, which takes longer than most tests."""
+    return shutil.copytree(base, target, ignore=shutil.ignore_patterns("assets.extra"))
 
 
 class Answer(NamedTuple):

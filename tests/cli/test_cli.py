@@ -190,19 +190,17 @@ def test_the_task_of_an_option_comes_before_that_of_a_file(options, task, tmp_pa
         CliRunner().invoke(app, [*arguments], catch_exceptions=False)
 
 
-SIDES = ("source", "target")
-
-
 @pytest.mark.slow
 @pytest.mark.in_ci
 def test_train_on_two_parallel_files_of_any_language_pair(tmp_path, config_file):
     train, valid = toy.corpus().train[:300], toy.corpus().valid[:20]
+    command = ["train", "--output", tmp_path / "run"]
     for name, pairs in (("train", train), ("valid", valid)):
-        for side, texts in zip(SIDES, zip(*pairs, strict=True), strict=True):
-            with lzma.open(tmp_path / f"{name}.{side}.xz", "wt", encoding="utf-8") as file:
+        for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+            path = tmp_path / f"{name}.{side}.xz"
+            with lzma.open(path, "wt", encoding="utf-8") as file:
                 file.writelines(f"{text}\n" for text in texts)
-    files = {f"--{name}-{side}": tmp_path / f"{name}.{side}.xz" for name in ("train", "valid") for side in SIDES}
-    command = ["train", *(word for pair in files.items() for word in pair), "--output", tmp_path / "run"]
+            command += [f"--{name}-{side}", path]
     answer = invoke(*command, "--config", config_file, "--max-steps", 6)
     assert "6 steps: the budget of 6 steps is spent." in answer.stdout
     (tmp_path / "in").write_text("one\n")

@@ -129,7 +129,7 @@ KEPT = ["--input", "a.csv", "--fields", "text", "--keep", "id"]
         ),
         (["--n-best", 2, "--format", "tsv"], "Several answers per line have no columns. Give --format jsonl"),
         ([*KEPT, "--n-best", 2], "Several answers per line have no columns. Give --format jsonl"),
-        ([*KEPT], "Text has the answers alone. Give --format tsv or --format jsonl"),
+        (KEPT, "Text has the answers alone. Give --format tsv or --format jsonl"),
         (["--pairs", "--format", "jsonl"], "--pairs writes tab-separated pairs, and jsonl has the line by itself."),
         (["--input", "missing", "--output", "job/"], "missing does not exist."),
     ],

@@ -30,13 +30,10 @@ def commands_of(text):
 
 def unknown_words(words, command):
     """What of a command line the command does not have: its own name, or options."""
-    while words and hasattr(command, "commands"):
-        if re.fullmatch(r"[a-z-]+", words[0]) and not words[0].startswith("-"):
-            if words[0] not in command.commands:
-                return words[:1]
-            command, words = command.commands[words[0]], words[1:]
-        else:
-            break
+    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+        if words[0] not in command.commands:
+            return words[:1]
+        command, words = command.commands[words[0]], words[1:]
     known = {"--help"} | {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     given = [re.match(r"--?[a-zA-Z][\w-]*", word) for word in words]
     return [name[0] for name in given if name and name[0] not in known]

@@ -1,18 +1,14 @@
 """A server in this process, over a model that has learned number words."""
 
-import shutil
-
 import pytest
 import toy
-from servers import running
+from servers import running, without_warm_up
 
 
 @pytest.fixture(scope="session")
 def plain_export_folder(numbers_plain_export, tmp_path_factory):
-    """The same with `serving_default` alone."""
-    folder = tmp_path_factory.mktemp("plain") / "numbers"
-    shutil.copytree(numbers_plain_export, folder, ignore=shutil.ignore_patterns("assets.extra"))
-    return folder
+    """An export for servers with `serving_default` alone."""
+    return without_warm_up(numbers_plain_export, tmp_path_factory.mktemp("plain") / "numbers")
 
 
 @pytest.fixture(scope="session")

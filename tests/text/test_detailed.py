@@ -134,10 +134,11 @@ def test_what_is_too_long_or_cut_is_told(numbers_translator):
 @pytest.mark.slow
 @pytest.mark.in_ci
 def test_a_translation_that_is_too_short_for_one_of_the_parts_is_told(numbers_translator):
-    """ "six" and "seis" have 3 and 4 characters, "three" and "tres" 5 and 4: 0.8. Both together have 8 for 8."""
+    """ "six" and "seis" have 3 and 4 characters, "three" and "tres" 5 and 4."""
     texts = ["six", "three", "six\nthree", "", " "]
-    found = explained(with_decoding(numbers_translator, short_ratio=0.85), texts)
-    assert found["short"].tolist() == [False, True, True, False, False]
+    for ratio, expected in ((0.7, [False, False, False]), (0.9, [False, True, True]), (1.5, [True, True, True])):
+        found = explained(with_decoding(numbers_translator, short_ratio=ratio), texts)
+        assert found["short"].tolist() == [*expected, False, False]
     assert not explained(with_decoding(numbers_translator), texts)["short"].any()
 
 

@@ -255,7 +255,8 @@ def test_formats_whose_translations_all_begin_alike_refuse_the_model(tmp_path, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", [pytest.param("portable", marks=pytest.mark.in_ci), "xla"])
+@pytest.mark.in_ci
+@pytest.mark.parametrize("variant", ["portable", "xla"])
 def test_an_export_begins_so(tmp_path, weights, variant):
     tagged = made(weights, tags="<2es> <2en>", tags_before="target")
     texts = ["<2en> one two", "three", "<2en> one\n<2es> two"]

@@ -35,6 +35,15 @@ TRAINING = {
 TRANSFORMER = {**toy.TRANSFORMER.to_dict(), "dropout_rate": 0.1}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache that no other test writes to."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KFORMER_CACHE", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("crash")
@@ -124,14 +133,13 @@ def unfinished(run: pathlib.Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(files, tmp_path_factory):
+def whole(files, cache, tmp_path_factory):
     """A run that nothing stops."""
-    run, cache = tmp_path_factory.mktemp("whole") / "run", pathlib.Path(os.environ["KFORMER_CACHE"])
-    others = {*cache.glob("corpora/ids-*/shards.json")}
+    run = tmp_path_factory.mktemp("whole") / "run"
     assert "9,130 pairs kept" in finish(start(files, run))
     assert len(rows(run / "log.csv")) == STOPS
-    made = {*cache.glob("corpora/ids-*/shards.json")} - others  # also those of other tests, which run at the same time
-    assert 5 in [len(json.loads(description.read_text())["shards"]) for description in made]
+    [description] = cache.glob("corpora/ids-*/shards.json")
+    assert len(json.loads(description.read_text())["shards"]) == 5
     return run
 
 
