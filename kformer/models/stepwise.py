@@ -47,7 +47,7 @@ class StepwiseTransformer:
         pad_id: Marks padding in sources.
         rows_per_source: R, hypotheses per sentence; row b x R + r belongs to sentence b.
         cache: The class that keeps keys and values. An export uses its own class.
-        more_room: Number of positions by which full caches grow, at least `block`.
+        more_room: The largest number of positions by which full caches grow, at least `block`. Smaller caches double.
         block: The largest number of positions of a step, k.
 
     Examples:
@@ -73,7 +73,7 @@ class StepwiseTransformer:
 
         Args:
             source: (B, S) int32 ids.
-            room: Number of positions that the caches have room for at first.
+            room: Number of positions that the caches have room for at first, at least `block`.
         """
         memory, source_mask = self.encode(source)
         return Context(memory, source_mask, room), self.no_history(ops.shape(source)[0], room)
@@ -168,7 +168,7 @@ class StepwiseTransformer:
         """
         room = ops.where(
             self.is_full(context, history),
-            ops.minimum(context.room + self.more_room, self.max_length),
+            ops.minimum(context.room + ops.minimum(context.room, self.more_room), self.max_length),
             context.room,
         )
         order = self._order(ops.shape(context.source_mask)[0])

@@ -35,13 +35,15 @@ from kformer.models.decoder_only import StepwiseLanguageModel
 from kformer.models.stepwise import Context, History
 from kformer.text.codec import longest_translation
 
-# Caches that can grow have room for so many positions at first, and for so many more each time they are full.
+# Caches that can grow have room for so many positions at first: words that are to be pronounced seldom need more.
+FIRST_ROOM = 8
+# Full caches double, but do not grow by more positions than this at a time.
 ROOM_STEP = 16
 
 
 def _usual_first_room() -> int | None:
     """The value of `Searcher.first_room` that suits the current backend."""
-    return ROOM_STEP if keras.backend.backend() == "tensorflow" else None
+    return FIRST_ROOM if keras.backend.backend() == "tensorflow" else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -146,6 +146,18 @@ def test_rows_of_sentences_at_different_positions_can_be_reordered():
 
 
 @pytest.mark.tensorflow_only  # Elsewhere shapes cannot change.
+def test_full_caches_double_as_long_as_that_is_less_than_more_room():
+    stepwise = StepwiseTransformer(small_transformer(), max_length=19, more_room=5)
+    context, history = stepwise.start(SOURCE, room=3)
+    everyone, rooms = ops.convert_to_tensor([0, 1], "int32"), []
+    for _ in range(5):
+        history = history._replace(position=ops.convert_to_tensor(context.room, "int32"))
+        context, history = stepwise.keep(context, history, everyone)
+        rooms.append(int(context.room))
+    assert rooms == [6, 11, 16, 19, 19]
+
+
+@pytest.mark.tensorflow_only  # Elsewhere shapes cannot change.
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("window", [None, 3])
 def test_sentences_that_stay_get_more_room(window, rows):
