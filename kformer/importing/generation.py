@@ -44,6 +44,7 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
     if max_positions is not None:
         longest = min(longest, max_positions)
     end_id = config.id("eos_token_id")
+    _check_repeated(fields, config.get("decoder_start_token_id") == end_id)
     return DecodingConfig(
         beam_size=fields.get("num_beams", 1),
         length_penalty=float(fields.get("length_penalty", 1.0)),
@@ -117,4 +118,16 @@ def _check_forbidden(fields: Fields, config: Fields) -> None:
         raise ValueError(
             f"bad_words_ids in {fields.path} forbids {forbidden!r:.100}. kformer's searches forbid the padding and the "
             "start alone."
+        )
+
+
+def _check_repeated(fields: Fields, starts_with_end: bool) -> None:
+    """Refuses that no token may come twice where translations start with the end token.
+
+    transformers counts the start, so that it never ends such a translation. kformer's searches do not count it.
+    """
+    if starts_with_end and fields.get("no_repeat_ngram_size", 0) == 1:
+        raise ValueError(
+            f"no_repeat_ngram_size in {fields.path} is 1, and the start token is also the end token: transformers "
+            "never ends such a translation. Write 0, or at least 2."
         )

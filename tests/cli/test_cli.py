@@ -167,6 +167,18 @@ def test_a_saved_model_translates_the_same(numbers_run, exported):
     assert kformer("translate", exported, stdin=stdin).stdout == kformer("translate", numbers_run, stdin=stdin).stdout
 
 
+def test_a_language_model_scores_the_first_texts_alone(tmp_path):
+    texts = ["In the beginning.\n", "And the evening and the morning were the first day.\n"]
+    found = []
+    for number, chosen in enumerate((texts, texts[:1])):
+        file = tmp_path / f"{number}.txt"
+        file.write_text("".join(chosen))
+        answer = invoke("evaluate", "--preset", "bible-english", "--test", file, "--limit", 1)
+        found.append(json.loads(answer.stdout))
+    assert found[0] == found[1]
+    assert found[0]["texts"] == 1
+
+
 def test_evaluate_prints_one_line_of_json(exported, pairs_file):
     answer = kformer("evaluate", exported, "--test", pairs_file, "--limit", 50)
     scores = json.loads(answer.stdout)

@@ -131,6 +131,7 @@ def test_the_search_of_a_comparison_holds_for_all_models(numbers_run, other, tes
     said = run("compare", numbers_run, other, "--test", tests[0], "--lines", 0, "--beam-size", 1)
     assert "decoding.beam_size" not in said  # which would be a difference
     assert "decoding.max_length" in said
+    assert "reference: " not in said  # no line is shown
     assert "A greedy search (a beam of 1) has no length penalty" in refused(
         "compare", numbers_run, other, "--test", tests[0], "--beam-size", 1, "--length-penalty", 1
     )

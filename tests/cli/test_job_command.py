@@ -89,6 +89,22 @@ def test_columns_can_be_read_again(numbers_export, tmp_path):
     assert all(float(row[1]) < 0 for row in rows)
 
 
+@pytest.mark.parametrize(("what", "texts"), [("drop", ["one two", "six"]), ("keep", ["one <b>two</b>", "six"])])
+@pytest.mark.parametrize("output", ["plain", "job/"])
+def test_inline_tags_of_a_memory_are_read_as_asked(what, texts, output, numbers_export, tmp_path):
+    tagged = 'one <bpt i="1">&lt;b&gt;</bpt>two<ept i="1">&lt;/b&gt;</ept>'
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{text}</seg></tuv><tuv xml:lang="es"><seg>x</seg></tuv></tu>'
+        for text in (tagged, "six")
+    )
+    memory = tmp_path / "memory.tmx"
+    memory.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    options = ["--input", memory, "--output", f"{tmp_path}/{output}", "--inline-tags", what, "--format", "jsonl"]
+    run("translate", numbers_export, *options)
+    written = (tmp_path / "plain").read_text() if output == "plain" else answers(tmp_path / "job")
+    assert [json.loads(line)["text"] for line in written.splitlines()] == texts
+
+
 def test_hostile_lines_do_not_hold_up_the_others(numbers_export, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text(f"one\n{'A' * 40_000}\n{'.' * 2_000}\ndata:image/png;base64,{'iVBORw0KGgo' * 900}\ntwo\n")

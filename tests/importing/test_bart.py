@@ -128,6 +128,7 @@ def test_a_file_of_the_model_without_its_softmax_has_the_same_logits(example, fo
         ("generation_config.json", "early_stopping", "never"),
         ("generation_config.json", "bad_words_ids", [[7]]),
         ("generation_config.json", "bad_words_ids", [[END]]),  # with which translations start, too
+        ("generation_config.json", "no_repeat_ngram_size", 1),  # which counts the start: there would be no end
     ],
 )
 def test_what_cannot_be_represented_is_refused_by_its_name(folder, tmp_path, name, field, value):
