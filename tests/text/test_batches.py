@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from kformer.text.batches import BATCH_SIZE, PADDED_BYTES, BatchSeeds, Hypothesis, answer_all, hypotheses
+from kformer.text.batches import BATCH_SIZE, PADDED_BYTES, BatchSeeds, Hypothesis, answer_all, hypotheses, with_tag
 
 
 class Echo:
@@ -139,3 +139,13 @@ def test_seeds_of_batches_differ_and_stay_in_the_range_of_seeds(seed):
     assert found[0] == seed
     assert len({*found}) == 100
     assert all(-(2**63) <= number < 2**63 for number in found)
+
+
+def test_alignments_count_the_words_of_a_text_without_its_tag():
+    def answer(texts):
+        assert texts == [b"<es> one two", b" "]
+        return [[Hypothesis("uno dos", -1.0, alignment="0-0 1-0 2-1")], [Hypothesis(" ", 0.0, alignment="")]]
+
+    (found,), (blank,) = with_tag(answer, "<es>")([b"one two", b" "])
+    assert found.alignment == "0-0 1-1"
+    assert blank.alignment == ""
