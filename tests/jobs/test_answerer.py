@@ -2,13 +2,16 @@
 
 import pickle
 import shutil
+import socket
+import time
 
 import pytest
 
+from kformer.client import ServerError
 from kformer.inference import Model
 from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
-from kformer.jobs.answerer import LocalModel
+from kformer.jobs.answerer import LocalModel, ServedModel
 from kformer.text.batches import Hypothesis
 
 pytestmark = pytest.mark.tensorflow_only
@@ -34,3 +37,12 @@ def test_short_answers_are_noted(numbers_plain_export):
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert answers.notes == {"short": [1]}  # 19 characters for 23
     assert isinstance(answers.found[0][0], Hypothesis)
+
+
+def test_a_server_that_does_not_answer_in_time_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/models/numbers"
+        began = time.monotonic()
+        with pytest.raises(ServerError), ServedModel(url, timeout=0.5).opened() as answer:
+            answer([b"one"], 0)
+        assert time.monotonic() - began < 20  # a client waits for 60 seconds where nothing else is said
