@@ -4,7 +4,12 @@ Marian has the same architecture, except that its sinusoids have another order (
 layer norms another epsilon. Here it gets kformer's table and epsilon.
 """
 
+import argparse
+import json
 import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +86,23 @@ def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
     return model
 
 
+def write_peers(model: Any, config: dict[str, Any], precisions: Sequence[str], folder: pathlib.Path) -> None:
+    """Writes the weights of a Keras Transformer for the peers, and its configuration beside them.
+
+    CTranslate2's converter needs PyTorch, whose newer versions crash in a process that has loaded TensorFlow. So it
+    runs in a process of its own.
+
+    Args:
+        model: See `marian_arrays`.
+        config: A `TransformerConfig` as a dictionary: `transformer.json`.
+        precisions: Of CTranslate2's models: the folders `ctranslate2-PRECISION`.
+        folder: Gets these, and the arrays of Marian: `marian.npz`.
+    """
+    (folder / "transformer.json").write_text(json.dumps(config))
+    np.savez(folder / "marian.npz", **marian_arrays(model))
+    subprocess.run([sys.executable, "-m", "benchmarks.common.peers", str(folder), *precisions], check=True)
+
+
 def write_ctranslate2(
     arrays: dict[str, np.ndarray], config: dict[str, Any], precision: str, directory: pathlib.Path
 ) -> None:
@@ -127,3 +149,15 @@ def _attention(name: str, layer: Any) -> dict[str, np.ndarray]:
         | _dense(name + ".v_proj", layer.value_projection)
         | _dense(name + ".out_proj", layer.output_projection)
     )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Writes CTranslate2's models beside the arrays of `write_peers`.")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("precisions", nargs="+")
+    arguments = parser.parse_args()
+    with np.load(arguments.folder / "marian.npz") as stored:
+        found = {name: stored[name] for name in stored.files}
+    sizes = json.loads((arguments.folder / "transformer.json").read_text())
+    for precision in arguments.precisions:
+        write_ctranslate2(found, sizes, precision, arguments.folder / f"ctranslate2-{precision}")

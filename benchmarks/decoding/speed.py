@@ -77,18 +77,11 @@ class Models:
 
     def prepare(self, size: str) -> None:
         """Writes the weights in the peers' forms, the vocabulary, the configuration and the sentences."""
-        import numpy as np
-
         translator = self._translator(size)
         folder = self.folder / size
         folder.mkdir(parents=True)
-        config = translator.config.to_dict()
-        (folder / "transformer.json").write_text(json.dumps(config))
         (folder / "model.spm").write_bytes(translator.source_tokenizer.model_bytes)
-        arrays = peers.marian_arrays(translator.model)
-        np.savez(folder / "marian.npz", **arrays)
-        for precision in ("float32", "int8"):
-            peers.write_ctranslate2(arrays, config, precision, folder / f"ctranslate2-{precision}")
+        peers.write_peers(translator.model, translator.config.to_dict(), ("float32", "int8"), folder)
         translator.model.save_weights(folder / "random.weights.h5")
 
     def _translator(self, size: str) -> Any:
@@ -127,8 +120,9 @@ class Models:
 
         made = self._translator(size)
         made.model.load_weights(self.folder / size / "random.weights.h5")
+        # The last token may be the end, or any other one.
         decoding = DecodingConfig(
-            beam_size=beam_size, min_length=length, max_length=length, max_extra_length=max(50, length)
+            beam_size=beam_size, min_length=length - 1, max_length=length, max_extra_length=max(50, length)
         )
         forced = Translator(made.model, made.config, made.source_tokenizer, made.target_tokenizer, decoding)
         export_saved_model(forced, target, precision=precision, variant=variant)

@@ -78,13 +78,8 @@ def prepare(folder: pathlib.Path, size: str, beam_sizes: list[int], chosen: list
             target = folder / f"{system.precision}-{system.variant}-{beam_size}"
             if system.program == "kformer" and not target.exists():
                 kformer.export_saved_model(translator, target, precision=system.precision, variant=system.variant)
-    arrays = peers.marian_arrays(translator.model)
-    config = translator.config.to_dict()
-    np.savez(folder / "marian.npz", **arrays)
-    (folder / "transformer.json").write_text(json.dumps(config))
     (folder / "model.spm").write_bytes(translator.source_tokenizer.model_bytes)
-    for precision in ("float32", "int8"):
-        peers.write_ctranslate2(arrays, config, precision, folder / f"ctranslate2-{precision}")
+    peers.write_peers(translator.model, translator.config.to_dict(), ("float32", "int8"), folder)
     test = load_corpus(PRESET).test
     (folder / "sources").write_text("".join(f"{source}\n" for source, _ in test), encoding="utf-8")
     (folder / "references").write_text("".join(f"{target}\n" for _, target in test), encoding="utf-8")
