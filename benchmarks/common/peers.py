@@ -151,7 +151,7 @@ def _attention(name: str, layer: Any) -> dict[str, np.ndarray]:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description="Writes CTranslate2's models beside the arrays of `write_peers`.")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("precisions", nargs="+")
@@ -161,3 +161,7 @@ if __name__ == "__main__":
     sizes = json.loads((arguments.folder / "transformer.json").read_text())
     for precision in arguments.precisions:
         write_ctranslate2(found, sizes, precision, arguments.folder / f"ctranslate2-{precision}")
+
+
+if __name__ == "__main__":
+    main()
