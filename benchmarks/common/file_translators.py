@@ -45,15 +45,11 @@ def ctranslate2(request: dict[str, Any], threads: int) -> TranslateFile:
         inter_threads=request["workers"],
         intra_threads=threads // request["workers"],
     )
-    end = pieces.eos_id()
-    names = {end: "</s>", 3: "<unk>"}  # The vocabulary's other entries are the ids as text.
 
     def translate(texts: list[str]) -> list[str]:
-        source = [[names.get(piece, str(piece)) for piece in [*ids, end]] for ids in pieces.encode(texts)]
-        results = translator.translate_batch(
-            source, beam_size=request["beam_size"], length_penalty=0.6, max_decoding_length=300, max_batch_size=32
-        )
-        return pieces.decode([[int(token) for token in result.hypotheses[0] if token.isdigit()] for result in results])
+        search = {"beam_size": request["beam_size"], "length_penalty": 0.6, "max_decoding_length": 300}
+        results = translator.translate_batch(pieces.encode(texts, out_type=str), max_batch_size=32, **search)
+        return pieces.decode([result.hypotheses[0] for result in results])
 
     return translate
 

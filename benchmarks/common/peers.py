@@ -4,15 +4,14 @@ Marian has the same architecture, except that its sinusoids have another order (
 layer norms another epsilon. Here it gets kformer's table and epsilon.
 """
 
-import argparse
-import json
 import pathlib
-import subprocess
-import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import kformer
 
 LAYER_NORM_EPSILON = 1e-6
 # Positions that the peers' tables have room for.
@@ -86,52 +85,20 @@ def marian_model(arrays: dict[str, np.ndarray], config: dict[str, Any]) -> Any:
     return model
 
 
-def write_peers(model: Any, config: dict[str, Any], precisions: Sequence[str], folder: pathlib.Path) -> None:
-    """Writes the weights of a Keras Transformer for the peers, and its configuration beside them.
-
-    CTranslate2's converter needs PyTorch, whose newer versions crash in a process that has loaded TensorFlow. So it
-    runs in a process of its own.
+def write_peers(translator: "kformer.Translator", precisions: Sequence[str], folder: pathlib.Path) -> None:
+    """Writes the weights of a translator for the peers, and its configuration beside them.
 
     Args:
-        model: See `marian_arrays`.
-        config: A `TransformerConfig` as a dictionary: `transformer.json`.
+        translator: Of a model as `marian_arrays` takes.
         precisions: Of CTranslate2's models: the folders `ctranslate2-PRECISION`.
         folder: Gets these, and the arrays of Marian: `marian.npz`.
     """
-    (folder / "transformer.json").write_text(json.dumps(config))
-    np.savez(folder / "marian.npz", **marian_arrays(model))
-    subprocess.run([sys.executable, "-m", "benchmarks.common.peers", str(folder), *precisions], check=True)
+    import kformer  # TensorFlow, without which those work that take only Marian from here
 
-
-def write_ctranslate2(
-    arrays: dict[str, np.ndarray], config: dict[str, Any], precision: str, directory: pathlib.Path
-) -> None:
-    """Writes a CTranslate2 model, as its own converters do: quantized to `precision`, equal matrices stored once."""
-    from ctranslate2.converters.transformers import MarianMTLoader
-    from ctranslate2.specs import TransformerSpec, common_spec
-
-    model = marian_model(arrays, config)
-    spec = TransformerSpec.from_config(
-        (config["num_encoder_layers"], config["num_decoder_layers"]),
-        config["num_heads"],
-        pre_norm=False,
-        activation=common_spec.Activation.RELU,
-    )
-    loader = MarianMTLoader()
-    loader.set_encoder(spec.encoder, model.model.encoder)
-    loader.set_decoder(spec.decoder, model.model.decoder)
-    spec.decoder.start_from_zero_embedding = False  # the original Marian does so; our start token has an embedding
-    loader.set_linear(spec.decoder.projection, model.lm_head)
-    names = {config["pad_id"]: "<pad>", config["start_id"]: "<s>", config["end_id"]: "</s>", 3: "<unk>"}
-    tokens = [names.get(index, str(index)) for index in range(config["target_vocab_size"])]
-    spec.register_source_vocabulary(tokens)
-    spec.register_target_vocabulary(tokens)
-    spec.config.decoder_start_token = "<s>"
-    spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
-    spec.validate()
-    spec.optimize(quantization=precision)
-    directory.mkdir(parents=True, exist_ok=True)
-    spec.save(str(directory))
+    translator.config.save(folder / "transformer.json")
+    np.savez(folder / "marian.npz", **marian_arrays(translator.model))
+    for precision in precisions:
+        kformer.export_ctranslate2(translator, folder / f"ctranslate2-{precision}", precision)
 
 
 def _dense(name: str, layer: Any) -> dict[str, np.ndarray]:
@@ -149,19 +116,3 @@ def _attention(name: str, layer: Any) -> dict[str, np.ndarray]:
         | _dense(name + ".v_proj", layer.value_projection)
         | _dense(name + ".out_proj", layer.output_projection)
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Writes CTranslate2's models beside the arrays of `write_peers`.")
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("precisions", nargs="+")
-    arguments = parser.parse_args()
-    with np.load(arguments.folder / "marian.npz") as stored:
-        found = {name: stored[name] for name in stored.files}
-    sizes = json.loads((arguments.folder / "transformer.json").read_text())
-    for precision in arguments.precisions:
-        write_ctranslate2(found, sizes, precision, arguments.folder / f"ctranslate2-{precision}")
-
-
-if __name__ == "__main__":
-    main()

@@ -52,21 +52,17 @@ def ctranslate2(request: dict[str, Any], threads: int) -> Translate:
         inter_threads=1,
         intra_threads=threads,
     )
-    end = pieces.eos_id()
 
     def translate(texts: list[str]) -> list[str]:
-        # The vocabulary's entries are the ids as text; three have names.
-        names = {end: "</s>", 3: "<unk>"}
-        source = [[names.get(piece, str(piece)) for piece in [*ids, end]] for ids in pieces.encode(texts)]
         results = translator.translate_batch(
-            source,
+            pieces.encode(texts, out_type=str),
             beam_size=request["beam_size"],
             length_penalty=0.6,
             min_decoding_length=request["length"],
             max_decoding_length=request["length"],
             max_batch_size=0,
         )
-        return pieces.decode([[int(token) for token in result.hypotheses[0] if token.isdigit()] for result in results])
+        return pieces.decode([result.hypotheses[0] for result in results])
 
     return translate
 

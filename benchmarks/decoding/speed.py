@@ -81,7 +81,7 @@ class Models:
         folder = self.folder / size
         folder.mkdir(parents=True)
         (folder / "model.spm").write_bytes(translator.source_tokenizer.model_bytes)
-        peers.write_peers(translator.model, translator.config.to_dict(), ("float32", "int8"), folder)
+        peers.write_peers(translator, ("float32", "int8"), folder)
         translator.model.save_weights(folder / "random.weights.h5")
 
     def _translator(self, size: str) -> Any:

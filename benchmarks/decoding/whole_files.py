@@ -79,7 +79,7 @@ def prepare(folder: pathlib.Path, size: str, beam_sizes: list[int], chosen: list
             if system.program == "kformer" and not target.exists():
                 kformer.export_saved_model(translator, target, precision=system.precision, variant=system.variant)
     (folder / "model.spm").write_bytes(translator.source_tokenizer.model_bytes)
-    peers.write_peers(translator.model, translator.config.to_dict(), ("float32", "int8"), folder)
+    peers.write_peers(translator, ("float32", "int8"), folder)
     test = load_corpus(PRESET).test
     (folder / "sources").write_text("".join(f"{source}\n" for source, _ in test), encoding="utf-8")
     (folder / "references").write_text("".join(f"{target}\n" for _, target in test), encoding="utf-8")

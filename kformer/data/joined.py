@@ -78,6 +78,10 @@ class JoinedFiles(JoinedPairs, FilePairs):
     def files(self) -> tuple[pathlib.Path, ...]:
         return tuple(itertools.chain.from_iterable(part.files for part in self.parts))
 
+    def estimate(self) -> int | None:
+        found = [part.estimate() for part in self.parts]
+        return None if None in found else sum(one or 0 for one in found)
+
     @property
     def reading(self) -> tuple[str, ...]:
         of_parts = ((str(len(part.files)), *part.reading, tag) for part, tag in zip(self.parts, self.tags, strict=True))

@@ -906,6 +906,13 @@ def test_options_change_the_search_of_the_run_and_leave_the_rest_of_it(command, 
     assert loaded[0]["decoding"] == own.replace(beam_size=2)
 
 
+def test_a_model_to_evaluate_against_has_its_own_search(loaded, places, tmp_path):
+    other = shutil.copytree(places["run"], tmp_path / "other")
+    (tmp_path / "test.tsv").write_text("one\tone\ntwo three\ttwo three\n")
+    invoke("evaluate", places["run"], "--test", tmp_path / "test.tsv", "--beam-size", 2, "--against", other)
+    assert [call["decoding"] for call in loaded] == [DecodingConfig(beam_size=2), None]
+
+
 def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_path):
     invoke("translate", places["run"], "--input", places["corpus"], "--output", tmp_path / "out", "--n-best", 3)
     assert loaded[0]["n_best"] == 3
@@ -1044,15 +1051,16 @@ def test_waiting_is_explained_on_the_terminal_and_not_in_the_results(numbers_run
     assert b"loading " in shown
 
 
-def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(numbers_run, pairs_file, monkeypatch):
+@pytest.mark.parametrize("size", [[], ["--size", "tiny"]])
+def test_a_run_goes_on_by_its_own_command_though_what_it_began_with_is_gone(size, numbers_run, pairs_file, monkeypatch):
     stored = RunFolder(numbers_run)
     transformer, training = stored.transformer_config(), stored.training_config()
     calls = trained_with(monkeypatch)
     monkeypatch.setattr(RunFolder, "training_config", lambda run: training)
-    options = ["--initialize-from", "gone", "--max-steps", 7, "--resume"]
+    options = ["--initialize-from", "gone", "--max-steps", 7, "--resume", *size]
     invoke("train", "--train", pairs_file, "--output", numbers_run, *options)
     assert calls[0]["transformer"] == transformer
-    assert calls[0]["training"] == training.replace(max_steps=7)
+    assert calls[0]["training"] == (TrainingConfig.of_size("tiny") if size else training).replace(max_steps=7)
     assert calls[0]["resume"]
 
 

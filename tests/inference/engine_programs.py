@@ -1,4 +1,7 @@
-"""The programs of docs/batch-engines.md as processes, and the processes that they start."""
+"""The programs of docs/batch-engines.md as processes, and the processes that they start.
+
+The environment variable KFORMER_LINES sets how many lines they answer.
+"""
 
 import os
 import pathlib
@@ -24,7 +27,8 @@ def try_examples(thing, **names):
     result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
     print(f"examples of {thing.__name__}: {result.attempted} tried, {result.failed} failed")
 """
-LINES = 12_000  # of Ray's blocks with 1,024 lines there are twelve
+LINES = int(os.environ.get("KFORMER_LINES", 12_000))
+BLOCKS = -(-LINES // 1024)  # of Ray
 
 
 def numbered_lines(folder: pathlib.Path, run: pathlib.Path) -> list[str]:

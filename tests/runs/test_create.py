@@ -30,6 +30,17 @@ ENGLISH, SPANISH, LABELS = (
 TEXTS = [source for source, _ in toy.corpus().test[:10]]
 
 
+def test_what_is_said_of_a_packed_model_wins_over_what_its_import_says(tmp_path):
+    run = RunFolder(tmp_path)
+    run.write_environment({})
+    run.origin_file.write_text('{"name": "theirs", "format": "marian", "licence": "CC-BY-4.0"}')
+    assert run.facts()["licence"] == "CC-BY-4.0"
+    assert run.facts()["provenance"] == "theirs, imported from the format marian"
+    run.write_preset({"licence": "MIT"})
+    assert run.facts()["licence"] == "MIT"
+    assert run.facts()["provenance"] == "theirs, imported from the format marian"
+
+
 def made(folder, target=SPANISH, origin=None, **changes):
     """The run folder of a model with random weights."""
     sizes = {"source_vocab_size": ENGLISH.vocab_size, "target_vocab_size": target.vocab_size}

@@ -109,6 +109,15 @@ def test_a_folder_that_stays_empty_is_removed(tmp_path):
     assert not (tmp_path / "new" / "run").exists()
 
 
+def test_the_folder_of_another_process_that_has_just_begun_is_not_removed(tmp_path):
+    """The owner's folder was moved away, and another process has made one of the same name."""
+    with owned(tmp_path / "run"):
+        (tmp_path / "run").rename(tmp_path / "moved")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "lock").write_text("another")
+    assert (tmp_path / "run" / "lock").read_text() == "another"
+
+
 def test_a_folder_removed_while_it_is_locked_is_made_anew(tmp_path, monkeypatch):
     """Another process leaves the folder empty between the opening of the lock file and its lock."""
     flock, path = ownership.fcntl.flock, tmp_path / "run" / "lock"

@@ -76,6 +76,21 @@ def test_one_matrix_for_both_sides_begins_with_the_vectors_of_both(vectors, tmp_
     assert re.fullmatch(r"(57|58|59)\.\d\d% of the tokens have none", share)
 
 
+def test_a_word_with_two_vectors_in_one_matrix_begins_with_that_of_the_source(tmp_path):
+    up, down = " ".join("12345"), " ".join("54321")
+    (tmp_path / "source").write_text(f"one {up}\n")
+    (tmp_path / "target").write_text(f"one {down}\nuno {down}\n")
+    files = {f"{side}_embeddings": str(tmp_path / side) for side in ("source", "target")}
+    run, training = RunFolder(tmp_path / "run"), SHORT.replace(**files)
+    setup = start_run(run, three_words(), TRANSFORMER, training)
+    model = build_transformer(setup.transformer)
+    assign_embeddings(run, model, training)
+    symbols, matrix = list(setup.tokenizers[0].symbols), arrays_of(model)["shared_embedding/embeddings"]
+    one, uno = (matrix[4 + symbols.index(word)] for word in ("one", "uno"))
+    np.testing.assert_allclose(one, uno[::-1], rtol=1e-6)
+    assert one[0] < one[-1]
+
+
 def test_two_vocabularies_begin_with_the_vectors_of_their_own_files(vectors, tmp_path):
     """Vectors as long as the model's are no reason for a projection."""
     size = TRANSFORMER.d_model

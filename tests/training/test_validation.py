@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 import toy
 
-from kformer.config import DecodingConfig
+from kformer.config import MONITORS, DecodingConfig
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights_file as load_weights
 from kformer.text.attention import read_attention
+from kformer.text.batches import Hypothesis
 from kformer.tokenizers import load_tokenizers
 from kformer.training import live_translation
-from kformer.training.live_translation import LiveTranslator, attention_picture
+from kformer.training.live_translation import LiveTranslator, ScoreTranslations, attention_picture
+
+BOTH = ("bleu", "chrf", "bleu a", "chrf a", "bleu b", "chrf b")
 
 
 def live(run, **lengths):
@@ -21,6 +24,21 @@ def live(run, **lengths):
     return model, LiveTranslator(
         model, folder.transformer_config(), load_tokenizers(folder.tokenizer_folder), DecodingConfig(**lengths)
     )
+
+
+@pytest.mark.parametrize(
+    ("corpora", "names"), [(["a"], {"val_bleu", "val_chrf"}), (["a", "b"], {f"val_{of}" for of in BOTH})]
+)
+def test_scores_of_each_corpus_are_there_if_there_are_several(corpora, names):
+    def translate(texts):
+        return [[Hypothesis("uno dos tres cuatro", 0.0)] for _ in texts]
+
+    parts = {name: [("one two three four", "uno dos tres cuatro")] for name in corpora}
+    scores = ScoreTranslations(
+        translate, parts, symbols=False, limit=9, bleu_tokenizer="13a", monitor=MONITORS["loss"]
+    )()
+    assert {*scores} == names
+    assert scores["val_bleu"] == pytest.approx(100)
 
 
 @pytest.fixture(scope="module")

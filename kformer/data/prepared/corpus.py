@@ -15,7 +15,7 @@ from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.file_names import short_names
 from kformer.data.joined import JoinedFiles
 from kformer.data.prepared.file_hashes import fingerprints
-from kformer.data.prepared.known_texts import Watched, known_texts, read_texts
+from kformer.data.prepared.known_texts import Watched, known_texts, number_of_readings, read_texts
 from kformer.data.sources.lines import FilePairs
 from kformer.files.cache import cache_folder, made_by_one
 from kformer.files.checksums import check_folder, checksum, note_checksums
@@ -173,7 +173,8 @@ def prepare_corpus(
     texts = folder / f"texts-{key}"
     with made_by_one(texts, tell):
         if not texts.is_dir():
-            with progress(f"Reading {name}", None) as advance:
+            pairs, times = train.estimate(), number_of_readings(train, valid, cleaning)
+            with progress(f"Reading {name}", None if pairs is None else times * pairs) as advance:
                 read_texts(texts, name, train, Watched(train, check_same, on_read=advance), valid, cleaning)
     found = known_texts(texts, train, valid, check_same)
     return PreparedCorpus(

@@ -126,6 +126,12 @@ def read_texts(
         note_checksums(fresh, [*fresh.iterdir()])
 
 
+def number_of_readings(files: FilePairs, valid: FilePairs | None, cleaning: Cleaning) -> int:
+    """How often `read_texts` goes through the training pairs, with the arguments that it has."""
+    to_hold_out = (4 if is_mixed(tags_of(files)) else 3) if valid is None else 0
+    return (cleaning != Cleaning()) + to_hold_out + 1
+
+
 def tags_of(files: FilePairs) -> tuple[str, ...]:
     """The different tags of joined files, with "" if some have none; nothing if all have none."""
     return tuple(dict.fromkeys(files.tags)) if isinstance(files, JoinedFiles) and any(files.tags) else ()

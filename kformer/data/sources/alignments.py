@@ -36,6 +36,8 @@ class AlignedFile(FilePairs):
         [((0, 0), (1, 1)), ((0, 0),)]
     """
 
+    _lines: TextLines
+
     def __init__(self, pairs: FilePairs, path: str | pathlib.Path) -> None:
         if pairs.skip_bad_lines:
             raise ValueError("Pairs with alignments must all be read. Received: skip_bad_lines=True. Leave it out.")

@@ -36,6 +36,8 @@ class JsonLinesFile(FieldsFile):
         [('one', 'uno')]
     """
 
+    _lines: TextLines
+
     def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
         super().__init__(path, fields)
         self._lines = TextLines(path)

@@ -24,6 +24,7 @@ from kformer.files.lines import lines_of
 from kformer.wording import count
 
 _NAMED_LINES = 10
+_SAMPLE_BYTES = 1 << 20  # by which lines are estimated
 
 
 class BadLines:
@@ -86,6 +87,11 @@ class FilePairs(abc.ABC):
     skip_bad_lines: bool = False
     _number: int | None = None
     _were_read: bool = False  # whether all lines have been read before
+    _lines: "TextLines | None" = None  # of a file with a pair on each line
+
+    def estimate(self) -> int | None:
+        """About how many pairs there are, found in an instant; None: the form of the file does not tell."""
+        return None if self._lines is None else self._lines.estimate()
 
     def held(self) -> list[Pair]:
         """All pairs, after one reading: `list(pairs)` would ask for their number first."""
@@ -189,6 +195,21 @@ class StableFile:
 
 class TextLines(StableFile):
     """The lines of a text file that stays as it is."""
+
+    def estimate(self) -> int | None:
+        """About how many lines there are, by the first ones and the size of the file; None for a pipe."""
+        if not self.path.is_file():
+            return None
+        with self.path.open("rb") as file:
+            blocks = file_blocks(file)
+            if compression_of(file.peek()) is not None:
+                blocks = (block for block in decompressed(blocks, str(self.path)) if block)
+            ends = length = 0
+            for block in blocks:
+                ends, length = ends + block.count(b"\n"), length + len(block)
+                if length >= _SAMPLE_BYTES:
+                    break
+            return round(ends * os.fstat(file.fileno()).st_size / max(1, file.tell()))
 
     @contextlib.contextmanager
     def open(self, bad: BadLines | None = None) -> Iterator[Iterator[tuple[int, str | None]]]:

@@ -40,6 +40,9 @@ class ParallelFiles(FilePairs):
     def files(self) -> tuple[pathlib.Path, ...]:
         return pathlib.Path(self.source_path), pathlib.Path(self.target_path)
 
+    def estimate(self) -> int | None:
+        return self._sources.estimate()
+
     def __iter__(self) -> Iterator[Pair]:
         last_source = last_target = 0  # the numbers of the last lines
         with self.bad_lines() as bad, self._sources.open(bad) as sources, self._targets.open(bad) as targets:

@@ -24,6 +24,8 @@ class TextFile(OneFile):
         2
     """
 
+    _lines: TextLines
+
     def __init__(self, path: str | pathlib.Path) -> None:
         super().__init__(path)
         self._lines = TextLines(path)

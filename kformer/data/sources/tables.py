@@ -40,6 +40,8 @@ class TableFile(FieldsFile):
         [('one, two', 'uno, dos')]
     """
 
+    _lines: TextLines
+
     def __init__(self, path: str | pathlib.Path, fields: Fields = DEFAULT_FIELDS) -> None:
         super().__init__(path, fields)
         self._lines = TextLines(path)

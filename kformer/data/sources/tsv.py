@@ -35,6 +35,8 @@ class TsvFile(OneFile):
         (2, ('one two', 'uno dos'))
     """
 
+    _lines: TextLines
+
     def __init__(self, path: str | pathlib.Path, columns: Sequence[str] = ("source", "target")) -> None:
         if "source" not in columns or "target" not in columns or len(set(columns)) != len(columns):
             raise ValueError(

@@ -1,6 +1,7 @@
 """Corpora of files that are read once: by one process, for all that come later."""
 
 import concurrent.futures
+import contextlib
 import errno
 import os
 import shutil
@@ -19,6 +20,7 @@ from kformer.data import (
     prepare_corpus,
     read_tsv,
 )
+from kformer.data.cleaning import Cleaning
 from kformer.files.checksums import DamagedFileError
 from kformer.files.writing import WriteError
 from kformer.runs.folder import RunFolder
@@ -75,6 +77,32 @@ def test_the_parts_and_the_facts_are_those_of_a_corpus_in_memory(file, cache, un
     for corpus in (first, again):
         assert (len(corpus.train), corpus.valid, corpus.test) == (681, expected.valid, [])
         assert corpus.facts() == expected.facts()
+
+
+@pytest.mark.parametrize(
+    ("files", "times"),
+    [
+        (lambda file: {"train": TsvFile(file)}, 4),
+        (lambda file: {"train": TsvFile(file), "valid": TsvFile(file)}, 1),
+        (lambda file: {"train": TsvFile(file), "cleaning": Cleaning(max_ratio=100.0)}, 5),
+        (lambda file: {"train": JoinedFiles([TsvFile(file), TsvFile(file)], ["<a>", ""])}, 10),
+    ],
+)
+def test_what_is_to_be_read_is_told_before(files, times, file, cache):
+    """The texts are read several times."""
+    shown = {}
+
+    @contextlib.contextmanager
+    def progress(description, total):
+        shown[description] = [total, 0]
+
+        def advance(done):
+            shown[description][1] += done
+
+        yield advance
+
+    prepare_corpus("numbers", **files(file), cache=cache, progress=progress)
+    assert shown == {"Reading numbers": [times * len(PAIRS), times * len(PAIRS)]}
 
 
 def test_validation_pairs_of_their_own_are_not_held_out(tmp_path, file, cache):

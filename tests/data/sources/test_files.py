@@ -12,7 +12,17 @@ from collections.abc import Callable
 
 import pytest
 
-from kformer.data import ParallelFiles, TextFile, TsvFile, encode_pairs, read_parallel, read_tsv
+from kformer.data import (
+    AlignedFile,
+    ParallelFiles,
+    TextFile,
+    TsvFile,
+    encode_pairs,
+    open_pairs,
+    read_parallel,
+    read_tsv,
+)
+from kformer.data.joined import JoinedFiles
 from kformer.tokenizers import SymbolTokenizer
 
 COMPRESSIONS = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
@@ -28,6 +38,29 @@ def write(path: pathlib.Path, content: bytes) -> pathlib.Path:
 def test_tsv(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv", "one\tuno\n\ttwo\nñ\té".encode())
     assert read_tsv(path) == [("one", "uno"), ("", "two"), ("ñ", "é")]
+
+
+@pytest.mark.parametrize("lines", [3, 100_003])
+def test_the_number_of_pairs_is_estimated_by_the_first_ones(lines: int, tmp_path: pathlib.Path) -> None:
+    """Of a short file it is their number. Of 4 MB, only the first one is read, in which lines are as long as later."""
+    moments = random.Random(5)
+    texts = "".join(f"{moments.random():.15f}\t{moments.random():.15f}\n" for _ in range(lines)).encode()
+    plain = write(tmp_path / "a.tsv", texts)
+    near = pytest.approx(lines, rel=0.02)
+    assert TsvFile(plain).estimate() == TextFile(plain).estimate() == ParallelFiles(plain, plain).estimate() == near
+    table = open_pairs(write(tmp_path / "a.csv", b"source,target\n" + texts.replace(b"\t", b",")))
+    assert table.estimate() == pytest.approx(lines + 1, rel=0.02)  # type: ignore[attr-defined]
+    assert AlignedFile(TsvFile(plain), plain).estimate() == near
+    assert JoinedFiles([TsvFile(plain), TsvFile(plain)]).estimate() == pytest.approx(2 * lines, rel=0.02)
+    for suffix, compress in COMPRESSIONS:
+        assert TsvFile(write(tmp_path / f"a.tsv{suffix}", compress(texts))).estimate() == pytest.approx(lines, rel=0.1)
+
+
+def test_without_a_line_for_each_pair_nothing_is_estimated(tmp_path: pathlib.Path) -> None:
+    memory = write(tmp_path / "a.tmx", b'<tmx version="1.4"><header srclang="en"/><body/></tmx>')
+    assert open_pairs(memory).estimate() is None
+    plain = write(tmp_path / "a.tsv", b"one\tuno\n")
+    assert JoinedFiles([TsvFile(plain), open_pairs(memory)]).estimate() is None  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("blank", [b"\n", b" \n", b"\t\n", b"\t \t\t\n", "\u3000\r\n".encode(), b"\n\n\n"])
