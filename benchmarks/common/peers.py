@@ -89,11 +89,11 @@ def write_peers(translator: "kformer.Translator", precisions: Sequence[str], fol
     """Writes the weights of a translator for the peers, and its configuration beside them.
 
     Args:
-        translator: Of a model as `marian_arrays` takes.
-        precisions: Of CTranslate2's models: the folders `ctranslate2-PRECISION`.
+        translator: Its model must be one that `marian_arrays` takes.
+        precisions: Those of CTranslate2's models, which are written to the folders `ctranslate2-PRECISION`.
         folder: Gets these, and the arrays of Marian: `marian.npz`.
     """
-    import kformer  # TensorFlow, without which those work that take only Marian from here
+    import kformer  # not above: the processes that run Marian import this module, and must not load TensorFlow
 
     translator.config.save(folder / "transformer.json")
     np.savez(folder / "marian.npz", **marian_arrays(translator.model))

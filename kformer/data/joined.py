@@ -79,8 +79,8 @@ class JoinedFiles(JoinedPairs, FilePairs):
         return tuple(itertools.chain.from_iterable(part.files for part in self.parts))
 
     def estimate(self) -> int | None:
-        found = [part.estimate() for part in self.parts]
-        return None if None in found else sum(one or 0 for one in found)
+        known = [number for part in self.parts if (number := part.estimate()) is not None]
+        return sum(known) if len(known) == len(self.parts) else None
 
     @property
     def reading(self) -> tuple[str, ...]:

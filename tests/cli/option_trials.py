@@ -1,7 +1,7 @@
-"""What test_every_option.py gives the commands: for each form of a command its options, with two values of each.
+"""The commands that test_every_option.py runs.
 
-A form is a command line with places for the model and the files. `Trial` says what an option is given together with.
-The names of files and models are those of the folder that the test makes.
+Each `Form` is a command line, and its `Trial`s are the options that it is run with. An option with a value has two or
+more, if there are so many. The names of files and models are those of the folder that the test makes.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
     Attributes:
         values: The values; ("",) for an option that has none.
         also: Words that the option is given together with.
-        model, file: In place of those of the form.
+        model, file: Used in place of those of the form.
     """
 
     values: tuple[str, ...]
@@ -166,6 +166,34 @@ EVALUATED = {
     "--test": without_file("other.tsv | lines.tsv"),
     "--trust": trial(),
 }
+_RELOADING = "--allow-reload --reload-token-file token"
+OF_SERVE = {
+    "--name": trial("a | b"),
+    "--model-config-file": without_model("models | models-2"),
+    "--model-config-poll-seconds": trial("5 | 6", model="--model-config-file models"),
+    "--trust": trial(),
+    "--batching-parameters-file": trial("batching | batching-2"),
+    "--max-request-bytes": trial("5 | 6"),
+    "--max-text-bytes": trial("5 | 6"),
+    "--max-texts": trial("5 | 6"),
+    "--timeout": trial("5 | 6"),
+    "--max-queue-seconds": trial("5 | 6"),
+    "--load-timeout": trial("5 | 6"),
+    "--max-connections": trial("5 | 6"),
+    "--monitoring-config-file": trial("monitoring | monitoring-2"),
+    "--log-level": trial("debug | error"),
+    "--host": trial("0.0.0.0 | ::1"),
+    "--rest-port": trial("5 | 6"),
+    "--grpc-port": trial("5 | 6"),
+    "--token-file": trial("token | other-token"),
+    "--allow-reload": trial(also="--reload-token-file token"),
+    "--reload-base": trial("tagged | other", _RELOADING),
+    "--reload-token-file": trial("token | other-token", "--allow-reload"),
+    "--allowed-hosts": trial("a.example | *"),
+    "--enable-cors": trial("https://a.example | *"),
+    "--tls-certificate": trial("one.pem", "--tls-key one.pem"),
+    "--tls-key": trial("one.pem", "--tls-certificate one.pem"),
+}
 PICTURE = {"--output": trial("a.png | b.svg")}
 LENGTH_AND_WIDTH = {"--length": trial("5 | 6"), "--d-model": trial("4 | 6")}
 FORMULAS = {
@@ -181,7 +209,16 @@ FORMULAS = {
 _TOGETHER = "--num-processes 2 --process-id 0 --coordinator localhost:1"
 
 
-def _line_forms(command: str, model: str, presets: str, lines: dict, job: dict, served: dict, file: str) -> list[Form]:
+def _line_forms(
+    command: str,
+    *,
+    model: str,
+    lines: dict[str, Trial],
+    job: dict[str, Trial],
+    served: dict[str, Trial] | None = None,
+    presets: str = "",
+    file: str = "lines.txt",
+) -> list[Form]:
     """The forms of a command that answers lines: here, as a job, on a server, and as a job of servers."""
     data, as_job = "--input {}", f"{command} {{model}} {{data}} --output job/"
     if presets:
@@ -189,8 +226,8 @@ def _line_forms(command: str, model: str, presets: str, lines: dict, job: dict, 
     return [
         Form(f"{command} {{model}} {{data}}", lines, model, data, file),
         Form(as_job, job, model, data, file),
-        Form(f"{command} {{model}} {{data}}", SERVED | served, "--server URL", data, file),
-        Form(as_job, SERVED_JOB | served, "--server URL", data, file),
+        Form(f"{command} {{model}} {{data}}", SERVED | (served or {}), "--server URL", data, file),
+        Form(as_job, SERVED_JOB | (served or {}), "--server URL", data, file),
     ]
 
 
@@ -216,6 +253,12 @@ FORMS = [
     ),
     Form("prepare {data}", PREPARED, data="--train {}", file="pairs.tsv"),
     Form(
+        "prepare --train-target lines.txt {data}",
+        {"--skip-bad-lines": trial()},
+        data="--train-source {}",
+        file="bad.txt",
+    ),
+    Form(
         "data {data}",
         {
             **READING_OF_PAIRS,
@@ -230,25 +273,31 @@ FORMS = [
     ),
     *_line_forms(
         "translate",
-        "tagged",
-        "bible-en-es | cmudict",
-        LINES | SEARCH | OF_TRANSLATE,
-        JOB | SEARCH | OF_TRANSLATE,
-        OF_TRANSLATE,
-        "lines.txt",
+        model="tagged",
+        lines=LINES | SEARCH | OF_TRANSLATE,
+        job=JOB | SEARCH | OF_TRANSLATE,
+        served=OF_TRANSLATE,
+        presets="bible-en-es | cmudict",
     ),
-    *_line_forms("classify", "books", "bible-books", LINES, JOB, {}, "lines.txt"),
-    *_line_forms("tag", "tagger", "", LINES, JOB, {}, "lines.txt"),
+    *_line_forms("classify", model="books", lines=LINES, job=JOB, presets="bible-books"),
+    *_line_forms("tag", model="tagger", lines=LINES, job=JOB),
     *_line_forms(
         "generate",
-        "english",
-        "bible-english",
-        LINES | SEARCH_OF_GENERATE | DRAWING | LENGTHS,
-        JOB | SEARCH_OF_GENERATE | DRAWING | LENGTHS,
-        DRAWING | LENGTHS,
-        "lines.txt",
+        model="english",
+        lines=LINES | SEARCH_OF_GENERATE | DRAWING | LENGTHS,
+        job=JOB | SEARCH_OF_GENERATE | DRAWING | LENGTHS,
+        served=DRAWING | LENGTHS,
+        presets="bible-english",
     ),
-    *_line_forms("score", "tagged", "bible-en-es | cmudict", _SCORED, _SCORED_JOB, TAG, "lines.tsv"),
+    *_line_forms(
+        "score",
+        model="tagged",
+        lines=_SCORED,
+        job=_SCORED_JOB,
+        served=TAG,
+        presets="bible-en-es | cmudict",
+        file="lines.tsv",
+    ),
     Form(
         "evaluate {model} {data}",
         {
@@ -339,5 +388,6 @@ FORMS = [
     ),
     Form("plot beam {model}", {"--text": trial("two | three")}, "tagged"),
     Form("plot run {model}", {**PICTURE, "--column": trial("loss | accuracy")}, "tagged"),
+    Form("serve {model}", OF_SERVE, "export"),
     *(Form(f"plot {name}", {**PICTURE, **options}) for name, options in FORMULAS.items()),
 ]

@@ -7,6 +7,7 @@ lost on the way makes no difference. Other tests show what an option is for.
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import shutil
 import threading
@@ -15,6 +16,7 @@ import types
 import numpy as np
 import option_trials
 import pytest
+import trustme
 import typer
 from matplotlib.figure import Figure
 from own_models import write_model
@@ -22,6 +24,7 @@ from scripted_rest import FLOAT, STRING, ScriptedRest
 from typer.testing import CliRunner
 
 from kformer import LanguageModel, Translator, visualization
+from kformer.cli.line_options import InputFields
 from kformer.cli.main import app
 from kformer.cli.train_config import FIELDS
 from kformer.data import Corpus
@@ -50,7 +53,14 @@ PAIRS = [
     ),
 ]
 FILES = {
+    "monitoring": 'prometheus_config { enable: true path: "/m" }',
+    "monitoring-2": 'prometheus_config { enable: true path: "/n" }',
+    "batching": "max_batch_size { value: 7 }",
+    "batching-2": "max_batch_size { value: 8 }",
+    "models": 'model_config_list { config { name: "a" base_path: "export" } }',
+    "models-2": 'model_config_list { config { name: "b" base_path: "export" } }',
     "lines.txt": "one two\nthree\nsix\n",
+    "bad.txt": "one two\nthree\0\nsix\n",
     "greek.txt": "one\nτρία\nfive\n",
     "lines.tsv": "one two\tdos uno\nsix\tseis\nseven\tsiete\n",
     "pairs.tsv": "".join(f"{pair}\n" for pair in PAIRS),
@@ -71,20 +81,27 @@ FILES = {
     "token": "sesame",
     "other-token": "barley",
 }
-OF_A_THREAD = vars(threading.Thread())  # its number, for example
+VARIABLES = ["KFORMER_TOKEN", "KFORMER_RELOAD_TOKEN"] + [
+    f"KERAS_DISTRIBUTION_{name}" for name in ("NUM_PROCESSES", "PROCESS_ID", "JOB_ADDRESSES")
+]
 INTEGER = {"dtype": "DT_INT64"}
 SIGNATURES = [
-    *("serving_default", "n_best", "translate_detailed", "translate_with_options", "generate_with_options", "score"),
+    "serving_default",
+    "n_best",
+    "translate_detailed",
+    "translate_with_options",
+    "generate_with_options",
+    "score",
 ]
+PLACES = ["source_start", "source_end", "target_start", "target_end", "alignment_start", "tokens"]
 TEXTS_OF_CORPORA = {"letters": ["a", "b", "c"], "digits": ["1", "2", "3"]}
-# What nothing is tried with here: the options that other tests look at one by one, and one that has no value yet.
+# The options that are not tried here: other tests try them, or they have no other value yet.
 ELSEWHERE = {
     "train": {f"--{name.replace('_', '-')}" for name in FIELDS},  # test_train_config.py
     "prepare": {f"--{name.replace('_', '-')}" for name in FIELDS} | {"--corpus"},  # it is refused: test_prepare.py
     "tag": {"--preset"},  # no tagger comes with kformer
     "score": {"--on-error"},  # it has one value, which is the default: test_score_command.py
 }
-SERVE_TESTS = pathlib.Path(__file__).parents[1] / "serving" / "test_serve_command.py"
 CASES = [
     pytest.param(form, option, id=f"{form.words.format(model=form.model, data='').split('--output')[0]}{option}")
     for form in option_trials.FORMS
@@ -109,10 +126,9 @@ def test_every_option_of_every_command_is_tried():
         tried.setdefault(name, set()).update(form.options)
     for name, command in commands(typer.main.get_command(app)):
         options = {one.opts[0] for one in command.params if one.param_type_name == "option"}
-        if name == "serve":
-            assert [option for option in options if f'"{option}"' not in SERVE_TESTS.read_text()] == []
-        else:
-            assert (name, options - ELSEWHERE.get(name, set())) == (name, tried[name] - ELSEWHERE.get(name, set()))
+        elsewhere = ELSEWHERE.get(name, set())
+        assert (name, tried[name] | elsewhere) == (name, options)
+        assert not tried[name] & elsewhere
 
 
 def described(value):
@@ -123,10 +139,13 @@ def described(value):
         return described(value.tolist())
     if isinstance(value, dict | types.MappingProxyType):
         return {str(name): described(one) for name, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        return sorted(map(described, value), key=repr)
+    if isinstance(value, list | tuple):
         return [described(one) for one in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         compared = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.compare}
+        compared.pop("key", None)  # of a prepared corpus: it says what is to be done, and does nothing
         return [type(value).__qualname__, described(compared)]
     if isinstance(value, functools.partial):
         return ["partial", described(value.func), described(value.args), described(value.keywords)]
@@ -134,7 +153,9 @@ def described(value):
     if not type(value).__module__.startswith("kformer.") or isinstance(value, type):
         return name
     fields = getattr(value, "__dict__", {})
-    return [name, described({key: one for key, one in fields.items() if key not in OF_A_THREAD})]
+    if isinstance(value, threading.Thread):  # without its number and the like
+        fields = {key: one for key, one in fields.items() if key not in vars(threading.Thread())}
+    return [name, described(fields)]
 
 
 class Server(ScriptedRest):
@@ -148,15 +169,14 @@ class Server(ScriptedRest):
         outputs = {
             **dict.fromkeys(("translation", "label", "tags", "text"), texts),
             **dict.fromkeys(("score", "probability", "log_probability"), scores),
-            **dict.fromkeys(("source_start", "target_start", "alignment_start"), places),
-            **dict.fromkeys(("source_end", "target_end"), ends),
+            **{name: ends if name.endswith("_end") else places for name in PLACES},
             "alignment": [[[1.0]]] * size,
             "tokens": [2] * size,
         }
         if body is not None:
             return {"outputs": outputs}
         types_of = {name: STRING if values is texts else FLOAT for name, values in outputs.items()}
-        types_of |= dict.fromkeys((name for name in outputs if "_" in name[-6:] or name == "tokens"), INTEGER)
+        types_of |= dict.fromkeys(PLACES, INTEGER)
         signature = {"inputs": {"text": STRING, "translation": STRING}, "outputs": types_of}
         signatures = dict.fromkeys(SIGNATURES, signature)
         return {"model_spec": {}, "metadata": {"signature_def": {"signature_def": signatures}}}
@@ -179,6 +199,7 @@ def folder(numbers_run, numbers_plain_export, tmp_path_factory):
     tagger = RunFolder(folder / "tagger")
     tagger.write_config(tagger.transformer_file, tagger.transformer_config().replace(task="tag"))
     (folder / "export").symlink_to(numbers_plain_export)
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "one.pem")
     (folder / "m2m100").mkdir()
     (folder / "m2m100" / "config.json").write_text('{"model_type": "m2m_100"}')
     return folder
@@ -196,12 +217,17 @@ def without_option():
     return {}
 
 
+def contents(folder):
+    """All that is in a folder, with the times when it was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.fixture
 def seen(folder, server, monkeypatch):
     """`seen(words)` is all that a command does; it fails if the command does."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("KFORMER_CACHE", str(folder / "cache"))  # which goes with what each command has written
-    for name in ("KFORMER_TOKEN", "KERAS_DISTRIBUTION_NUM_PROCESSES"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     handed_on = []
 
@@ -215,20 +241,22 @@ def seen(folder, server, monkeypatch):
         return record
 
     _replace_what_does_the_work(monkeypatch, recorder)
-    there = {*folder.iterdir()}
+    there, before = {*folder.iterdir()}, contents(folder)
 
     def see(words, may_fail=False):
+        next(InputFields(fields="text").lines(folder / "held-table.csv"))  # a process remembers the last table
         handed_on.clear()
         server.requests.clear()
         server.headers.clear()
         result = CliRunner().invoke(app, words.replace("URL", server.url).split())
-        asked = [(path, body) for path, body in server.requests]
+        asked = [*server.requests]
         tokens = [one["Authorization"] for one in server.headers]
         written = {}
         for path in sorted({*folder.iterdir()} - there):
             is_text = path.is_file() and path.suffix not in (".png", ".svg")
             written[path.name] = path.read_bytes() if is_text else b""
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert contents(folder) == before
         assert may_fail or result.exit_code == 0, (words, result.output, result.exception)
         return described([result.exit_code, result.output, handed_on, asked, tokens, written])
 
@@ -245,6 +273,10 @@ def _replace_what_does_the_work(monkeypatch, recorder):
         size = len(inputs["text"])
         return {"log_probability": -np.ones(size), "tokens": np.ones(size, int), "truncated": np.zeros(size, bool)}
 
+    def run_job(folder, settings, read, workers, *_):
+        bare = dataclasses.replace(settings, model={}, reading={})  # which name the job, and do nothing
+        recorder("run_job")(folder, bare, [[*read(file)] for file in settings.inputs], workers)
+
     def corpus(name):
         pairs = [(text, text) for text in TEXTS_OF_CORPORA.get(name, ["x"])]
         return Corpus(name, pairs, pairs[:1], pairs[1:])
@@ -253,6 +285,11 @@ def _replace_what_does_the_work(monkeypatch, recorder):
     monkeypatch.setattr(Model, "__call__", lambda model, texts, seed=None: recorder("ask", answers)(model, texts, seed))
     monkeypatch.setattr(Model, "run", lambda *arguments: recorder("run", outputs)(*arguments))
     monkeypatch.setattr("kformer.cli.options.load_corpus", corpus)
+    monkeypatch.setattr("signal.signal", recorder("signal", lambda *_: None))
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    monkeypatch.setattr("kformer.serving.server.Server", recorder("Server"))
+    monkeypatch.setattr("kformer.serving.logs.start_logging", recorder("start_logging", lambda *_: None))
+    monkeypatch.setattr("kformer.cli.job.run_job", run_job)
     of_texts = types.SimpleNamespace(score=lambda texts: outputs(None, "score", {"text": texts}))
     maps = types.SimpleNamespace(_asdict=lambda: {kind: f"{kind} map" for kind in ("encoder", "decoder", "cross")})
     attention, tree = recorder("attention", lambda *_: maps), recorder("beam_tree", lambda *_: "tree")
@@ -271,7 +308,6 @@ def _replace_what_does_the_work(monkeypatch, recorder):
     for place in (
         "kformer.training.train.train",
         "kformer.training.new_run.prepare_run",
-        "kformer.cli.job.run_job",
         "kformer.export.target.export",
         "kformer.importing.run.import_model",
         "kformer.training.averaging.average_weights",
@@ -290,6 +326,9 @@ def test_an_option_makes_a_difference_and_each_of_its_values_another_one(form, o
     if words not in without_option:  # which fails where something is missing that the option gives
         without_option[words] = seen(words, may_fail=True)
         assert seen(words, may_fail=True) == without_option[words]
-    found = [without_option[words], *(seen(f"{words} {option} {value}") for value in one.values)]
-    same = [(a, b) for a, there in enumerate(found) for b in range(a) if there == found[b]]
+    found = {"": without_option[words]} | {value: seen(f"{words} {option} {value}") for value in one.values if value}
+    if one.values == ("",):
+        found[option] = seen(f"{words} {option}")
+    assert seen(f"{words} {option} {one.values[-1]}") == [*found.values()][-1]
+    same = [(first, other) for first, other in itertools.combinations(found, 2) if found[first] == found[other]]
     assert same == []

@@ -16,6 +16,7 @@ import time
 
 import pytest
 from commands import refused, run
+from scripted_rest import ScriptedRest
 from servers import running
 
 from kformer.serving.model_settings import ModelSettings
@@ -74,6 +75,20 @@ def test_json_lines_have_scores_alignments_and_the_kept_field(numbers_export, tm
     for one, other in zip(found, plain, strict=True):
         assert one.pop("score") == pytest.approx(other.pop("score"), abs=1e-5)
         assert one == other
+
+
+def test_a_job_of_servers_goes_on_with_the_same_version_alone(tmp_path):
+    """Versions of a model have the same name: the label or the number tells them apart."""
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    options = ["--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/", "--server"]
+    with ScriptedRest() as server, ScriptedRest() as another:
+        run("translate", *options, f"{server.url}/labels/stable")
+        for other in ("", "/labels/canary", "/versions/3"):
+            told = refused("translate", *options, f"{server.url}{other}")
+            assert "holds another job. model: there" in told
+            assert "m stable" in told
+        run("translate", *options, f"{another.url}/labels/stable")  # the same model at another address
+    assert answers(tmp_path / "job") == "ONE\nTWO\n"
 
 
 def test_columns_can_be_read_again(numbers_export, tmp_path):
@@ -226,9 +241,17 @@ def _started(*arguments):
 
 
 def _children(process):
-    """The processes that a process has started and that live."""
-    file = pathlib.Path(f"/proc/{process}/task/{process}/children")
-    return [int(number) for number in file.read_text().split()] if file.exists() else []
+    """The worker processes of a job that live; multiprocessing has a further process."""
+    with contextlib.suppress(OSError):
+        children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return [int(child) for child in children if b"--multiprocessing-fork" in _command_line(child)]
+    return []
+
+
+def _command_line(process):
+    with contextlib.suppress(OSError):  # it has just ended
+        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
 
 
 def _wait_until(condition, seconds=60):

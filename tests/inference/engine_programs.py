@@ -3,6 +3,7 @@
 The environment variable KFORMER_LINES sets how many lines they answer.
 """
 
+import math
 import os
 import pathlib
 import random
@@ -28,7 +29,7 @@ def try_examples(thing, **names):
     print(f"examples of {thing.__name__}: {result.attempted} tried, {result.failed} failed")
 """
 LINES = int(os.environ.get("KFORMER_LINES", 12_000))
-BLOCKS = -(-LINES // 1024)  # of Ray
+BLOCKS = math.ceil(LINES / 1024)  # that Ray makes of them
 
 
 def numbered_lines(folder: pathlib.Path, run: pathlib.Path) -> list[str]:

@@ -127,9 +127,10 @@ def read_texts(
 
 
 def number_of_readings(files: FilePairs, valid: FilePairs | None, cleaning: Cleaning) -> int:
-    """How often `read_texts` goes through the training pairs, with the arguments that it has."""
-    to_hold_out = (4 if is_mixed(tags_of(files)) else 3) if valid is None else 0
-    return (cleaning != Cleaning()) + to_hold_out + 1
+    """How often `read_texts` reads all training pairs, with the same arguments."""
+    to_clean = 0 if cleaning == Cleaning() else 1
+    to_hold_out = 0 if valid is not None else 4 if is_mixed(tags_of(files)) else 3
+    return to_clean + to_hold_out + 1  # for the facts
 
 
 def tags_of(files: FilePairs) -> tuple[str, ...]:

@@ -87,10 +87,10 @@ class FilePairs(abc.ABC):
     skip_bad_lines: bool = False
     _number: int | None = None
     _were_read: bool = False  # whether all lines have been read before
-    _lines: "TextLines | None" = None  # of a file with a pair on each line
+    _lines: "TextLines | None" = None  # of a file with about one line for each pair
 
     def estimate(self) -> int | None:
-        """About how many pairs there are, found in an instant; None: the form of the file does not tell."""
+        """About how many pairs there are, without reading all of them; None if the form of the file does not tell."""
         return None if self._lines is None else self._lines.estimate()
 
     def held(self) -> list[Pair]:
@@ -197,19 +197,16 @@ class TextLines(StableFile):
     """The lines of a text file that stays as it is."""
 
     def estimate(self) -> int | None:
-        """About how many lines there are, by the first ones and the size of the file; None for a pipe."""
+        """About how many lines there are, by those of the first MiB and the size of the file; None for a pipe."""
         if not self.path.is_file():
             return None
         with self.path.open("rb") as file:
-            blocks = file_blocks(file)
-            if compression_of(file.peek()) is not None:
-                blocks = (block for block in decompressed(blocks, str(self.path)) if block)
-            ends = length = 0
-            for block in blocks:
-                ends, length = ends + block.count(b"\n"), length + len(block)
-                if length >= _SAMPLE_BYTES:
-                    break
-            return round(ends * os.fstat(file.fileno()).st_size / max(1, file.tell()))
+            beginning, size = file.read(_SAMPLE_BYTES), os.fstat(file.fileno()).st_size
+        number = 0
+        with contextlib.suppress(ValueError):  # compressed data are cut off; the reading will tell of damage
+            for _ in lines_of(file_blocks(io.BytesIO(beginning)), str(self.path)):
+                number += 1
+        return round(number * size / max(1, len(beginning)))
 
     @contextlib.contextmanager
     def open(self, bad: BadLines | None = None) -> Iterator[Iterator[tuple[int, str | None]]]:

@@ -41,19 +41,29 @@ def test_tsv(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [3, 100_003])
-def test_the_number_of_pairs_is_estimated_by_the_first_ones(lines: int, tmp_path: pathlib.Path) -> None:
-    """Of a short file it is their number. Of 4 MB, only the first one is read, in which lines are as long as later."""
-    moments = random.Random(5)
-    texts = "".join(f"{moments.random():.15f}\t{moments.random():.15f}\n" for _ in range(lines)).encode()
-    plain = write(tmp_path / "a.tsv", texts)
+def test_the_number_of_pairs_is_estimated(lines: int, tmp_path: pathlib.Path) -> None:
+    """A short file is read whole. Of a file of 4 MB, only the first MiB is read."""
+    draw = random.Random(5)
+    rows = [f"{draw.random():.15f}\t{'one two three ' * draw.randrange(3)}ਪੰਜਾਬੀ" for _ in range(lines)]
+    texts = "".join(f"{row}\n" for row in rows)
+    plain = write(tmp_path / "a.tsv", texts.encode())
     near = pytest.approx(lines, rel=0.02)
     assert TsvFile(plain).estimate() == TextFile(plain).estimate() == ParallelFiles(plain, plain).estimate() == near
-    table = open_pairs(write(tmp_path / "a.csv", b"source,target\n" + texts.replace(b"\t", b",")))
+    table = open_pairs(write(tmp_path / "a.csv", b"source,target\n" + texts.replace("\t", ",").encode()))
     assert table.estimate() == pytest.approx(lines + 1, rel=0.02)  # type: ignore[attr-defined]
     assert AlignedFile(TsvFile(plain), plain).estimate() == near
     assert JoinedFiles([TsvFile(plain), TsvFile(plain)]).estimate() == pytest.approx(2 * lines, rel=0.02)
-    for suffix, compress in COMPRESSIONS:
-        assert TsvFile(write(tmp_path / f"a.tsv{suffix}", compress(texts))).estimate() == pytest.approx(lines, rel=0.1)
+    forms = [texts.rstrip().encode(), texts.replace("\n", "\r").encode(), texts.encode("utf-16")]
+    for content in [*forms, *(compress(texts.encode()) for _, compress in COMPRESSIONS)]:
+        assert TsvFile(write(tmp_path / "other", content)).estimate() == near
+
+
+def test_what_cannot_be_read_is_told_by_the_reading_and_not_by_the_estimate(tmp_path: pathlib.Path) -> None:
+    assert TsvFile(write(tmp_path / "empty", b"")).estimate() == 0
+    assert TsvFile(write(tmp_path / "damaged", gzip.compress(b"one\tuno\n")[:-9])).estimate() == 1
+    os.mkfifo(tmp_path / "pipe")
+    assert TsvFile(tmp_path / "pipe").estimate() is None
+    assert TsvFile(tmp_path / "nowhere").estimate() is None
 
 
 def test_without_a_line_for_each_pair_nothing_is_estimated(tmp_path: pathlib.Path) -> None:
