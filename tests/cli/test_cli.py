@@ -391,6 +391,14 @@ MISTAKES = {
         "export {run} {empty}/new --format ctranslate2 --precision bfloat16",
         "float32, float16, int16, int8 in the format ctranslate2",
     ),
+    "export for a server in another format": (
+        "export {run} {empty}/new --format safetensors --server-version 2.17",
+        "--signature and --server-version are for the format saved_model. Received: --format safetensors",
+    ),
+    "export of a variant in another format": (
+        "export {run} {empty}/new --format ctranslate2 --variant xla",
+        "--signature and --server-version are for the format saved_model. Received: --format ctranslate2",
+    ),
     "export with signatures of another format": (
         "export {run} {empty}/new --format ctranslate2 --signature score",
         "--signature and --server-version are for the format saved_model",
@@ -794,8 +802,9 @@ def loaded(monkeypatch):
 
     def answer(model, texts):
         calls[-1]["texts"] += texts
-        for text in filter(str.isupper, map(bytes.decode, texts if model.on_unknown else [])):
-            model.on_unknown(text.encode())
+        for text in texts if model.on_unknown else []:
+            if text.removeprefix(b"<ES> ").isupper():
+                model.on_unknown(text)
         return [[Hypothesis(text.decode(), 0.0)] * model.n_best for text in texts]
 
     monkeypatch.setattr(Model, "load", load)
@@ -952,12 +961,14 @@ def test_translate_counts_translations_that_are_much_too_short(ratio, told, load
     ],
 )
 @pytest.mark.parametrize("kind", ["sentencepiece", "symbols"])
-def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, loaded, places, tmp_path):
-    """The model that is not there knows no capital letters."""
+@pytest.mark.parametrize("tag", [[], ["--tag", "<ES>"]])
+def test_translate_counts_lines_that_the_vocabulary_lacks(lines, told, kind, tag, loaded, places, tmp_path):
+    """The model that is not there knows no capital letters, but its tag."""
     run = RunFolder(shutil.copytree(places["run"], tmp_path / "run"))
+    run.write_config(run.decoding_file, DecodingConfig(tags="<ES>"))
     note_kind_of_tokenizer(run, kind)
     (tmp_path / "in").write_text(lines)
-    result = invoke("translate", run.path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    result = invoke("translate", run.path, "--input", tmp_path / "in", "--output", tmp_path / "out", *tag)
     if told is None:
         assert result.stderr == ""
         return

@@ -21,6 +21,19 @@ def test_lengths_are_counted_in_characters_in_every_script(line):
     assert (short.count, short.first) == (1, 2)
 
 
+@pytest.mark.parametrize("on_fault", [None, "empty", "source", "keep"])
+def test_the_progress_counts_each_line_once(on_fault):
+    """The model is asked for the beginning of a line beyond the limits, or not at all."""
+
+    def answer(texts):
+        return [[Hypothesis(text.decode(), 0.0)] for text in texts]
+
+    done, lines = [], [b"too long a line", b"one", b"also too long", b"two"]
+    target, limits = io.BytesIO(), LineLimits(line=9)
+    answer_lines(answer, input_lines(lines), target, limits=limits, on_batch=done.append, on_fault=on_fault)
+    assert sum(done) == 4
+
+
 def test_the_answers_before_a_refused_line_are_written_also_behind_lines_beyond_the_limits():
     """Of five lines, the model is asked for three."""
 
