@@ -34,6 +34,8 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # variables in the order in which gRPC looks for them
+# In the words of gRPC's own client on UNAVAILABLE.
+_OF_CONNECTIONS = ("failed to connect", "socket closed", "stream removed", "connection reset", "broken pipe", "goaway")
 _TRIED_AGAIN = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -112,7 +114,7 @@ class GrpcTransport:
         code = error.code()
         http_status = 413 if _is_too_large(error) else Code.of_number(code.value[0]).http_status
         told = f"{self._address.url} answers {code.name}: {error.details()}{self._remedy(error)}"
-        return ServerError(told, code=http_status)
+        return ServerError(told, code=http_status, is_answer=not _is_of_connection(error))
 
     def _remedy(self, error: grpc.RpcError) -> str:
         """A sentence for errors whose cause is mostly a certificate, the URL or a proxy."""
@@ -141,6 +143,12 @@ def _may_succeed_later(error: grpc.RpcError) -> bool:
 def _is_of_tls(error: grpc.RpcError) -> bool:
     """Whether the two sides do not agree on TLS, such as a certificate that is not trusted. gRPC says UNAVAILABLE."""
     return "handshake failed" in (error.details() or "").lower()
+
+
+def _is_of_connection(error: grpc.RpcError) -> bool:
+    """Whether there is no connection, or it has ended. gRPC has the same status for this as for a busy server."""
+    words = (error.details() or "").lower()
+    return error.code() == grpc.StatusCode.UNAVAILABLE and any(known in words for known in _OF_CONNECTIONS)
 
 
 def _is_too_large(error: grpc.RpcError) -> bool:

@@ -26,6 +26,19 @@ def test_best_tokens_are_the_top_of_all_log_probabilities(count, min_length, con
     assert np.array(ids).dtype == "int32"
 
 
+def test_tokens_that_never_come_leave_room_for_the_others():
+    """Tags that are more probable than all else are not among the best tokens, and none of these is lost for them."""
+    never = [4, 7, 9, 10]
+    logits = random_logits()
+    logits[:, [PAD, START, *never]] = 30
+    space = SearchSpace(START, END, PAD, np.array([9] * 5), 9, never=never)
+    everything = np.array(space.log_probabilities((), logits))
+    assert not np.isfinite(everything[:, never]).any()
+    log_probs, ids = space.best_tokens((), logits, 5)
+    np.testing.assert_array_equal(ids, np.argsort(-everything, axis=1, kind="stable")[:, :5])
+    assert np.isfinite(np.array(log_probs)).all()
+
+
 def test_of_equal_tokens_the_lower_id_comes_first():
     logits = np.zeros((1, 9), "float32")
     _, ids = search_space([4], 4).best_tokens((), logits, 3)

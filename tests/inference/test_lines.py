@@ -5,6 +5,7 @@ import io
 import pytest
 
 from kformer.inference.line_counts import ShortTranslations
+from kformer.inference.line_forms import AnsweredLine, Scores, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import answer_lines, input_lines
 from kformer.text.batches import Hypothesis, RefusedTextError
@@ -19,6 +20,13 @@ def test_lengths_are_counted_in_characters_in_every_script(line):
     assert short.count == 0
     short(line.encode(), [Hypothesis("x" * (half - 1), -1.0)])
     assert (short.count, short.first) == (1, 2)
+
+
+@pytest.mark.parametrize("form", [TextColumns(kept=True), Scores(kept=True)])
+def test_a_kept_field_stays_on_its_line_and_in_its_column(form):
+    answered = AnsweredLine(0, b"one", [Hypothesis("uno", -1.0, tokens=2)], kept="a\nb\tc\r\nd")
+    assert form(answered).endswith("\ta b c  d\n")
+    assert form(answered).count("\n") == form(answered).count("\t") == 1
 
 
 @pytest.mark.parametrize("on_fault", [None, "empty", "source", "keep"])

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -60,6 +62,7 @@ def test_it_is_asked_no_more_often_than_tries(protocol, fault, code):
         with pytest.raises(ServerError) as gave_up:
             client.translate(["one"])
         assert (gave_up.value.code, len(server.requests)) == (code, 3)
+        assert gave_up.value.is_answer == (fault is not None)
         assert fault is None or "the server's words" in str(gave_up.value)
 
 
@@ -128,6 +131,33 @@ def test_a_server_that_stays_away_is_told(url):
     with client, pytest.raises(ServerError, match=f"{url} .*Connection refused") as away:
         client.translate("one")
     assert away.value.code == 503
+    assert not away.value.is_answer
+
+
+MORTAL = """
+import concurrent.futures, os, signal
+import grpc
+
+def die(request, context):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+methods = {"Predict": grpc.unary_unary_rpc_method_handler(die)}
+server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("tensorflow.serving.PredictionService", methods)])
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+print(port, flush=True)
+server.wait_for_termination()
+"""
+
+
+def test_a_server_that_a_request_kills_has_not_said_that_it_is_busy():
+    """A job asks a busy server again, and one that dies only once more."""
+    with subprocess.Popen([sys.executable, "-c", MORTAL], stdout=subprocess.PIPE) as server:
+        client = Client(f"grpc://127.0.0.1:{int(server.stdout.readline())}/m", tries=1)
+        with client, pytest.raises(ServerError) as died:
+            client.translate("one")
+        assert (died.value.code, died.value.is_answer) == (503, False)
 
 
 def test_an_answer_that_takes_too_long_is_asked_for_again():

@@ -146,6 +146,36 @@ def test_no_call_is_cancelled_while_the_server_stops(monkeypatch):
         assert {*codes} <= {"OK", "UNAVAILABLE"}
 
 
+def test_an_answer_that_is_ready_waits_while_answers_are_held():
+    async def answered():
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def compute(request, context):
+            asked.set()
+            await may_answer.wait()
+            return f"answer to {request}"
+
+        async def unlimited(details):
+            return grpc.unary_unary_rpc_method_handler(compute)
+
+        async def requests():
+            yield "one"
+
+        limits = CallLimits(seconds=30)
+        handler = await limits.intercept_service(unlimited, types.SimpleNamespace(method="m"))
+        context = types.SimpleNamespace(add_done_callback=lambda leave: None)
+        call = asyncio.create_task(handler.stream_unary(requests(), context))
+        await asked.wait()
+        with limits.answers_held():
+            may_answer.set()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not call.done()
+        return await call
+
+    assert asyncio.run(answered()) == "answer to one"
+
+
 def _read(connection):
     with contextlib.suppress(OSError):
         while connection.recv(65536):
