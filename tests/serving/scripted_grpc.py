@@ -14,13 +14,14 @@ class ScriptedGrpc(prediction_service_pb2_grpc.PredictionServiceServicer):
         statuses: gRPC's codes.
         port: 0 for one that is free.
         credentials: Those of gRPC for TLS; None for a port without it.
+        largest: Bytes of a request; -1 for any number.
     """
 
-    def __init__(self, statuses=(), port=0, credentials=None):
+    def __init__(self, statuses=(), port=0, credentials=None, largest=-1):
         self.statuses, self.requests, self.metadata = list(statuses), [], []
-        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=[
-            ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0),
-        ])  # fmt: skip
+        options = [("grpc.max_receive_message_length", largest), ("grpc.max_send_message_length", -1)]
+        options += [("grpc.so_reuseport", 0)]
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=options)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self, self.server)
         address = f"127.0.0.1:{port}"
         if credentials is None:

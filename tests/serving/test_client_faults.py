@@ -134,6 +134,15 @@ def test_a_server_that_stays_away_is_told(url):
     assert not away.value.is_answer
 
 
+def test_a_request_beyond_the_largest_message_of_grpc_is_too_large():
+    """By this code, others ask for each of its texts alone."""
+    with ScriptedGrpc(largest=500) as server, Client(server.url) as client:
+        with pytest.raises(ServerError) as refused:
+            client.translate("one" * 300)
+        assert refused.value.code == 413
+        assert client.translate("one" * 100) == "ONE" * 100
+
+
 MORTAL = """
 import concurrent.futures, os, signal
 import grpc
