@@ -107,6 +107,16 @@ def test_what_cannot_be_represented_is_refused_by_its_name(tmp_path, name, field
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("said", "has_start"), [({}, True), ({"add_bos_token": False}, False), (None, True)])
+def test_a_text_begins_with_the_start_token_unless_the_tokenizer_says_otherwise(tmp_path, said, has_start):
+    folder = shutil.copytree(FOLDER / "llama", tmp_path / "folder")
+    path = folder / "tokenizer_config.json"
+    path.unlink() if said is None else path.write_text(json.dumps(said))
+    tokenizer, _ = load_tokenizers(import_model(folder, tmp_path / "run").tokenizer_folder)
+    [ids] = read(tokenizer, ["one"])
+    assert (ids[0] == tokenizer.start_id) == has_start
+
+
 def test_llama_needs_a_sentencepiece_model(tmp_path):
     folder = shutil.copytree(FOLDER / "llama", tmp_path / "folder")
     (folder / "tokenizer.model").unlink()

@@ -128,6 +128,16 @@ def test_the_vocabulary_of_another_model_is_refused(folder, tmp_path):
         import_model(folder / "train.yml", tmp_path / "run")
 
 
+def test_paths_are_those_from_the_current_folder_before_those_beside_the_file(folder, tmp_path, monkeypatch):
+    """As `onmt-main` reads them."""
+    (tmp_path / "vocabulary.txt").write_text("<blank>\n<s>\n</s>\na\n")  # of another model
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="has 4 lines. Expected: 500"):
+        import_model(folder / "train.yml", tmp_path / "run")
+    monkeypatch.chdir(folder)
+    assert import_model(folder / "train.yml", tmp_path / "run").exists()
+
+
 def test_the_folder_of_a_run_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(ValueError, match="Name the YAML file that it was trained by"):
         import_model(EXAMPLE / "run", tmp_path / "run")

@@ -136,6 +136,21 @@ def test_a_server_that_refuses_everything_spoils_nothing(tmp_path):
     assert refusing.asked
 
 
+def test_a_busy_server_rests_before_it_is_asked_again(tmp_path):
+    """Half a second, then twice as long each time, while the other one answers ten batches in a second."""
+
+    class Slow(Server):
+        def answer(self, texts, seed):
+            time.sleep(0.1)
+            return super().answer(texts, seed)
+
+    busy = Server(fault=ServerError("busy", 429))
+    found, report = job(tmp_path, [busy, Slow()], requests_at_once=1)
+    assert found == [line.upper() for line in LINES]
+    assert report.faults == 0
+    assert 1 <= busy.asked <= 4
+
+
 def test_a_line_that_breaks_every_connection_has_no_answer(tmp_path):
     class Fragile(Server):
         def answer(self, texts, seed):

@@ -108,6 +108,16 @@ def test_only_a_number_of_seconds_or_a_date_is_waited_for(given, waited):
     assert retries(tries=2, backoff_factor=1.0).get_retry_after(answer) == waited
 
 
+@pytest.mark.parametrize("tags", [["<2es>"], "<2es>"])
+def test_what_holds_for_all_texts_goes_with_each_request(tags):
+    with ScriptedRest() as server, Client(server.url, batch_size=2) as client:
+        found = client.predict("serving_default", {"text": ["a", "b", "c", "d", "e"], "tag": tags})
+    assert [text.decode() for text in found["translation"]] == ["A", "B", "C", "D", "E"]
+    sent = [body["inputs"] for body in server.predictions]
+    assert [one["text"] for one in sent] == [["a", "b"], ["c", "d"], ["e"]]
+    assert [one["tag"] for one in sent] == [tags] * 3
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_server_that_is_still_starting_is_waited_for(protocol):
     port, started = free_port(), []

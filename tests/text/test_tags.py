@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from kformer.cli.main import app
 from kformer.config import DecodingConfig
 from kformer.export.saved_model import export_saved_model
+from kformer.runtime.export_description import description
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 from kformer.tasks.translator import Translator
@@ -191,6 +192,7 @@ def test_an_export_has_the_tags_and_a_server_knows_them(tmp_path, plain, tagged)
     version = export_saved_model(tagged, base, samples=["one", "five two\none"])
     loaded = tf.saved_model.load(str(version))
     assert {*loaded.signatures} == {"serving_default", "known_tags", "translate_with_options"}
+    assert {*description(version)["signatures"]} == {*loaded.signatures}
     expected = plain(["five one\nfive two", "six one"])
     found = loaded.signatures["serving_default"](text=tf.constant(["five one\ntwo", "one"]))
     assert [text.decode() for text in found["translation"].numpy()] == expected

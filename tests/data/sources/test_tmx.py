@@ -8,6 +8,7 @@ import pytest
 from kformer.data import TmxFile, open_pairs
 
 ENGLISH = {"en": "one", "es": "uno"}
+TWICE = [("en", "one"), ("es", "uno"), ("en", "two"), ("es", "dos")]
 
 
 def unit(texts, attribute="xml:lang"):
@@ -28,6 +29,11 @@ def write(tmp_path):
         return tmp_path / name
 
     return write_to
+
+
+def test_of_two_segments_of_a_language_the_first_one_is_read(write):
+    variants = (f'<tuv xml:lang="{name}"><seg>{text}</seg></tuv>' for name, text in TWICE)
+    assert list(TmxFile(write(memory(f"<tu>{''.join(variants)}</tu>")), ("en", "es"))) == [("one", "uno")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
