@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kformer.cli.line_options import LineOptions
+from kformer.cli.line_options import JobOptions, LineOptions
 from kformer.cli.lines import LineModel, check_files, number_of_lines, write_answers
 from kformer.cli.on_server import connected, server_urls
 from kformer.cli.options import Path, SearchOptions, check_tag, choose_decoding, choose_model
@@ -72,6 +72,11 @@ def answer_lines(given: LineOptions, request: Request) -> None:
 
         answer_job(given, request)
         return
+    if given.job != JobOptions():
+        raise ValueError(
+            "--lines-per-part, --processes and --batch-seconds are for a job. Name its folder by --output FOLDER/, or "
+            "leave them out."
+        )
     input = given.inputs[0] if given.inputs else None
     if len(given.inputs) > 1:
         raise ValueError("The answers to several files go into a folder. Name it: --output FOLDER/.")

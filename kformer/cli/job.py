@@ -97,7 +97,9 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
             silent.append(error)
             warn(f"{error}. The job begins without it, and asks it again.")
     if len(silent) == len(sources):
-        raise silent[0]
+        if any(error.code not in (429, 503, 504) for error in silent):  # which will say the same later
+            raise silent[0]
+        raise ConnectionError(f"{silent[0]}. Run the same command when it answers.") from silent[0]
     addresses = [ServerAddress.of_url(source.url) for source in sources]
     names = {" ".join(map(str, filter(None, (one.model, one.version, one.label)))) for one in addresses}
     patience = max(_PATIENCE, 5 * given.job.batch_seconds)

@@ -93,6 +93,8 @@ class InputFields:
     def lines(self, file: Path, faults: Faults | None = None) -> Generator[InputLine, None, None]:
         """The lines of a file, or the texts of its first field. Lines that are not text are counted as faults."""
         if self.fields is None and not has_fields(file):
+            if self.inline_tags != "drop":
+                raise ValueError(f"--inline-tags is for a .tmx. Received: {file}. Leave it out.")
             with file.open("rb") as opened:
                 lines = lines_of(file_blocks(opened), str(file))
                 for line in lines if faults is None else faults.counted(lines):

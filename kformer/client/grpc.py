@@ -34,8 +34,11 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # variables in the order in which gRPC looks for them
-# In the words of gRPC's own client on UNAVAILABLE.
-_OF_CONNECTIONS = ("failed to connect", "socket closed", "stream removed", "connection reset", "broken pipe", "goaway")
+# In the words of gRPC's own client, and of proxies, on UNAVAILABLE.
+_OF_CONNECTIONS = (
+    *("failed to connect", "socket closed", "stream removed", "connection reset", "broken pipe", "goaway"),
+    *("received http2 header", "upstream connect error", "reset reason"),
+)
 _TRIED_AGAIN = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,

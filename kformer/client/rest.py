@@ -96,7 +96,8 @@ class RestTransport:
         text = content.decode("utf-8", "replace")
         if status != 200:
             words = found.get("error") or text.strip() or "without a reason"
-            raise ServerError(f"{self._url} answers {status}: {words}", code=status)
+            by_itself = status != 503 or "error" in found  # and not by a proxy before it
+            raise ServerError(f"{self._url} answers {status}: {words}", code=status, is_answer=by_itself)
         raise ServerError(
             f"{self._url} does not answer like TensorFlow Serving's REST: {key!r} is missing. Does another program use "
             f"this address? Received: {text[:200]!r}",

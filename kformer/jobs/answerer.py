@@ -11,7 +11,7 @@ from kformer.inference.find import find_model
 from kformer.inference.fingerprint import fingerprint
 from kformer.inference.line_counts import is_short
 from kformer.jobs.asking import AskedAnswers, Asking
-from kformer.text.batches import BATCH_SIZE, Hypothesis, tagged
+from kformer.text.batches import Hypothesis, batch_seed, tagged
 
 
 class Answers(NamedTuple):
@@ -115,13 +115,15 @@ class ServedModel:
     @contextlib.contextmanager
     def opened(self) -> Iterator[Answerer]:
         # One try: where there are other servers, the batch goes to one of them.
-        with Client(self.url, self.token, self.timeout, tries=1, batch_size=BATCH_SIZE) as client:
+        with Client(self.url, self.token, self.timeout, tries=1) as client:
             cut: list[bytes] = []
             ask = self.asking.of_server(client, cut.append)
 
             def answer(texts: Sequence[bytes], seed: int) -> Answers:
                 cut.clear()
-                found = ask(texts, seed)
+                found: list[list[Hypothesis]] = []
+                for first in range(0, len(texts), client.batch_size):  # servers take no more at once
+                    found += ask(texts[first : first + client.batch_size], batch_seed(seed, first))
                 places = _places(texts, {*cut})
                 return Answers(found, {"cut": places} if places else {})
 

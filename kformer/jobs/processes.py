@@ -18,6 +18,7 @@ from kformer.jobs.workers import Batch, Fate, Outcome
 _LOADING_SECONDS = 600.0  # for a worker to be ready
 _MOST_FAILED_STARTS = 3  # in a row
 _ENDING_SECONDS = 5.0
+_STOPPED_SECONDS = 1.0  # so much later than it wanted, this process goes on: it was stopped, and its workers, too
 _READY, _ANSWERS, _FAULT = "ready", "answers", "fault"
 
 
@@ -83,10 +84,14 @@ class ProcessWorkers:
 
     def wait(self) -> Sequence[Outcome]:
         busy = [worker for worker in self._workers if worker.batch is not None or not worker.is_ready]
-        first = min((worker.last_moment for worker in busy), default=time.monotonic())
-        happened = wait([worker.pipe for worker in busy], timeout=max(0.0, first - time.monotonic()))
+        began = time.monotonic()
+        first = max(began, min((worker.last_moment for worker in busy), default=began))
+        happened = wait([worker.pipe for worker in busy], timeout=first - began)
         outcomes = [self._heard(worker) for worker in busy if worker.pipe in happened]
         now = time.monotonic()
+        if now - first > _STOPPED_SECONDS:
+            for worker in busy:
+                worker.last_moment += now - first
         late = [worker for worker in busy if worker.pipe not in happened and worker.last_moment <= now]
         outcomes += [self._late(worker) for worker in late]
         return [outcome for outcome in outcomes if outcome is not None]

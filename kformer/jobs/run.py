@@ -130,7 +130,10 @@ class _Job:
         self._before = 0
         self._open: dict[int, _Open] = {}
         self._batches: collections.deque[Batch] = collections.deque()
+        self._suspects: collections.deque[Batch] = collections.deque()  # with which a worker was lost
+        self._begun: list[Batch] = []
         self._refused = 0  # lines
+        self._last_fault = ""
         self._has_answered = any(part.lines > len(part.faults) for part in self._written.values())
 
     def run(self, parts: Iterator[Part]) -> None:
@@ -139,7 +142,10 @@ class _Job:
             return
         with self._workers:
             while self._open or self._begin_next(left):
-                self._give(left)
+                if self._refused < _MOST_REFUSED or self._has_answered:
+                    self._give(left)
+                elif not self._begun:
+                    raise ValueError(f"The model answers nothing. It says: {self._last_fault}")
                 for outcome in self._workers.wait():
                     self._take(outcome)
 
@@ -164,7 +170,7 @@ class _Job:
             if known is None:
                 yield part
                 continue
-            if known.input_sha256 != part.sum():
+            if (known.input_sha256, known.first, known.before) != (part.sum(), part.first, part.before):
                 raise ValueError(
                     f"{part.file} has changed since {self._folder.file_of(part.number)} was written: lines "
                     f"{part.first + 1:,} to {part.first + len(part.lines):,} are other ones. Name a new folder by "
@@ -180,8 +186,19 @@ class _Job:
 
     def _give(self, left: Iterator[Part]) -> None:
         """Gives batches to all free workers, and reads parts as far as they are needed for it."""
-        while self._workers.free() and (self._batches or self._begin_next(left)):
-            self._workers.begin(self._batches.popleft())
+        while self._workers.free() and (batch := self._next(left)) is not None:
+            self._begun.append(batch)
+            self._workers.begin(batch)
+
+    def _next(self, left: Iterator[Part]) -> Batch | None:
+        """The batch to begin now.
+
+        Of those with which a worker was lost, only one is tried at a time: several batches may be lost with the same
+        server, and the one that ends it must not meet them again.
+        """
+        if self._suspects and not any(batch.losses for batch in self._begun):
+            return self._suspects.popleft()
+        return self._batches.popleft() if self._batches or self._begin_next(left) else None
 
     def _begin_next(self, left: Iterator[Part]) -> bool:
         """Begins the next part that has lines for workers; False if there is none."""
@@ -209,6 +226,8 @@ class _Job:
             self._batches.append(Batch(part.number, tuple(batch), tuple(asked[place] for place in batch), seed))
             opened.waiting += 1
             done += len(batch)
+        if not self._has_answered:  # The longest texts come first, and may be too long for the model.
+            self._batches.rotate(1)
         self._write_if_done(opened)
 
     def _fault(self, opened: _Open, place: int, fault: Fault) -> bytes:
@@ -228,10 +247,13 @@ class _Job:
 
     def _take(self, outcome: Outcome) -> None:
         opened = self._open[outcome.batch.part]
+        self._begun.remove(outcome.batch)
         if outcome.answers is not None:
             self._take_answers(opened, outcome.batch, outcome.answers)
         else:
-            self._batches.extendleft(reversed(self._after_fault(opened, outcome)))
+            again = self._after_fault(opened, outcome)
+            self._suspects.extend(batch for batch in again if batch.losses)
+            self._batches.extendleft(reversed([batch for batch in again if not batch.losses]))
         self._write_if_done(opened)
 
     def _take_answers(self, opened: _Open, batch: Batch, answers: Answers) -> None:
@@ -255,12 +277,12 @@ class _Job:
         if len(batch.texts) > 1:
             opened.waiting += len(batch.texts)
             lines = enumerate(zip(batch.places, batch.texts, strict=True))
-            return [
+            alone = [
                 Batch(batch.part, (place,), (text,), batch_seed(batch.seed, index)) for index, (place, text) in lines
             ]
-        self._refused += outcome.fate is Fate.REFUSED
-        if self._refused >= _MOST_REFUSED and not self._has_answered:
-            raise ValueError(f"The model answers nothing. It says: {outcome.fault}")
+            return alone if self._has_answered else alone[::-1]  # the shortest first
+        self._refused += 1
+        self._last_fault = outcome.fault
         self._fault(opened, batch.places[0], Fault(textwrap.shorten(outcome.fault, _LONGEST_REASON)))
         return []
 

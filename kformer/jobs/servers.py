@@ -1,6 +1,7 @@
 """Workers that are servers: a batch goes to any of them, and to another one if that one is lost."""
 
 import contextlib
+import dataclasses
 import queue
 import threading
 import time
@@ -92,7 +93,8 @@ class ServerWorkers:
                     self._ask_or_free(requester)
                     break
         else:
-            self._had.pop(_key(found.batch), None)
+            if found.fate is not Fate.UNREACHED:  # or else nobody would know that a server was lost with it
+                self._had.pop(_key(found.batch), None)
             outcomes.append(found)
 
     def _has_another(self, outcome: Outcome) -> bool:
@@ -150,6 +152,7 @@ class _Requester(threading.Thread):
         self._given: queue.Queue[Batch | None] = queue.Queue()
         self._ended = threading.Event()
         self._rest = 0.0
+        self._late: Outcome | None = None  # a batch that took too long, until it is known whether the server answers
         self.fault = ""
 
     def ask(self, batch: Batch) -> None:
@@ -163,9 +166,11 @@ class _Requester(threading.Thread):
         while not self._ended.is_set():
             try:
                 with self._source.opened() as answer:  # which asks the server for its model
+                    self._tell_late(Fate.REFUSED)
                     self._serve(answer)
             except (ServerError, ValueError) as error:  # it may be another one when it comes back
                 self.fault = f"{error}"
+                self._tell_late(Fate.LOST)
             except Exception as error:
                 self._happened.put(error)
                 return
@@ -180,11 +185,20 @@ class _Requester(threading.Thread):
             if batch is None:
                 return
             outcome = _outcome(answer, batch, self.server)
+            if outcome.fate is Fate.LATE:
+                self._late = outcome
+                return
             self._happened.put(outcome)
             if outcome.fate in (Fate.LOST, Fate.UNREACHED):
                 self.fault = outcome.fault
                 return
             self._rest, self.fault = 0.0, ""
+
+    def _tell_late(self, fate: Fate) -> None:
+        """Tells the fate of a batch that took too long: of itself, or because the server does not answer any more."""
+        if self._late is not None:
+            self._happened.put(dataclasses.replace(self._late, fate=fate))
+            self._late = None
 
 
 def _outcome(answer: Answerer, batch: Batch, server: int) -> Outcome:
@@ -199,4 +213,4 @@ def _outcome(answer: Answerer, batch: Batch, server: int) -> Outcome:
 def _fate(error: ServerError) -> Fate:
     if error.code in _BUSY and error.is_answer:
         return Fate.UNREACHED
-    return Fate.REFUSED if error.code == _LATE else Fate.LOST
+    return Fate.LATE if error.code == _LATE else Fate.LOST

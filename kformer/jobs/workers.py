@@ -34,6 +34,7 @@ class Fate(enum.Enum):
     REFUSED = enum.auto()  # it gets no answer from any worker, or not in time
     LOST = enum.auto()  # its worker ended: because of the batch, or because somebody killed it
     UNREACHED = enum.auto()  # no worker has seen it
+    LATE = enum.auto()  # it took too long, and nobody knows yet whether because of itself
 
 
 @dataclasses.dataclass(frozen=True)

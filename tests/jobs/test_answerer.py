@@ -6,6 +6,7 @@ import socket
 import time
 
 import pytest
+from scripted_rest import ScriptedRest
 
 from kformer.client import ServerError
 from kformer.inference import Model
@@ -37,6 +38,14 @@ def test_short_answers_are_noted(numbers_plain_export):
         answers = answer([b"one", b"three three three three", b"two"], 0)
     assert answers.notes == {"short": [1]}  # 19 characters for 23
     assert isinstance(answers.found[0][0], Hypothesis)
+
+
+def test_a_server_is_asked_for_no_more_texts_at_once_than_servers_take():
+    texts = [b"text %d" % number for number in range(70)]
+    with ScriptedRest() as server, ServedModel(server.url).opened() as answer:
+        found = answer(texts, 7).found
+        assert [one.text for [one] in found] == [text.decode().upper() for text in texts]
+        assert [len(body["inputs"]["text"]) for body in server.predictions] == [32, 32, 6]
 
 
 def test_a_server_that_does_not_answer_in_time_is_given_up():

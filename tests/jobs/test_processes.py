@@ -28,7 +28,7 @@ def job(tmp_path, lines, workers, **settings):
 def test_several_processes_share_the_lines(tmp_path):
     log = tmp_path / "log"
     lines = [b"line %d" % number for number in range(1000)]
-    found, _ = job(tmp_path, lines, ProcessWorkers(Capitals(log=str(log), seconds=0.02), 3, 60.0), lines_per_part=100)
+    found, _ = job(tmp_path, lines, ProcessWorkers(Capitals(log=str(log), seconds=0.3), 3, 60.0), lines_per_part=100)
     assert found == [line.upper() for line in lines]
     assert len({*log.read_text().split()}) == 3
 
@@ -76,6 +76,38 @@ def test_processes_that_are_killed_at_random_lose_and_double_nothing(tmp_path):
     assert found == [line.upper() for line in lines]
     assert report.faults == 0
     assert len(log.read_text().split()) > 5  # 3 processes, and those that took the places of the killed
+
+
+STOPPED = """
+from job_fakes import Capitals, read
+from kformer.jobs import JobSettings, run_job
+from kformer.jobs.processes import ProcessWorkers
+import pathlib
+
+if __name__ == "__main__":
+    settings = JobSettings((pathlib.Path("lines.txt"),), {})
+    workers = ProcessWorkers(Capitals(log="log", seconds=1.5), 1, seconds=3.0)
+    print(run_job(pathlib.Path("job"), settings, read, workers).faults)
+"""
+
+
+def test_a_job_that_was_stopped_and_goes_on_gives_up_no_line(tmp_path):
+    """Ctrl-Z stops the workers, too: their time does not run on."""
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    (tmp_path / "program.py").write_text(STOPPED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "program.py"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        while not (tmp_path / "log").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.killpg(job.pid, signal.SIGSTOP)
+        time.sleep(4.0)
+        os.killpg(job.pid, signal.SIGCONT)
+        assert job.communicate()[0] == "0\n"
+    assert (tmp_path / "job" / "part-000000000.txt").read_text() == "ONE\nTWO\n"
 
 
 def test_a_model_that_cannot_be_loaded_is_told(tmp_path):

@@ -271,6 +271,42 @@ def test_a_model_that_answers_nothing_ends_the_job(tmp_path, settings):
         run_job(tmp_path / "job", settings, read, OneWorker(refuse))
 
 
+@pytest.mark.parametrize("number", [12, 100])
+def test_lines_too_long_for_the_model_do_not_end_the_job(number, tmp_path):
+    """The longest lines are asked first, and the model refuses them before it has answered another one."""
+
+    def answer(texts, seed):
+        if any(len(text) > 99 for text in texts):
+            raise ValueError("it is too long")
+        return capitals(texts, seed)
+
+    file, lines = tmp_path / "lines.txt", [*(f"line {place} ".ljust(100, "x") for place in range(number)), "a", "b"]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    report = run_job(tmp_path / "job", JobSettings((file,), {}), read, OneWorker(answer))
+    assert answers(tmp_path / "job") == "\n" * number + "A\nB\n"
+    assert report.faults == number
+
+
+def test_a_model_that_ends_its_worker_with_every_batch_ends_the_job(tmp_path, settings):
+    def answer(texts, seed):
+        raise EOFError("its process ended")
+
+    with pytest.raises(ValueError, match="The model answers nothing. It says: its process ended"):
+        run_job(tmp_path / "job", settings, read, OneWorker(answer))
+
+
+def test_parts_whose_lines_have_other_numbers_now_are_refused(tmp_path, settings, files):
+    """The first file has grown, whose part is not written."""
+    run_job(tmp_path / "job", settings, read, OneWorker())
+    job = tmp_path / "job"
+    manifest = (job / "manifest.jsonl").read_text().splitlines(keepends=True)
+    (job / "manifest.jsonl").write_text("".join(line for line in manifest if json.loads(line)["number"] != 3))
+    with files[0].open("a") as file:
+        file.write("line 23\n")
+    with pytest.raises(ValueError, match="two.txt has changed since .*part-000000004.txt was written"):
+        run_job(job, settings, read, OneWorker())
+
+
 def test_a_batch_whose_worker_is_lost_is_tried_again_whole_and_then_line_by_line(tmp_path):
     def lose(texts, seed):
         if b"two" in texts:
@@ -284,10 +320,10 @@ def test_a_batch_whose_worker_is_lost_is_tried_again_whole_and_then_line_by_line
     assert [sorted(batch.texts) for batch in worker.asked] == [
         [b"one", b"three", b"two"],
         [b"one", b"three", b"two"],
-        [b"three"],
+        [b"two"],
+        [b"two"],
         [b"one"],
-        [b"two"],
-        [b"two"],
+        [b"three"],
     ]
     assert answers(tmp_path / "job") == "ONE\n\nTHREE\n"
     assert report.first_fault == f"line 2 of {tmp_path}/lines.txt: its process ended (SIGKILL)"

@@ -167,6 +167,62 @@ def test_a_line_that_breaks_every_connection_has_no_answer(tmp_path):
     )
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_lines_that_are_lost_with_a_deadly_one_are_answered(number, tmp_path):
+    """A server that dies loses all that it was asked at once."""
+
+    class Mortal(Server):
+        deaths = 0
+
+        def answer(self, texts, seed):
+            lived_until = self.deaths
+            time.sleep(0.01)
+            self.deaths += b"bad" in texts
+            if self.deaths > lived_until:
+                raise ServerError("does not answer: connection reset", 503, is_answer=False)
+            return super().answer(texts, seed)
+
+    lines = [*LINES[:100], b"bad", *LINES[100:200]]
+    found, report = job(tmp_path, [Mortal() for _ in range(number)], lines)
+    assert found == [b"" if line == b"bad" else line.upper() for line in lines]
+    assert report.faults == 1
+
+
+def test_a_deadly_line_is_given_up_while_the_other_server_is_busy(tmp_path):
+    class Fragile(Server):
+        def answer(self, texts, seed):
+            if b"bad" in texts:
+                self.asked += 1
+                raise ServerError("does not answer: connection reset", 503, is_answer=False)
+            return super().answer(texts, seed)
+
+    fragile, busy = Fragile(), Server(fault=ServerError("busy", 429))
+    found, report = job(tmp_path, [fragile, busy], [b"good", b"bad"], requests_at_once=1)
+    assert (found, report.faults) == ([b"GOOD", b""], 1)
+    assert fragile.asked <= 10
+
+
+def test_a_server_that_hangs_ends_the_job_and_loses_no_line(tmp_path):
+    """It answers one batch. Then nothing comes back, whatever it is asked."""
+
+    @dataclasses.dataclass
+    class Hanging(Server):
+        @contextlib.contextmanager
+        def opened(self):
+            if self.answered:
+                raise ServerError("does not answer: timed out", 504, is_answer=False)
+            yield self.answer
+
+        def answer(self, texts, seed):
+            if self.answered:
+                raise ServerError("does not answer: timed out", 504, is_answer=False)
+            return super().answer(texts, seed)
+
+    with pytest.raises(ConnectionError, match="No server has answered for 1 seconds.*timed out"):
+        job(tmp_path, [Hanging()], patience=1.0)
+    assert b"\n\n" not in b"".join(part.read_bytes() for part in (tmp_path / "job").glob("part-*"))
+
+
 def test_a_mistake_in_a_client_is_not_hidden(tmp_path):
     class Wrong(Server):
         def answer(self, texts, seed):
