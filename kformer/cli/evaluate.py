@@ -110,6 +110,8 @@ def evaluate(
         raise ValueError(f"--intervals and --against are for translators. Received: a model of the task {kind.name}.")
     if against is not None:
         check_task(find_model(against), "translate")
+        if tag is not None:
+            check_tag(find_model(against), tag)
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:
         bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, pairs)

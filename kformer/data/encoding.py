@@ -201,7 +201,7 @@ def encode_with(
     sizes = source_tokenizer.vocab_size, target_tokenizer.vocab_size
     known = store.open(*sizes)
     if known is not None:
-        chunks = _chunks(itertools.islice(iter(pairs), known, None), known, store.sizes)
+        chunks = _chunks(pairs, known, store.sizes)
         for chunk in in_threads(functools.partial(_encoded, encode, max_length, sizes, store.aligned), chunks):
             store.add(chunk)
     kept = store.close()
@@ -272,16 +272,27 @@ class _Chunk(NamedTuple):
     part: int | None
 
 
-def _chunks(pairs: Iterator[Pair], known: int, sizes: Sequence[int]) -> Iterator[_Chunk]:
-    """The pairs, of which so many before are known already. A chunk has pairs of one corpus only."""
+class Continued(tuple[str, str]):
+    """A pair with a further piece of the text of the pair before it, with which it counts as one pair of a corpus."""
+
+
+def _chunks(pairs: Iterable[Pair], known: int, sizes: Sequence[int]) -> Iterator[_Chunk]:
+    """The pairs behind so many that are known already. A chunk has pairs of one corpus only."""
     ends = list(itertools.accumulate(sizes))
-    while True:
-        part = bisect.bisect_right(ends, known) if ends else None
-        most = _PAIRS_PER_CALL if part is None or part == len(ends) else min(_PAIRS_PER_CALL, ends[part] - known)
-        if not (chunk := list(itertools.islice(pairs, most))):
-            return
-        known += len(chunk)
-        yield _Chunk(chunk, part)
+    chunk: list[Pair] = []
+    chunk_part, whole = None, -1  # the number of the last pair, without counting those that are continued
+    for number, pair in enumerate(pairs):
+        whole += not isinstance(pair, Continued)
+        if number < known:
+            continue
+        part = bisect.bisect_right(ends, whole) if ends else None
+        if chunk and (part != chunk_part or len(chunk) == _PAIRS_PER_CALL):
+            yield _Chunk(chunk, chunk_part)
+            chunk = []
+        chunk.append(pair)
+        chunk_part = part
+    if chunk:
+        yield _Chunk(chunk, chunk_part)
 
 
 def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], aligned: bool, chunk: _Chunk) -> EncodedChunk:

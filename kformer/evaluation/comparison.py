@@ -133,7 +133,7 @@ class Comparison:
 
     def _gain(self, first: str, other: str, references: Sequence[str]) -> float:
         if self.symbols:
-            return float((other in references) - (first in references))
+            return float(_is_right(other, references) - _is_right(first, references))
         chrf = sacrebleu.CHRF()
         return chrf.sentence_score(other, list(references)).score - chrf.sentence_score(first, list(references)).score
 
@@ -172,7 +172,7 @@ class Comparison:
         """The same for the share of lines that equal none of their references."""
         wrong = np.array(
             [
-                [text not in texts for text, texts in zip(found, self.references, strict=True)]
+                [not _is_right(text, texts) for text, texts in zip(found, self.references, strict=True)]
                 for found in self.translations.values()
             ],
             float,
@@ -189,3 +189,8 @@ class Comparison:
             p_value = None if place == 0 else float((as_large.sum() + 1) / (self.samples + 1))
             found[name] = Score(float(values[place]), float(high[place] - low[place]) / 2, p_value)
         return {_WER: found}
+
+
+def _is_right(translation: str, references: Sequence[str]) -> bool:
+    """Whether its symbols are those of one of the references, as in `kformer.evaluation.word_error_rate`."""
+    return translation.split() in [reference.split() for reference in references]

@@ -92,6 +92,11 @@ class CTranslate2Target(ExportTarget):
             )
         refuse_tags_before_targets(predictor, "CTranslate2")
         check_variant(predictor.config)
+        if predictor.decoding.first_id is not None:
+            raise ValueError(
+                "CTranslate2's search chooses the first token itself. Received: a model whose translations begin with "
+                f"first_id={predictor.decoding.first_id}, such as a language. Export it as a SavedModel."
+            )
         for tokenizer in (predictor.source_tokenizer, predictor.target_tokenizer):
             tokenizer.tokens()
 

@@ -108,7 +108,7 @@ class CTranslate2Engine:
             length_penalty=decoding.length_penalty if decoding.beam_size > 1 else 0,
             max_decoding_length=longest,
             max_input_length=0,
-            min_decoding_length=decoding.min_length,
+            min_decoding_length=max(0, min(decoding.min_length, longest - 1)),
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             suppress_sequences=[[self._target_tokens[number]] for number in sorted(never)],
             return_scores=True,

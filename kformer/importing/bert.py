@@ -128,7 +128,9 @@ class _Tensors:
         self.names = Names(prefix, "gamma", "beta") if is_old else Names(prefix)
         self.has_transform = f"{TRANSFORM}.dense.weight" in checkpoint
         self.has_pooler = f"{prefix}pooler.dense.weight" in checkpoint
-        self.unused = _UNUSED | {f"{prefix}embeddings.position_ids"}
+        # A tagger's file may hold the pooler of the encoder from which it began.
+        pooler = {f"{prefix}pooler.dense.{name}" for name in ("weight", "bias")}
+        self.unused = _UNUSED | {f"{prefix}embeddings.position_ids"} | pooler
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, (0,) if there is none: the check of the whole model tells."""

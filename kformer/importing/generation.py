@@ -18,9 +18,13 @@ _WITHOUT_EFFECT = {
     "constraints": None,
     "sequence_bias": None,
     "guidance_scale": None,
+    "penalty_alpha": None,
+    "dola_layers": None,
+    "watermarking_config": None,
     "exponential_decay_length_penalty": None,
     "stop_strings": None,
 }
+_OLD_FIRST = "force_bos_token_to_be_generated"  # of BART, before there was forced_bos_token_id
 # Of a translation, where the files do not say: transformers stops after 20 tokens then, which cuts translations off.
 # And of a line that is translated at once, as transformers does with all lines that the model has positions for.
 _LONGEST = 512
@@ -43,7 +47,7 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
     least = fields.get("min_new_tokens", fields.get("min_length", 0) - 1)
     if max_positions is not None:
         longest = min(longest, max_positions)
-    end_id = config.id("eos_token_id")
+    end_id, begins_with = config.id("eos_token_id"), config.get("bos_token_id")
     _check_repeated(fields, config.get("decoder_start_token_id") == end_id)
     return DecodingConfig(
         beam_size=fields.get("num_beams", 1),
@@ -51,9 +55,9 @@ def read_decoding(folder: pathlib.Path, config: Fields, max_positions: int | Non
         max_extra_length=longest,
         max_length=longest,
         beam_rules="transformers",
-        first_id=fields.get("forced_bos_token_id"),
+        first_id=fields.get("forced_bos_token_id", begins_with if fields.get(_OLD_FIRST) else None),
         early_stopping=_stops_early(fields),
-        forced_end=fields.get("forced_eos_token_id") == end_id,
+        forced_end=_is_forced(fields, end_id),
         renormalize=bool(fields.get("renormalize_logits", False)),
         min_length=max(0, least),
         no_repeat_ngram_size=fields.get("no_repeat_ngram_size", 0),
@@ -97,7 +101,10 @@ def _search_fields(folder: pathlib.Path, config: Fields) -> Fields:
     path = folder / "generation_config.json"
     fields = Fields(path) if path.is_file() else config
     for name, value in _WITHOUT_EFFECT.items():
-        fields.expect(name, value, default=value)
+        if fields.get(name) != []:  # which says nothing
+            fields.expect(name, value, default=value)
+    for name in ("eos_token_id", "decoder_start_token_id"):
+        _check_same_id(name, fields, config)
     _check_forbidden(fields, config)
     return fields
 
@@ -119,6 +126,32 @@ def _check_forbidden(fields: Fields, config: Fields) -> None:
             f"bad_words_ids in {fields.path} forbids {forbidden!r:.100}. kformer's searches forbid the padding and the "
             "start alone."
         )
+
+
+def _check_same_id(name: str, fields: Fields, config: Fields) -> None:
+    """Refuses a special token of the search that is not the model's: a search has one."""
+    given, known = fields.get(name), config.get(name)
+    if None in (given, known) or given in (known, [known]):
+        return
+    raise ValueError(
+        f"{name} in {fields.path} is {given!r}, and in {config.path} {known!r}. transformers takes the first one, and "
+        "kformer's searches know one such token. Write the same id into both files."
+    )
+
+
+def _is_forced(fields: Fields, end_id: int) -> bool:
+    """Whether a translation ends with the end token where it is cut off.
+
+    Raises:
+        ValueError: It ends with another token there.
+    """
+    forced = fields.get("forced_eos_token_id")
+    if forced not in (None, end_id, [end_id]):
+        raise ValueError(
+            f"forced_eos_token_id in {fields.path} is {forced!r}, and the end token is {end_id}. kformer's searches "
+            "force that one alone."
+        )
+    return forced is not None
 
 
 def _check_repeated(fields: Fields, starts_with_end: bool) -> None:

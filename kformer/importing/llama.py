@@ -136,8 +136,12 @@ def _tokenizer(folder: pathlib.Path, fields: Fields) -> LlamaTokenizer:
     pad_id = fields.get("pad_token_id", -1)
     if pad_id in (-1, end_id):
         pad_id = _unused_id(path, pieces, unknown_id)
-    options = folder / "tokenizer_config.json"
-    has_start = not options.is_file() or bool(Fields(options).get("add_bos_token", True))
+    path, has_start = folder / "tokenizer_config.json", True
+    if path.is_file():
+        options = Fields(path)
+        options.expect("add_prefix_space", True, default=True)
+        options.expect("add_eos_token", False, default=False)
+        has_start = bool(options.get("add_bos_token", True))
     return LlamaTokenizer(model, pieces, pad_id, fields.id("bos_token_id", 1), end_id, unknown_id, has_start)
 
 

@@ -43,6 +43,21 @@ _CATALOGUE: dict[str, dict[str, Any]] = {
 }
 _NOT_NUMBERS = ("share_embeddings", "attention_reduction", "output_layer_bias")  # the tensors say what these say
 _BLANK, _START, _END = "<blank>", "<s>", "</s>"
+# Parameters of pyonmttok that leave the tokens to SentencePiece; those of sampling count in training alone.
+_OF_SENTENCEPIECE = frozenset(
+    [
+        "model",
+        "sp_model_path",
+        "mode",
+        "nbest_size",
+        "alpha",
+        "sp_nbest_size",
+        "sp_alpha",
+        "no_substitution",
+        "spacer_annotate",
+    ]
+)
+_OF_NO_SAMPLING = {"sampling_topk": 1, "sampling_temperature": 1}
 _LONGEST = 250  # maximum_decoding_length
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _PROJECTIONS = {"query": "queries", "key": "keys", "value": "values", "output": "output"}
@@ -231,8 +246,8 @@ class _Settings:
         settings = given if isinstance(given, dict) else {}
         parameters = settings.get("params", settings)
         name = next((key for key in ("model", "sp_model_path") if isinstance(parameters.get(key), str)), None)
-        mode = parameters.get("mode", "none")
-        if name is None or mode not in ("none", "space") or parameters.get("joiner_annotate"):
+        others = {key for key, value in parameters.items() if value} - _OF_SENTENCEPIECE
+        if name is None or parameters.get("mode", "none") != "none" or others:
             raise ValueError(
                 f"{side}_tokenization in {self._file} is {given!r:.200}. kformer cuts texts by SentencePiece alone: "
                 f"name the model by which the {side} texts were cut, such as {side}_tokenization: {{type: "
@@ -244,7 +259,7 @@ class _Settings:
         """The search that the file asks for; OpenNMT-tf has a beam of 4 by default with --auto_config."""
         params = self._params
         for name in ("coverage_penalty", "replace_unknown_target", "sampling_topk", "sampling_temperature"):
-            if params.get(name):
+            if params.get(name) and params[name] != _OF_NO_SAMPLING.get(name):
                 raise ValueError(f"{name} in {self._file} is {params[name]!r}, which kformer's search does not have.")
         longest = int(params.get("maximum_decoding_length", _LONGEST))
         return DecodingConfig(

@@ -4,7 +4,7 @@ Shape letters: B texts, F tokens of a prompt, T tokens.
 """
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
@@ -15,7 +15,7 @@ from kformer.config import DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import EncodedPairs, Pair, Pairs
 from kformer.data.arrangements import Arrangement, NextToken
 from kformer.data.encoded_ids import IdStore
-from kformer.data.encoding import Sequences, encode_with, ended
+from kformer.data.encoding import Continued, Sequences, encode_with, ended
 from kformer.data.pairs import MappedPairs, source_only
 from kformer.data.sampled_subwords import with_sampled_subwords
 from kformer.decoding import SearchResult
@@ -268,8 +268,7 @@ class LanguageModelTask(Task):
             return texts, texts
 
         longest = CHARACTERS_PER_TOKEN * max_length
-        short = ((piece, piece) for text, _ in pairs for piece in pieces(text, longest))
-        return encode_with(encode, short, *tokenizers, max_length, store)
+        return encode_with(encode, _short(pairs, longest), *tokenizers, max_length, store)
 
     def arrangement(self, tokenizers: tuple[Tokenizer, Tokenizer], training: TrainingConfig) -> Arrangement:
         return NextToken(tokenizers[0].has_start)
@@ -279,3 +278,10 @@ class LanguageModelTask(Task):
 
     def load(self, run: str | pathlib.Path, decoding: DecodingConfig | None = None) -> LanguageModel:
         return LanguageModel.from_run(run, decoding)
+
+
+def _short(pairs: Iterable[Pair], longest: int) -> Iterator[Pair]:
+    """The texts in pieces of at most so many characters."""
+    for text, _ in pairs:
+        for number, piece in enumerate(pieces(text, longest)):
+            yield Continued((piece, piece)) if number else (piece, piece)

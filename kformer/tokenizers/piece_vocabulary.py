@@ -21,7 +21,7 @@ from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, trimmed
 
 PIECES_FILE = "pieces.json"
-_LANGUAGE_CODE = r">>(?s:.*?)<<"
+_LANGUAGE_CODE = r">>.*?<<"  # within a line
 
 
 class PieceVocabularyTokenizer(Tokenizer):

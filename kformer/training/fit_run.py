@@ -53,7 +53,9 @@ def fit_run(
             if state.validating:
                 _validate(run, valid, listed)
             else:
-                _fit_epochs(run, plan, valid, listed, interval - state.epoch_batch, last_epoch=state.epoch + 1)
+                # At least one: on another kind of machine an epoch may have fewer batches than the run has done of it.
+                left = max(1, interval - state.epoch_batch)
+                _fit_epochs(run, plan, valid, listed, left, last_epoch=state.epoch + 1)
             if not state.end_reason and (spent := budget.out_of_steps(state)) is not None:
                 state.end_reason = spent.now
         if not state.end_reason:

@@ -59,6 +59,8 @@ def resume_run(
     if training is None:
         training = stored_training
     else:
+        if training.precision == "auto":  # which this machine might choose otherwise than that of the run's beginning
+            training = training.replace(precision=stored_training.precision)
         origin = run.initial if run.initial.exists() else None
         training = complete_training_config(training, corpus, origin)
         # A run keeps this multiple, because it depends on the devices that the run began with.

@@ -922,6 +922,14 @@ def test_a_model_to_evaluate_against_has_its_own_search(loaded, places, tmp_path
     assert [call["decoding"] for call in loaded] == [DecodingConfig(beam_size=2), None]
 
 
+def test_a_model_to_evaluate_against_must_know_the_tag(loaded, places, tmp_path):
+    run, other = (RunFolder(shutil.copytree(places["run"], tmp_path / name)) for name in ("run", "other"))
+    run.write_config(run.decoding_file, DecodingConfig(tags="<2es>"))
+    (tmp_path / "test.tsv").write_text("one\tone\n")
+    with pytest.raises(ValueError, match="does not know the tag '<2es>'"):
+        invoke("evaluate", run.path, "--test", tmp_path / "test.tsv", "--tag", "<2es>", "--against", other.path)
+
+
 def test_translate_hands_on_how_many_hypotheses_are_wanted(loaded, places, tmp_path):
     invoke("translate", places["run"], "--input", places["corpus"], "--output", tmp_path / "out", "--n-best", 3)
     assert loaded[0]["n_best"] == 3

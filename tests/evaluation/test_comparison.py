@@ -71,6 +71,14 @@ def test_symbols_are_right_or_wrong_by_any_reference():
     assert [name for name in found.scores] == ["WER"]
 
 
+def test_blanks_around_symbols_do_not_count():
+    made = {"one": ["a b", "c"], "two": ["a  b ", "d"]}
+    found = Comparison(["x", "y"], [[" a b  "], ["d "]], made, symbols=True)
+    assert [found.scores["WER"][name].value for name in made] == [0.5, 0.0]
+    assert found.of_lines([0, 1]) == {"one": 0.5, "two": 0.0}
+    assert [line.gain for line in found.lines("two")] == [1.0, 0.0]
+
+
 def test_the_same_symbols_have_no_difference():
     found = Comparison(["a"] * 9, [["b"]] * 9, {"one": ["b"] * 9, "two": ["b"] * 9}, symbols=True)
     assert found.scores["WER"]["two"] == (0.0, 0.0, 1.0)

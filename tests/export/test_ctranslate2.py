@@ -98,6 +98,20 @@ def test_a_part_that_the_engine_lacks_is_refused_by_its_field(field, tmp_path):
     assert not (tmp_path / "exported").exists()
 
 
+def test_a_first_token_that_is_given_is_refused(tmp_path):
+    translator = random_translator()
+    with pytest.raises(ValueError, match="whose translations begin with first_id=5"):
+        export_ctranslate2(with_search(translator, translator.decoding.replace(first_id=5)), tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_least_length_beyond_the_limit_of_a_text_ends_at_the_limit(tmp_path):
+    translator = random_translator()
+    mine = with_search(translator, translator.decoding.replace(min_length=30, max_extra_length=2))
+    found = CTranslate2Engine(export_ctranslate2(mine, tmp_path / "exported"))([text.encode() for text in TEXTS])
+    assert found["translation"][:, 0].tolist() == mine.translate(tf.constant(TEXTS))["translation"].numpy().tolist()
+
+
 def test_eight_bits_are_nearly_the_same(tmp_path):
     folder = export_ctranslate2(random_translator(), tmp_path / "exported", "int8")
     facts = json.loads((folder / "assets.extra" / "kformer.json").read_text())

@@ -94,6 +94,21 @@ def test_numbers_of_new_tokens_do_not_count_the_start_token(folder, tmp_path):
     assert (decoding.max_length, decoding.min_length) == (17, 7)
 
 
+def test_what_says_nothing_or_the_same_is_passed_over(example, folder, tmp_path):
+    edit(folder, "generation_config.json", suppress_tokens=[], eos_token_id=[END], forced_eos_token_id=[END])
+    decoding = import_model(folder, tmp_path / "run").decoding_config()
+    assert decoding == example.run.decoding_config().replace(forced_end=True)
+
+
+def test_the_first_token_may_be_asked_for_as_by_old_files(folder, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "generation_config.json").unlink()
+    edit(folder, "config.json", force_bos_token_to_be_generated=True)
+    assert import_model(folder, tmp_path / "run").decoding_config().first_id == config["bos_token_id"]
+    edit(folder, "config.json", force_bos_token_to_be_generated=False)
+    assert import_model(folder, tmp_path / "other").decoding_config().first_id is None
+
+
 def test_the_vocabulary_may_be_in_tokenizer_json(example, folder, tmp_path):
     one_file(folder)
     source, _ = load_tokenizers(import_model(folder, tmp_path / "run").tokenizer_folder)
@@ -128,6 +143,9 @@ def test_a_file_of_the_model_without_its_softmax_has_the_same_logits(example, fo
         ("generation_config.json", "early_stopping", "never"),
         ("generation_config.json", "bad_words_ids", [[7]]),
         ("generation_config.json", "bad_words_ids", [[END]]),  # with which translations start, too
+        ("generation_config.json", "penalty_alpha", 0.6),
+        ("generation_config.json", "decoder_start_token_id", 0),
+        ("generation_config.json", "forced_eos_token_id", 7),
         ("generation_config.json", "no_repeat_ngram_size", 1),  # which counts the start: there would be no end
     ],
 )

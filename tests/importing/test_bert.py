@@ -206,6 +206,16 @@ def test_other_classifiers_are_refused(tmp_path, field, value):
         import_model(folder, tmp_path / "run")
 
 
+def test_a_tagger_needs_no_pooler_and_its_file_may_hold_one(tagger, bert, tmp_path):
+    """As that of a tagger that began with an encoder: transformers passes over it."""
+    folder = shutil.copytree(FOLDER / "bert_tagger", tmp_path / "folder")
+    size = tagger.run.transformer_config().d_model
+    pooler = {"weight": np.ones((size, size), "float32"), "bias": np.ones(size, "float32")}
+    edit_tensors(folder, lambda tensors: tensors | {f"bert.pooler.dense.{name}": one for name, one in pooler.items()})
+    ids = bert.expected["pair_ids"][0]
+    np.testing.assert_array_equal(logits(import_model(folder, tmp_path / "run"), ids), logits(tagger.run, ids))
+
+
 def test_a_number_is_no_label(tmp_path):
     folder = shutil.copytree(FOLDER / "bert_classifier", tmp_path / "folder")
     edit_tensors(folder, lambda tensors: {name: t[:1] if "classifier" in name else t for name, t in tensors.items()})

@@ -107,6 +107,24 @@ def test_what_cannot_be_represented_is_refused_by_its_name(tmp_path, name, field
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("field", ["add_prefix_space", "add_eos_token"])
+def test_texts_that_llama_reads_in_another_way_are_refused(tmp_path, field):
+    folder = shutil.copytree(FOLDER / "llama", tmp_path / "folder")
+    (folder / "tokenizer_config.json").write_text(json.dumps({field: field == "add_eos_token"}))
+    with pytest.raises(ValueError, match=f"{field} in .*tokenizer_config.json"):
+        import_model(folder, tmp_path / "run")
+
+
+@pytest.mark.parametrize("end", [[2, 7], 7])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_search_that_ends_with_other_tokens_than_the_model_is_refused(tmp_path, name, end):
+    folder = shutil.copytree(FOLDER / name, tmp_path / "folder")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))
+    with pytest.raises(ValueError, match=r"eos_token_id in .*generation_config.json is .*, and in .*config.json"):
+        import_model(folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("said", "has_start"), [({}, True), ({"add_bos_token": False}, False), (None, True)])
 def test_a_text_begins_with_the_start_token_unless_the_tokenizer_says_otherwise(tmp_path, said, has_start):
     folder = shutil.copytree(FOLDER / "llama", tmp_path / "folder")

@@ -17,6 +17,7 @@ from kformer.models.building import build_model
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.tasks.translator import Translator
+from kformer.tokenizers import load_tokenizers
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -290,3 +291,12 @@ def test_all_lines_of_a_text_have_its_language_code(folder, tmp_path):
     assert translator(both) == [f"{spanish}\n{other}", f"{plain}\n{none}", f"{spanish}\n{french}"]
     assert other != none
     assert translator(">>spa<<") == ""
+
+
+def test_a_code_before_a_text_does_not_go_beyond_its_line(folder, tmp_path):
+    """A quoted mail may begin with >>, and a program may have << in a later line."""
+    source, _ = load_tokenizers(import_model(folder, tmp_path / "run").tokenizer_folder)
+    text = ">> one two\nthree << four"
+    same, other = source.tokenize([text, f" {text}"]).to_list()  # a blank before it is dropped
+    assert same == other
+    assert len(same) > 4

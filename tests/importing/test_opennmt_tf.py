@@ -19,6 +19,11 @@ pytestmark = pytest.mark.tensorflow_only
 EXAMPLE = FOLDER / "opennmt-tf"
 
 
+def pyonmttok(**parameters):
+    """How texts are cut by the SentencePiece model, and what else pyonmttok is told."""
+    return {"type": "OpenNMTTokenizer", "params": {"sp_model_path": "pieces.model", **parameters}}
+
+
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     """The run that a folder of examples becomes."""
@@ -83,6 +88,10 @@ def described(folder, model):
         ({"data__target_vocabulary": "nowhere"}, "target_vocabulary in .* names nowhere"),
         ({"data__target_sequence_controls": {"start": True}}, "target_sequence_controls in .* Expected: start and end"),
         ({"model_dir": None}, "model_dir is missing in .*train.yml"),
+        ({"data__source_tokenization": pyonmttok(mode="space")}, "kformer cuts texts by SentencePiece alone"),
+        ({"data__source_tokenization": pyonmttok(case_feature=True)}, "cuts texts by SentencePiece alone"),
+        ({"data__source_tokenization": pyonmttok(vocabulary_path="a")}, "cuts texts by SentencePiece alone"),
+        ({"params__sampling_topk": 2}, "sampling_topk in .* is 2"),
     ],
 )
 def test_what_the_file_asks_for_in_vain_is_refused_by_its_name(folder, tmp_path, fields, reason):
@@ -126,6 +135,13 @@ def test_the_vocabulary_of_another_model_is_refused(folder, tmp_path):
     (folder / "vocabulary.txt").write_text("<blank>\n<s>\n</s>\na\n")
     with pytest.raises(ValueError, match="has 4 lines. Expected: 500"):
         import_model(folder / "train.yml", tmp_path / "run")
+
+
+def test_what_changes_nothing_is_passed_over(folder, tmp_path):
+    tokenization = pyonmttok(mode="none", sp_nbest_size=64, sp_alpha=0.1)
+    fields = {f"data__{side}_tokenization": tokenization for side in ("source", "target")}
+    path = changed(folder, params__sampling_topk=1, params__sampling_temperature=1.0, **fields)
+    assert import_model(path, tmp_path / "run").decoding_config().beam_size == 4
 
 
 def test_paths_are_those_from_the_current_folder_before_those_beside_the_file(folder, tmp_path, monkeypatch):

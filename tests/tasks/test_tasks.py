@@ -5,6 +5,7 @@ import pytest
 
 from kformer.config import TASKS, DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data.arrangements import MaskedTokens
+from kformer.data.encoded_ids import MemoryIds
 from kformer.tasks import task_of
 from kformer.tokenizers import SymbolTokenizer
 
@@ -60,6 +61,26 @@ def test_a_language_model_learns_a_long_text_in_parts(longest, parts):
     learner, pairs = task_of("language-model"), pairs_of("language-model")
     encoded = learner.encode(pairs, learner.train_tokenizers(pairs, WORDS), longest)
     assert np.diff(encoded.target_offsets).tolist() == parts
+
+
+@pytest.mark.parametrize("known", [0, 1, 2, 5])
+def test_a_very_long_text_counts_for_its_corpus_alone(known):
+    """It is read in several pieces; some of them may have been read by a process that was killed."""
+    learner = task_of("language-model")
+    pairs = [("one two " * 2000, ""), ("two", ""), ("three", ""), ("two one", "")]  # 16,000 characters
+    tokenizers = learner.train_tokenizers([("one two three", "")], WORDS)
+
+    class Resumed(MemoryIds):
+        def open(self, *sizes):
+            super().open(*sizes)
+            return known
+
+    rows = learner.encode(pairs, tokenizers, 3, MemoryIds(sizes=[2, 2])).parts
+    assert rows[1] == 2
+    assert rows[0] > 1000
+    left = learner.encode(pairs, tokenizers, 3, Resumed(sizes=[2, 2])).parts
+    assert left[1] == 2
+    assert (left[0] == rows[0]) == (known == 0)
 
 
 @pytest.mark.parametrize("task", ["language-model", "masked-language-model"])

@@ -41,6 +41,15 @@ def test_what_the_machine_and_the_corpus_decide_is_written_and_no_change_when_re
     assert TrainingConfig.load(run.training_file).max_steps == 7
 
 
+def test_the_precision_stays_though_another_machine_would_choose_another_one(tmp_path, monkeypatch):
+    run, given = RunFolder(tmp_path / "run"), toy.TRAINING.replace(precision="auto")
+    begun = start_run(run, toy.corpus(), None, given).training.precision
+    other = {"float32": "mixed_bfloat16", "mixed_bfloat16": "float32"}[begun]
+    chosen = {"auto": other}
+    monkeypatch.setattr("kformer.training.run_setup.resolve_precision", lambda given: chosen.get(given, given))
+    assert resume_run(run, toy.corpus(), None, given).training.precision == begun
+
+
 def test_the_multiple_of_rows_stays_that_of_the_devices_that_the_run_began_on(tmp_path):
     run = RunFolder(tmp_path / "run")
     start_run(run, toy.corpus(), None, toy.TRAINING.replace(batch_size_multiple=6))

@@ -639,6 +639,16 @@ class Signals(keras.callbacks.Callback):
         self._count("end")
 
 
+@pytest.mark.usefixtures("untraced")
+def test_a_run_that_has_done_more_than_an_epoch_of_this_machine_validates_after_the_next_batch(tmp_path, monkeypatch):
+    training = WORDS.replace(max_steps=8, validation_steps=4)
+    stopped = train_words(tmp_path / "run", training, callbacks=[Signals("batch", 4)])
+    assert (stopped.reason, stopped.steps) == ("interrupted", 3)
+    monkeypatch.setattr("kformer.training.fit_run.batches_between_validations", lambda training, plan: 2)
+    report = train_words(tmp_path / "run", training, resume=True)
+    assert [int(float(row["step"])) for row in rows_of(report.run)] == [4, 6, 8]
+
+
 # The run is resumed after each of these moments and stopped at the next one: between the two batches of an update, in a
 # validation, before the first batch of an epoch, at an epoch's end, and while the budget's last validation is scored.
 MOMENTS = [("batch", 2), ("validation", 1), ("batch", 1), ("end", 1), ("scores", 1)]
