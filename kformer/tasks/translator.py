@@ -112,6 +112,8 @@ class Translator(Predictor):
         """Sources and their translations as inputs of the model, `source` (B, S) and `target_in` (B, T) int32."""
         source, _ = self.codec.encode(text)
         target = self.target_tokenizer.tokenize(self.translate(text)["translation"])
+        if self.config.longest_sequence is not None:  # the translations of several sentences may be longer together
+            target = target[:, : self.config.longest_sequence - 1]
         return {"source": source, "target_in": target_batch(self.codec, target, self.codec.starts(text))[0]}
 
     @model_function([TEXT])

@@ -10,8 +10,10 @@ import tensorflow as tf
 import toy
 
 from kformer.config import DecodingConfig
+from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.tasks.translator import Translator
+from kformer.tokenizers import WordTokenizer
 
 pytestmark = pytest.mark.tensorflow_only
 
@@ -304,3 +306,15 @@ def test_arguments_that_change_places_are_refused_by_their_names(numbers_transla
         Translator(given.config, given.model, *tokenizers)
     with pytest.raises(ValueError, match="config must be a TransformerConfig. Received: a Functional"):
         Translator(given.model, given.model, *tokenizers)
+
+
+def test_a_long_sample_for_calibration_is_cut_where_the_positions_end():
+    """Each of its sentences has a translation of its own, and together they are longer than the decoder reads."""
+    words = WordTokenizer(["one", "two", "."])
+    sizes = {"source_vocab_size": words.vocab_size, "target_vocab_size": words.vocab_size}
+    config = toy.TRANSFORMER.replace(positional_encoding="learned", max_length=8, **sizes)
+    decoding = DecodingConfig(beam_size=1, max_source_length=6, min_length=5, max_extra_length=9)
+    translator = Translator(build_transformer(config), config, words, words, decoding)
+    inputs = translator.calibration_inputs(tf.constant(["one two . " * 5]))
+    assert inputs["target_in"].shape[1] == 8
+    assert translator.model(inputs).shape[1] == 8

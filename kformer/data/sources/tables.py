@@ -102,26 +102,29 @@ class _Rows:
         self._where, self._lines, self._last = where, lines, last
         self._header, self._delimiter, self._bad = header, delimiter, bad
         self.long: int | None = None
+        self._first: int | None = None  # line of the row that is read; lines that cannot be read may stand before it
 
     def _given(self) -> Iterator[str]:
         for number, line in self._lines:
             self._last = number
+            self._first = self._first or number
             yield f"{line}\n"
 
     def __iter__(self) -> Iterator[list[str]]:
         rows = csv.reader(self._given(), delimiter=self._delimiter, strict=True)
         while True:
-            begin = self._last + 1
+            self._first = None
             try:
                 row = next(rows, None)
             except csv.Error as error:
                 raise ValueError(
-                    f"{self._where} {begin}: {_shown(str(error))}. Is a quotation mark not closed, or not doubled? If "
-                    "the marks are text, write the file as tab-separated lines without a header, which are read as "
-                    "they are."
+                    f"{self._where} {self._first or self._last}: {_shown(str(error))}. Is a quotation mark not closed, "
+                    "or not doubled? If the marks are text, write the file as tab-separated lines without a header, "
+                    "which are read as they are."
                 ) from error
             if row is None:
                 return
+            begin = self._first or self._last
             if any(row) and len(row) != len(self._header):
                 self._bad.note(
                     begin,

@@ -82,6 +82,20 @@ def test_every_file_of_lines_leaves_out_what_cannot_be_read(tmp_path, make, cont
         assert list(pairs) == good
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_the_rows_of_a_table_have_the_numbers_of_their_lines_behind_one_that_cannot_be_read(tmp_path, skip):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"source,target\none,uno\n\xf1,x\ntwo,dos,3\n\nthree,3,tres\n")
+    pairs = TableFile(path)
+    pairs.skip_bad_lines = skip
+    if skip:
+        with pytest.warns(UserWarning, match=r"(?s)line 3: .*line 4: 3 fields .*line 6: 3 fields"):
+            assert list(pairs) == [("one", "uno")]
+    else:
+        with pytest.raises(ValueError, match=r"(?s)line 3: .*line 4: 3 fields .*line 6: 3 fields"):
+            list(pairs)
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_line_of_parallel_files_goes_with_its_partner(tmp_path, side):
     contents = [b"one\ntwo\nthree\n", b"uno\ndos\ntres\n"]
