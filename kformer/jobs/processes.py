@@ -90,8 +90,8 @@ class ProcessWorkers:
         outcomes = [self._heard(worker) for worker in busy if worker.pipe in happened]
         now = time.monotonic()
         if now - first > _STOPPED_SECONDS:
-            for worker in busy:
-                worker.last_moment += now - first
+            for worker in busy:  # nobody knows how much of its time a worker has had
+                worker.last_moment = max(worker.last_moment, now + self._seconds)
         late = [worker for worker in busy if worker.pipe not in happened and worker.last_moment <= now]
         outcomes += [self._late(worker) for worker in late]
         return [outcome for outcome in outcomes if outcome is not None]
