@@ -1,5 +1,6 @@
 """Workers that are processes: killed, late, and those that never begin."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -63,7 +64,8 @@ def test_processes_that_are_killed_at_random_lose_and_double_nothing(tmp_path):
             living = [int(number) for number in log.read_text().split()] if log.exists() else []
             for process in [process for process in living if process not in killed][-1:]:
                 killed.add(process)
-                os.kill(process, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # the job has just ended
+                    os.kill(process, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
