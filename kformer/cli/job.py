@@ -13,6 +13,7 @@ from kformer.cli.on_server import server_urls
 from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar, status
 from kformer.client import ServerError
+from kformer.client.retries import BUSY
 from kformer.client.settings import ServerAddress
 from kformer.inference.find import search_of
 from kformer.inference.fingerprint import fingerprint
@@ -97,7 +98,7 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
             silent.append(error)
             warn(f"{error}. The job begins without it, and asks it again.")
     if len(silent) == len(sources):
-        if any(error.code not in (429, 503, 504) for error in silent):  # which will say the same later
+        if any(error.code not in BUSY for error in silent):  # which will say the same later
             raise silent[0]
         raise ConnectionError(f"{silent[0]}. Run the same command when it answers.") from silent[0]
     addresses = [ServerAddress.of_url(source.url) for source in sources]

@@ -43,20 +43,9 @@ _CATALOGUE: dict[str, dict[str, Any]] = {
 }
 _NOT_NUMBERS = ("share_embeddings", "attention_reduction", "output_layer_bias")  # the tensors say what these say
 _BLANK, _START, _END = "<blank>", "<s>", "</s>"
-# Parameters of pyonmttok that leave the tokens to SentencePiece; those of sampling count in training alone.
-_OF_SENTENCEPIECE = frozenset(
-    [
-        "model",
-        "sp_model_path",
-        "mode",
-        "nbest_size",
-        "alpha",
-        "sp_nbest_size",
-        "sp_alpha",
-        "no_substitution",
-        "spacer_annotate",
-    ]
-)
+# Parameters of a tokenizer that leave the tokens to SentencePiece; and those of sampling, which is for training alone.
+_OF_SENTENCEPIECE = {"type", "model", "sp_model_path", "mode", "no_substitution", "spacer_annotate"}
+_OF_SUBWORD_SAMPLING = {"nbest_size", "alpha", "sp_nbest_size", "sp_alpha"}
 _OF_NO_SAMPLING = {"sampling_topk": 1, "sampling_temperature": 1}
 _LONGEST = 250  # maximum_decoding_length
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -246,7 +235,7 @@ class _Settings:
         settings = given if isinstance(given, dict) else {}
         parameters = settings.get("params", settings)
         name = next((key for key in ("model", "sp_model_path") if isinstance(parameters.get(key), str)), None)
-        others = {key for key, value in parameters.items() if value} - _OF_SENTENCEPIECE
+        others = {key for key, value in parameters.items() if value} - _OF_SENTENCEPIECE - _OF_SUBWORD_SAMPLING
         if name is None or parameters.get("mode", "none") != "none" or others:
             raise ValueError(
                 f"{side}_tokenization in {self._file} is {given!r:.200}. kformer cuts texts by SentencePiece alone: "

@@ -18,7 +18,10 @@ import pytest
 from commands import refused, run
 from scripted_rest import ScriptedRest
 from servers import running
+from typer.testing import CliRunner
 
+from kformer.cli.main import app
+from kformer.runs.exit_status import RESUME, USER_ERROR, exit_status
 from kformer.serving.model_settings import ModelSettings
 from kformer.serving.settings import ServerSettings
 
@@ -89,6 +92,24 @@ def test_a_job_of_servers_goes_on_with_the_same_version_alone(tmp_path):
             assert "m stable" in told
         run("translate", *options, f"{another.url}/labels/stable")  # the same model at another address
     assert answers(tmp_path / "job") == "ONE\nTWO\n"
+
+
+@pytest.mark.parametrize(("status", "code"), [(None, RESUME), (503, RESUME), (404, USER_ERROR)])
+def test_a_job_that_no_server_answers_may_be_repeated_if_one_may_come(status, code, tmp_path):
+    """None: the server ends the connection."""
+    (tmp_path / "lines.txt").write_text("one\n")
+    with ScriptedRest([(status, "{}")] * 9) as server:
+        words = ["translate", "--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/", "--server", server.url]
+        result = CliRunner().invoke(app, [str(word) for word in words])
+    assert exit_status(result.exception) == code
+    assert server.url in str(result.exception)
+
+
+def test_options_of_a_job_are_refused_without_one(tmp_path):
+    (tmp_path / "lines.txt").write_text("one\n")
+    for option in (["--processes", 2], ["--batch-seconds", 9], ["--lines-per-part", 9]):
+        told = refused("translate", "--preset", "cmudict", "--input", tmp_path / "lines.txt", *option)
+        assert "--processes and --batch-seconds are for a job. Name its folder by --output FOLDER/" in told
 
 
 def test_columns_can_be_read_again(numbers_export, tmp_path):

@@ -139,7 +139,8 @@ def test_the_vocabulary_of_another_model_is_refused(folder, tmp_path):
 
 def test_what_changes_nothing_is_passed_over(folder, tmp_path):
     tokenization = pyonmttok(mode="none", sp_nbest_size=64, sp_alpha=0.1)
-    fields = {f"data__{side}_tokenization": tokenization for side in ("source", "target")}
+    flat = {"type": tokenization["type"], **tokenization["params"]}
+    fields = {"data__source_tokenization": tokenization, "data__target_tokenization": flat}
     path = changed(folder, params__sampling_topk=1, params__sampling_temperature=1.0, **fields)
     assert import_model(path, tmp_path / "run").decoding_config().beam_size == 4
 
