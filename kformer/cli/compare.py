@@ -88,8 +88,7 @@ def compare(
     if tag:
         parts = _tagged(parts, tag, found.values())
     if not symbols:
-        targets = itertools.chain.from_iterable(parts.values())
-        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, targets)
+        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, parts)
     comparison, sizes = compared(searching, [*parts.values()], symbols, limit, bleu_tokenizer, trust)
     console = Console()
     _print_settings(console, searching)

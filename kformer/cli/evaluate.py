@@ -106,6 +106,7 @@ def evaluate(
         check_tag(found, tag)
         pairs = tagged_pairs(pairs, tag)
     kind = task_kind(task_name(found))
+    symbols = symbols and kind.scored_by == "translations"
     if (intervals or against is not None) and kind.scored_by != "translations":
         raise ValueError(f"--intervals and --against are for translators. Received: a model of the task {kind.name}.")
     if against is not None:
@@ -114,7 +115,7 @@ def evaluate(
             check_tag(find_model(against), tag)
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:
-        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, pairs)
+        bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, {"": pairs})
     elif bleu_tokenizer is not None:
         raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
     match kind.scored_by:
@@ -135,20 +136,35 @@ def tagged_pairs(pairs: Pairs, tag: str) -> Pairs:
     return MappedPairs(lambda pair: (tagged(pair[0], tag), pair[1]), pairs)
 
 
-def usable_bleu_tokenizer(name: str | None, pairs: Iterable[Pair]) -> str:
-    """The tokenizer of this name, or the one that suits the targets, which is printed where it is not the usual one."""
+def usable_bleu_tokenizer(name: str | None, parts: Mapping[str, Iterable[Pair]]) -> str | None:
+    """The tokenizer of this name, or the one that suits the targets, which is printed where it is not the usual one.
+
+    Args:
+        name: As the user named it; None: not.
+        parts: The pairs of each test set.
+
+    Returns:
+        Its name; None: different tokenizers suit different parts, so that each is to be scored by its own.
+
+    Raises:
+        ValueError: The tokenizer cannot be used on this machine.
+    """
     from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 
-    if name is None:
-        name = suitable_bleu_tokenizer(target for _, target in pairs)
-        if name != "13a":
+    if name is not None:
+        bleu_metric(name)
+        return name
+    suitable = {part: suitable_bleu_tokenizer(target for _, target in pairs) for part, pairs in parts.items()}
+    one = next(iter(suitable.values())) if len({*suitable.values()}) == 1 else None
+    told = {f"texts of {part}": found for part, found in suitable.items()} if one is None else {"texts": one}
+    for texts, found in told.items():
+        if found != "13a":
             typer.echo(
-                f"kformer: BLEU splits texts into words by sacreBLEU's tokenizer {name}, because the script of the "
+                f"kformer: BLEU splits {texts} into words by sacreBLEU's tokenizer {found}, because the script of the "
                 "references has no blanks between words. --bleu-tokenizer names another one.",
                 err=True,
             )
-    bleu_metric(name)
-    return name
+    return one
 
 
 def _number_of_sources(parts: Sequence[Pairs], symbols: bool, limit: int | None) -> int:
@@ -295,8 +311,7 @@ def _read_file(model: RunFolder | Path, file: Path, reading: FileReading, split:
         if reading.columns is not None:
             raise ValueError("A language model reads plain text, a text on each line. Leave out --columns.")
         return look_through(open_file(file, reading, plain_text=True)), False
-    symbols = model.corpus()["symbols"] if isinstance(model, RunFolder) else reads_symbols(model)
-    return look_through(open_file(file, reading)), bool(symbols)
+    return look_through(open_file(file, reading)), bool(reads_symbols(model))
 
 
 def _warn_of_another_kind(model: RunFolder | Path, corpus: Corpus) -> None:

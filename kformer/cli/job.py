@@ -9,11 +9,10 @@ from kformer.cli.answering import Chosen, Request, choose, limits_of, model_of, 
 from kformer.cli.bearer_token import read_token
 from kformer.cli.line_options import LineOptions
 from kformer.cli.lines import check_files, number_of_lines, warn
-from kformer.cli.on_server import server_urls
+from kformer.cli.on_server import no_answer, server_urls
 from kformer.cli.options import Path
 from kformer.cli.progress import progress_bar, status
 from kformer.client import ServerError
-from kformer.client.retries import BUSY
 from kformer.client.settings import ServerAddress
 from kformer.inference.find import search_of
 from kformer.inference.fingerprint import fingerprint
@@ -98,9 +97,7 @@ def _served(given: LineOptions, request: Request) -> tuple[Workers, dict[str, ob
             silent.append(error)
             warn(f"{error}. The job begins without it, and asks it again.")
     if len(silent) == len(sources):
-        if any(error.code not in BUSY for error in silent):  # which will say the same later
-            raise silent[0]
-        raise ConnectionError(f"{silent[0]}. Run the same command when it answers.") from silent[0]
+        raise no_answer(silent) from silent[0]
     addresses = [ServerAddress.of_url(source.url) for source in sources]
     names = {" ".join(map(str, filter(None, (one.model, one.version, one.label)))) for one in addresses}
     patience = max(_PATIENCE, 5 * given.job.batch_seconds)

@@ -1,7 +1,7 @@
 """Commands whose model is on a server."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -9,7 +9,8 @@ import typer
 from kformer.cli.bearer_token import TOKEN_VARIABLE, read_token
 from kformer.cli.options import Path
 from kformer.cli.progress import status
-from kformer.client import Client
+from kformer.client import Client, ServerError
+from kformer.client.retries import BUSY
 
 ServerUrl = Annotated[
     str | None,
@@ -35,6 +36,13 @@ def server_urls(server: str) -> list[str]:
         ['grpc://a:8500/m', 'grpc://b:8500/m']
     """
     return [url.strip() for url in server.split(",")]
+
+
+def no_answer(errors: Sequence[ServerError]) -> Exception:
+    """What ends a job of which no server answers: one that asks for another try, if each of them may answer later."""
+    if any(error.code not in BUSY for error in errors):
+        return errors[0]
+    return ConnectionError(f"{errors[0]}. Run the same command when it answers.")
 
 
 @contextlib.contextmanager

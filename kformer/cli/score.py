@@ -5,7 +5,7 @@ import dataclasses
 from kformer.cli.answering import Request, answer_lines, check_server_options
 from kformer.cli.bearer_token import read_token
 from kformer.cli.line_options import LineOptions, PairFields
-from kformer.cli.on_server import server_urls
+from kformer.cli.on_server import no_answer, server_urls
 from kformer.cli.options import Path, SearchOptions, Tag, choose_model
 from kformer.cli.progress import status
 from kformer.client import Client, ServerError
@@ -28,7 +28,10 @@ def score(given: LineOptions, tag: Tag = None) -> None:
         raise ValueError(f"A line without a score gets an empty one. Received: --on-error {given.writing.on_error}.")
     check_server_options(given, SearchOptions())
     given.writing.check()
-    task = _task(given.model, given.preset) if given.server is None else _served_task(given.server, given.token_file)
+    if given.server is None:
+        task = _task(given.model, given.preset)
+    else:
+        task = _served_task(given.server, given.token_file, given.is_job)
     has_sources = task == "translate"
     if has_sources:
         given = dataclasses.replace(given, reading=PairFields(**dataclasses.asdict(given.reading)))
@@ -47,7 +50,7 @@ def _task(model: Path | None, preset: str | None) -> str:
     return task
 
 
-def _served_task(server: str, token_file: Path | None) -> str:
+def _served_task(server: str, token_file: Path | None, is_job: bool) -> str:
     """The task of the model on the first server that answers; a job may do without the others."""
     errors = []
     for url in server_urls(server):
@@ -56,4 +59,4 @@ def _served_task(server: str, token_file: Path | None) -> str:
                 return scored_task(client)
         except ServerError as error:
             errors.append(error)
-    raise errors[0]
+    raise no_answer(errors) if is_job else errors[0]

@@ -317,6 +317,11 @@ class TrainingConfig(Config):
         """The kinds of the tokens of both sides; None: files of the user's own decide them."""
         return (self.tokenizer,) if (self.source_tokenizer, self.target_tokenizer) == (None, None) else None
 
+    @property
+    def reads_symbols(self) -> bool:
+        """Whether both sides are symbols, so that error rates score translations instead of BLEU and chrF."""
+        return self.token_kinds == ("symbols",)
+
     @classmethod
     def of_size(cls, name: str, task: str = "translate", **changes: Any) -> Self:
         """Settings that suit a model of the size `tiny`, `small`, `base` or `big`, with some fields changed.

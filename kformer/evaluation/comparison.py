@@ -63,7 +63,8 @@ class Comparison:
         references: (N,) at least one reference of each.
         translations: By the name of each translator, (N,) translations. The others are compared with the first.
         symbols: Whether translations are symbols, which are right or wrong as a whole.
-        bleu_tokenizer: As of `kformer.evaluation.bleu_and_chrf`.
+        bleu_tokenizer: As of `kformer.evaluation.bleu_and_chrf`. If it is None, scores of some of the lines are by the
+            tokenizer that suits those lines.
         samples: How often the bootstrap draws a test set.
 
     Raises:
@@ -140,14 +141,14 @@ class Comparison:
     def _value(self, translations: Sequence[str], references: Sequence[Sequence[str]]) -> float:
         if self.symbols:
             return float(word_error_rate(translations, references)["word_error_rate"])
-        return float(self._bleu().corpus_score(list(translations), reference_streams(references)).score)
+        return float(self._bleu(references).corpus_score(list(translations), reference_streams(references)).score)
 
-    def _bleu(self) -> Any:
-        every = itertools.chain.from_iterable(self.references)
+    def _bleu(self, references: Sequence[Sequence[str]]) -> Any:
+        every = itertools.chain.from_iterable(references)
         return bleu_metric(self.bleu_tokenizer or suitable_bleu_tokenizer(every))
 
     def _of_sentences(self) -> dict[str, dict[str, Score]]:
-        metrics = {"BLEU": self._bleu(), "chrF": sacrebleu.CHRF(), "TER": sacrebleu.TER()}
+        metrics = {"BLEU": self._bleu(self.references), "chrF": sacrebleu.CHRF(), "TER": sacrebleu.TER()}
         streams = reference_streams(self.references)
         if len(self.translations) == 1:
             [(name, texts)] = self.translations.items()

@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # With larger numbers a damaged file would fill the memory before its tensors are looked at.
@@ -34,6 +34,10 @@ class Fields:
 
     def __contains__(self, name: str) -> bool:
         return name in self._content
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """The names and values of all fields."""
+        return self._content.items()
 
     def get(self, name: str, default: Any = None) -> Any:
         """A field, or the default where it is missing or null."""

@@ -2,8 +2,8 @@
 
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from kformer.importing.fields import Fields
 from kformer.importing.formats import IMPORT_FORMATS, ImportFormat
@@ -14,6 +14,14 @@ _LISTS = {
     "tokenizer_config.json": ("extra_special_tokens", "additional_special_tokens"),
     "special_tokens_map.json": ("additional_special_tokens", "extra_special_tokens"),
     "tokenizer.json": ("added_tokens",),
+}
+# Files that give the ids of tokens, and how.
+_IDS: Mapping[str, Callable[[Fields], Iterable[tuple[Any, Any]]]] = {
+    "added_tokens.json": lambda fields: fields.items(),
+    "tokenizer_config.json": lambda fields: [
+        (token["content"], number) for number, token in fields.get("added_tokens_decoder", {}).items()
+    ],
+    "tokenizer.json": lambda fields: [(token["content"], token["id"]) for token in fields.get("added_tokens", [])],
 }
 
 
@@ -47,16 +55,34 @@ def check_languages(format: ImportFormat, languages: Languages) -> None:
         )
 
 
-def read_codes(folder: pathlib.Path, form: str) -> list[str]:
-    """The codes of a model's languages, in the order of their ids.
+def read_languages(folder: pathlib.Path, form: str, first: int) -> dict[str, int]:
+    """The ids of a model's languages, by their codes.
+
+    A file may give ids, above all of tokens that were added later. The other languages of a list have ids that follow
+    each other.
 
     Args:
         folder: Of the model.
         form: A regular expression of the tokens of languages; its group is the code.
+        first: The id of the first language of a list.
 
     Raises:
         ValueError: No file lists them, or one is damaged.
     """
+    given = {
+        language[1]: number
+        for token, number in _given_ids(folder).items()
+        if (language := re.fullmatch(form, token)) is not None
+    }
+    others = [code for code in _listed(folder, form) if code not in given]
+    found = {code: first + number for number, code in enumerate(others)} | given
+    if not found:
+        raise ValueError(f"{folder} lists no languages. Expected: their tokens in one of {', '.join(_LISTS)}.")
+    return found
+
+
+def _listed(folder: pathlib.Path, form: str) -> list[str]:
+    """The codes of the first list that has any, in its order."""
     for name, lists in _LISTS.items():
         fields = Fields(folder / name) if (folder / name).is_file() else None
         for entry in lists:
@@ -64,7 +90,21 @@ def read_codes(folder: pathlib.Path, form: str) -> list[str]:
             texts = [str(token.get("content") if isinstance(token, dict) else token) for token in tokens]
             if codes := [found[1] for text in texts if (found := re.fullmatch(form, text))]:
                 return list(dict.fromkeys(codes))
-    raise ValueError(f"{folder} lists no languages. Expected: their tokens in one of {', '.join(_LISTS)}.")
+    return []
+
+
+def _given_ids(folder: pathlib.Path) -> dict[str, int]:
+    """The ids of tokens that were added to a vocabulary, from each of the files that may tell them."""
+    found: dict[str, int] = {}
+    for name, tokens_of in _IDS.items():
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            found |= {str(token): int(number) for token, number in tokens_of(Fields(path))}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} does not tell the ids of its added tokens: {error!r}. Copy it again.") from error
+    return found
 
 
 def choose_languages(folder: pathlib.Path, known: Mapping[str, int], languages: Languages) -> tuple[int, int]:

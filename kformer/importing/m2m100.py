@@ -6,7 +6,7 @@ from kformer.importing.bart_family import read_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
-from kformer.importing.languages import Languages, read_codes
+from kformer.importing.languages import Languages, read_languages
 from kformer.importing.multilingual import Vocabulary, fairseq_vocabulary, of_two_languages
 from kformer.importing.pieces import read_model_file, read_pieces
 
@@ -48,8 +48,7 @@ def _vocabulary(folder: pathlib.Path, vocab_size: int) -> Vocabulary:
     if not (folder / "vocab.json").is_file():
         if (folder / "tokenizer_config.json").is_file():  # which may put the language behind the end of a source
             Fields(folder / "tokenizer_config.json").expect("legacy_behaviour", False, default=False)
-        return fairseq_vocabulary(model_bytes, read_codes(folder, _NLLB_CODE), vocab_size)
+        return fairseq_vocabulary(model_bytes, folder, _NLLB_CODE, vocab_size)
     pieces = read_pieces(folder / "vocab.json", vocab_size)
     first = sum(1 for piece in pieces if piece)
-    numbers = {code: first + number for number, code in enumerate(read_codes(folder, _M2M100_CODE))}
-    return Vocabulary(model_bytes, pieces, numbers)
+    return Vocabulary(model_bytes, pieces, read_languages(folder, _M2M100_CODE, first))

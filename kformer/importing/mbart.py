@@ -6,7 +6,7 @@ from kformer.importing.bart import read_bart_transformer
 from kformer.importing.checkpoint import open_checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.imported_model import ImportedModel
-from kformer.importing.languages import Languages, read_codes
+from kformer.importing.languages import Languages
 from kformer.importing.multilingual import fairseq_vocabulary, of_two_languages
 from kformer.importing.pieces import read_model_file
 
@@ -31,7 +31,7 @@ def read(folder: pathlib.Path, languages: Languages) -> ImportedModel:
     checkpoint = open_checkpoint(folder)
     transformer = read_bart_transformer(fields, checkpoint).replace(norm_first=True)
     model_bytes = read_model_file(folder / "sentencepiece.bpe.model")
-    vocabulary = fairseq_vocabulary(model_bytes, read_codes(folder, _CODE), transformer.source_vocab_size)
+    vocabulary = fairseq_vocabulary(model_bytes, folder, _CODE, transformer.source_vocab_size)
     return of_two_languages(folder, fields, checkpoint, transformer, vocabulary, languages)
 
 

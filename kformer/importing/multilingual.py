@@ -10,7 +10,7 @@ from kformer.importing.checkpoint import Checkpoint
 from kformer.importing.fields import Fields
 from kformer.importing.generation import read_decoding
 from kformer.importing.imported_model import ImportedModel
-from kformer.importing.languages import Languages, choose_languages
+from kformer.importing.languages import Languages, choose_languages, read_languages
 from kformer.importing.pieces import fairseq_pieces, unknown_id
 from kformer.tokenizers import PieceVocabularyTokenizer, Tokenizer
 
@@ -41,19 +41,20 @@ class Vocabulary(NamedTuple):
         )
 
 
-def fairseq_vocabulary(model_bytes: bytes, codes: Sequence[str], vocab_size: int) -> Vocabulary:
+def fairseq_vocabulary(model_bytes: bytes, folder: pathlib.Path, form: str, vocab_size: int) -> Vocabulary:
     """Pieces with the ids of fairseq, and languages behind them, as in NLLB and mBART.
 
     Args:
         model_bytes: A serialized SentencePiece model.
-        codes: Of the languages, in the order of their ids.
+        folder: Of the model.
+        form: A regular expression of the tokens of languages, see `read_languages`.
         vocab_size: The number of ids.
 
     Raises:
-        ValueError: The model is of another kind, or has too many pieces.
+        ValueError: The model is of another kind, or has too many pieces; or no file lists the languages.
     """
     pieces, first = fairseq_pieces(model_bytes, vocab_size)
-    return Vocabulary(model_bytes, pieces, {code: first + number for number, code in enumerate(codes)})
+    return Vocabulary(model_bytes, pieces, read_languages(folder, form, first))
 
 
 def of_two_languages(

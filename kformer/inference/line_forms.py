@@ -140,7 +140,7 @@ class JsonLines:
 
     def _object(self, one: Hypothesis) -> dict[str, Any]:
         answer, score = answer_outputs(self.task)
-        found = {answer: one.text, score: None if math.isnan(one.score) else round(one.score, 6)}
+        found = {answer: one.text, score: _json_number(one.score)}
         return found | {"alignment": one.alignment} if one.alignment else found
 
 
@@ -203,8 +203,12 @@ class JsonScores:
             texts = {"text": source, "translation": translation}
         else:
             texts = {"text": text}
-        score = round(best.score, 6) if math.isfinite(best.score) else None
-        return _object_line(answered, {**texts, "log_probability": score, "tokens": best.tokens})
+        return _object_line(answered, {**texts, "log_probability": _json_number(best.score), "tokens": best.tokens})
+
+
+def _json_number(score: float) -> float | None:
+    """A score for JSON, which has no infinity and no NaN: a search that finds nothing gives the score -infinity."""
+    return round(score, 6) if math.isfinite(score) else None
 
 
 def _object_line(answered: AnsweredLine, values: dict[str, Any]) -> str:

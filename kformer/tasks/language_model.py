@@ -198,7 +198,7 @@ class LanguageModel(Predictor):
     def _continued(self, text: tf.Tensor, options: Options | None = None, draw: bool = False) -> dict[str, tf.Tensor]:
         text = replace_invalid(text)
         ids = self.source_tokenizer.tokenize(text)
-        ids = ids[:, -(longest_source(self.config, self.decoding) - 1) :]
+        ids = ids[:, -self._longest_prompt :]
 
         def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             prompt = tf.gather(ids, rows)
@@ -213,6 +213,17 @@ class LanguageModel(Predictor):
         lengths = tf.cast(ids.row_lengths(), tf.int32) + 1
         texts, score = in_batches(lengths, BATCH_TOKENS, batch, nothing)
         return {"text": texts, "score": score}
+
+    @property
+    def _longest_prompt(self) -> int:
+        """The largest number of tokens of a prompt that is read whole; of a longer one, so many of the last are read.
+
+        Where positions end, there is room for new tokens behind it, though it takes half of the positions at most.
+        """
+        longest, positions = longest_source(self.config, self.decoding) - 1, self.config.longest_sequence
+        if positions is None:
+            return longest
+        return max(1, min(longest, positions - min(self.decoding.max_extra_length, positions // 2)))
 
     def _find(self, begun: tf.RaggedTensor, options: Options | None, seed: tf.Tensor | None) -> SearchResult:
         """Searches for texts that begin so (B, None), or draws them with a seed (2,).

@@ -68,7 +68,7 @@ def divide_lines(lines: Pieces, tokenizer: Tokenizer, longest_line: int, longest
 
     def shorter() -> Parts:
         pieces, _ = short_pieces(lines, parts.ids, tokenizer, longest_line, longest)
-        return _divided_anywhere(Parts(tokenizer.tokenize(pieces.texts), pieces.owner, pieces.gap), longest)
+        return divided_anywhere(Parts(tokenizer.tokenize(pieces.texts), pieces.owner, pieces.gap), longest)
 
     return tf.cond(tf.reduce_any(is_longer(parts.ids, longest_line)), shorter, lambda: parts)
 
@@ -203,7 +203,7 @@ def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
     return Pieces(texts, words.owner[first], words.gap[first], words.first[first])
 
 
-def _divided_anywhere(parts: Parts, longest: int) -> Parts:
+def divided_anywhere(parts: Parts, longest: int) -> Parts:
     """Divides parts between any two tokens into parts of at most `longest` tokens, with blanks as gaps."""
     lengths = tf.cast(parts.ids.row_lengths(), tf.int32)
     shares = tf.maximum(1, -(-lengths // longest))  # (P,)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Pieces, is_longer, lines_of, short_pieces
+from kformer.text.parts import Parts, Pieces, differs_from_last, divided_anywhere, is_longer, lines_of, short_pieces
 from kformer.tokenizers.offsets import byte_lengths, decode
-from kformer.tokenizers.ragged import find, in_rows, pick, row_ids, sums_before
+from kformer.tokenizers.ragged import find, in_rows, pick, row_ids, sums_before, with_lengths
 from kformer.tokenizers.text_ops import replace_invalid
 
 
@@ -60,24 +60,29 @@ def _locate(codec: TextCodec, text: tf.Tensor, lines: Pieces, begin: tf.Tensor, 
     pieces, of_lines = tf.cond(tf.reduce_any(is_longer(ids, longest_line)), shorter, whole)
     overlong = tf.math.unsorted_segment_max(tf.cast(of_lines, tf.int32), lines.owner, tf.size(text)) > 0
     spans = tokenizer.tokenize_with_offsets(pieces.texts)
+    of_rows = tf.range(tf.size(pieces.owner))  # the piece of each row of tokens
     if tag is not None and codec.tags is not None:
-        has_ids = spans.start.row_lengths() > 0
-        ids = codec.tags.source_ids(tf.where(has_ids, tf.gather(tag, pieces.owner), ""))
-        nothing = ids.with_values(tf.zeros_like(ids.values, spans.start.dtype))
-        spans = spans._replace(
-            start=tf.concat([nothing, spans.start], axis=1), end=tf.concat([nothing, spans.end], axis=1)
-        )
+        # A word that is longer than a part makes several, each with the tag.
+        rows = divided_anywhere(Parts(spans.start, of_rows, pieces.gap), longest)
+        start, end, of_rows = rows.ids, with_lengths(spans.end.values, rows.ids.row_lengths()), rows.text
+        tags = tf.gather(tag, tf.gather(pieces.owner, of_rows))
+        ids = codec.tags.source_ids(tf.where(start.row_lengths() > 0, tags, ""))
+        first_token = tf.gather(tf.pad(start.values, [[0, 1]]), start.row_starts())
+        place = tf.where(differs_from_last(of_rows), tf.zeros_like(first_token), first_token)
+        before = ids.with_values(tf.gather(place, row_ids(ids)))
+        spans = spans._replace(start=tf.concat([before, start], axis=1), end=tf.concat([before, end], axis=1))
     pieces = pieces._replace(owner=tf.gather(lines.owner, pieces.owner))
     # Pieces and gaps together are the text without white space at its ends, and with U+FFFD for invalid bytes.
     lengths, gaps = byte_lengths(pieces.texts), byte_lengths(pieces.gap)
     number = in_rows(gaps + lengths, pieces.owner, tf.size(text))
     first = sums_before(number).values + gaps + tf.gather(begin, pieces.owner)
-    rows = tf.gather(first, row_ids(spans.start))
+    of_tokens = tf.gather(of_rows, row_ids(spans.start))
+    rows = tf.gather(first, of_tokens)
     _, valid_start = decode(replace_invalid(text))
     _, given_start = decode(text)
 
     def in_text(place: tf.RaggedTensor) -> tf.RaggedTensor:
-        owner = tf.gather(pieces.owner, row_ids(place))
+        owner = tf.gather(pieces.owner, of_tokens)
         there = in_rows(place.values + rows, owner, tf.size(text))
         return pick(given_start, find(valid_start, there), byte_lengths(text))
 

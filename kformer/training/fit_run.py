@@ -96,12 +96,20 @@ def _part_metrics(run: ActiveRun, whole: BatchPlan, interrupt: GracefulInterrupt
 
     Corpora without validation pairs, such as synthetic ones, are left out.
     """
-    names, pairs = run.folder.corpus().get("parts", []), whole.encoded.apart()
+    description, pairs = run.folder.corpus(), whole.encoded.apart()
+    names = description.get("parts", [])
     if len(names) < 2:
         return None
-    plans = {
-        name: _validation_plan(run, part, whole.buckets) for name, part in zip(names, pairs, strict=True) if part.kept
-    }
+    plans = {}
+    for name, (_, given), part in zip(names, description["part_sizes"], pairs, strict=True):
+        if part.kept:
+            plans[name] = _validation_plan(run, part, whole.buckets)
+        elif given:
+            run.console.print(
+                f"{name} has no loss of its own, because each of its {given:,} validation pairs is blank or longer "
+                "than max_length.",
+                markup=False,
+            )
     parts = {name: _validation_batches(run, plan) for name, plan in plans.items()}
     return PartMetrics(run.model, parts, interrupt.leave_validation)
 

@@ -119,7 +119,8 @@ class ScoreTranslations:
         parts: Validation pairs of each corpus, by its name. Those of several are scored together and each apart.
         symbols: Whether the translations are symbols, not sentences.
         limit: The number of sources to translate.
-        bleu_tokenizer: How BLEU splits texts into words, see `kformer.evaluation.bleu_and_chrf`.
+        bleu_tokenizer: How BLEU splits texts into words, see `kformer.evaluation.bleu_and_chrf`. None: as suits all
+            targets together, and those of each corpus.
         monitor: The metric that decides the best weights. Of the slow metrics, only this one is computed.
         on_batch: Called after each batch of translations. It may end the validation by raising an exception.
     """
@@ -130,7 +131,7 @@ class ScoreTranslations:
         parts: Mapping[str, Sequence[Pair]],
         symbols: bool,
         limit: int,
-        bleu_tokenizer: str,
+        bleu_tokenizer: str | None,
         monitor: Monitor,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:

@@ -101,16 +101,16 @@ def prepare_run(
         transformer = TransformerConfig.of_size("small") if origin is None else origin.transformer_config()
     check_corpus(transformer.task, corpus)
     check_scores(transformer.task, training.monitor, training.scored_sources)
-    _check_monitor(training, corpus)
     _check_tokenizers(training, transformer.task, origin)
     training = complete_training_config(training, corpus, origin)
+    _check_monitor(training, corpus)
     _check_subword_sampling(training, transformer.task, origin)
     check_guided_alignment(transformer.task, training)
     _check_use_of_tags(corpus, transformer.task, training)
     passes_of([part.train for part in corpus.parts], training.weights, training.corpus_temperature)  # or an error
     facts = corpus.facts()
     check_aligned(training, facts.aligned > 0)
-    description = describe_corpus(corpus, facts)
+    description = describe_corpus(corpus, facts, training)
     task = task_of(transformer.task)
     pairs_to_learn = pairs_of_vocabulary(task.pairs(corpus.train), corpus, training)
     vectors = read_embeddings(transformer.task, training, has_initial_weights=origin is not None)
@@ -214,11 +214,13 @@ def _check_tags(corpus: Corpus, training: TrainingConfig, tokenizers: tuple[Toke
 
 
 def _check_monitor(training: TrainingConfig, corpus: Corpus) -> None:
-    if not MONITORS[training.monitor].suits(corpus.symbols):
-        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(corpus.symbols)]
+    symbols = training.reads_symbols
+    if not MONITORS[training.monitor].suits(symbols):
+        suitable = [name for name, monitor in MONITORS.items() if monitor.suits(symbols)]
+        kind = "symbols" if symbols else "sentences"
         raise ValueError(
-            f"The corpus {corpus.name!r} is scored by {', '.join(suitable)}. Received: monitor={training.monitor!r}. "
-            "Choose one of those."
+            f"The corpus {corpus.name!r}, of {kind}, is scored by {', '.join(suitable)}. Received: "
+            f"monitor={training.monitor!r}. Choose one of those."
         )
     if training.bleu_tokenizer is not None:
         bleu_metric(training.bleu_tokenizer)

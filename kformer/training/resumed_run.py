@@ -77,12 +77,18 @@ def resume_run(
 
 
 def _check_same_corpus(run: RunFolder, corpus: Corpus) -> None:
-    stored, given = run.corpus(), describe_corpus(corpus, corpus.facts())
+    stored, given = run.corpus(), describe_corpus(corpus, corpus.facts(), run.training_config())
     if stored["sha256"] != given["sha256"]:
         raise ValueError(
             f"The run in {run.path} was trained on another corpus: {stored['name']} with {stored['train']:,} training "
             f"and {stored['valid']:,} validation pairs. Received: {given['name']} with {given['train']:,} and "
             f"{given['valid']:,}. Resume with the same text and the same alignments, or start a new run."
+        )
+    if stored["part_sizes"] != given["part_sizes"]:
+        sizes = [", ".join(f"{train:,}" for train, _ in one["part_sizes"]) or "one corpus" for one in (stored, given)]
+        raise ValueError(
+            f"The run in {run.path} was trained on corpora of other sizes: {sizes[0]} training pairs. Received: "
+            f"{sizes[1]}. How often a pair is seen depends on its corpus: give the same corpora in the same order."
         )
 
 

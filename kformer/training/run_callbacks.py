@@ -13,7 +13,6 @@ import rich.console
 from kformer.config import MONITORS
 from kformer.data import Corpus, Pair, references
 from kformer.data.arrangements import Arrangement
-from kformer.data.corpus import part_names
 from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
@@ -91,13 +90,13 @@ def translate_at_validations(
     score, show_samples = None, None
     scored_sources = run.setup.training.scored_sources
     if samples or scored_sources:
-        pairs = list(corpus.valid)  # validations read them again and again, also when their file is gone
+        parts = _validation_parts(run, corpus)
         translate = LiveTranslator(run.model, run.setup.transformer, run.setup.tokenizers, run.folder.decoding_config())
         if scored_sources:
-            leave, tokenizer = interrupt.leave_validation, _bleu_tokenizer(run, corpus)
-            parts, monitor = _validation_parts(corpus, pairs), MONITORS[run.setup.training.monitor]
-            score = ScoreTranslations(translate, parts, corpus.symbols, scored_sources, tokenizer, monitor, leave)
-        samples = samples or _shown(_validation_parts(corpus, pairs))
+            tokenizer, monitor = _bleu_tokenizer(run, parts), MONITORS[run.setup.training.monitor]
+            symbols, leave = run.setup.training.reads_symbols, interrupt.leave_validation
+            score = ScoreTranslations(translate, parts, symbols, scored_sources, tokenizer, monitor, leave)
+        samples = samples or _shown(parts)
         show_samples = SampleTranslations(samples, translate, run.console, tensorboard)
     export = None if export_to is None else functools.partial(export_best, run.folder, export_to, run.console)
     return Translations(tensorboard, score, show_samples, export)
@@ -109,33 +108,44 @@ def _shown(parts: Mapping[str, Sequence[Pair]]) -> list[str]:
     return [source for source in itertools.islice(in_turn, SHOWN_SAMPLES) if source is not None]
 
 
-def _validation_parts(corpus: Corpus, pairs: Sequence[Pair]) -> dict[str, Sequence[Pair]]:
-    """The validation pairs of each joined corpus that has any, by its name, with its tag where names are the same."""
+def _validation_parts(run: ActiveRun, corpus: Corpus) -> dict[str, Sequence[Pair]]:
+    """The validation pairs of each joined corpus that has any, by the name that the run has given it.
+
+    They are in memory: validations read them again and again, also when their file is gone.
+    """
+    pairs = list(corpus.valid)
     if not corpus.parts:
         return {corpus.name: pairs}
+    names = run.folder.corpus()["parts"]
     ends = itertools.accumulate(part.valid for part in corpus.parts)
     return {
         name: pairs[end - part.valid : end]
-        for name, part, end in zip(part_names(corpus.parts), corpus.parts, ends, strict=True)
+        for name, part, end in zip(names, corpus.parts, ends, strict=True)
         if part.valid
     }
 
 
-def _bleu_tokenizer(run: ActiveRun, corpus: Corpus) -> str:
-    """sacreBLEU's tokenizer for the validation targets. It is printed where it is not the usual one.
+def _bleu_tokenizer(run: ActiveRun, parts: Mapping[str, Sequence[Pair]]) -> str | None:
+    """sacreBLEU's tokenizer for the validation targets; None: different ones suit the corpora.
+
+    It is printed where it is not the usual one.
 
     Raises:
         ValueError: The tokenizer cannot be used on this machine.
     """
     training = run.setup.training
-    targets = [target for _, target in corpus.valid]
-    tokenizer = training.bleu_tokenizer or suitable_bleu_tokenizer(targets)
-    if corpus.symbols:  # BLEU is not computed
-        return tokenizer
-    if tokenizer != "13a":
-        run.console.print(f"BLEU splits texts into words by sacreBLEU's tokenizer {tokenizer}.")
-    scored = targets[: training.scored_sources]
-    if training.monitor == "bleu" and bleu_metric(tokenizer).corpus_score(scored, [scored]).score == 0:
+    if training.reads_symbols:  # BLEU is not computed
+        return None
+    targets = {name: [target for _, target in pairs] for name, pairs in parts.items()}
+    suitable = {name: training.bleu_tokenizer or suitable_bleu_tokenizer(texts) for name, texts in targets.items()}
+    tokenizer = None if len({*suitable.values()}) > 1 else next(iter(suitable.values()))
+    for name, found in suitable.items() if tokenizer is None else [("", tokenizer)]:
+        if found != "13a":
+            texts = f"texts of {name}" if name else "texts"
+            run.console.print(f"BLEU splits {texts} into words by sacreBLEU's tokenizer {found}.", markup=False)
+    every = list(itertools.chain.from_iterable(targets.values()))
+    scored, usual = every[: training.scored_sources], tokenizer or suitable_bleu_tokenizer(every)
+    if training.monitor == "bleu" and bleu_metric(usual).corpus_score(scored, [scored]).score == 0:
         run.console.print(
             "BLEU is 0.0 for every translation of the validation sources, even a perfect one: no target has four words."
             " Choose another monitor, such as chrf, or another bleu_tokenizer."

@@ -18,6 +18,7 @@ from kformer.runs.folder import RunFolder
 from kformer.tasks.base import Task
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import ids_of_words
+from kformer.tokenizers.sentencepiece import MODEL_TYPES
 from kformer.training.pretrained_embeddings import embedding_files
 
 SCORED_SOURCES = 500  # sources translated at each validation, if the scores of translations decide the best weights
@@ -57,7 +58,7 @@ def encode(
                 pairs = MappedPairs(lambda pair: pair_without_tag(pair, corpus.tags), pairs)
             found = task.encode(pairs, tokenizers, training.max_length, store)
             for one, number in zip(corpus.parts, found.parts, strict=True):
-                if not number and (part == "train" or one.valid):
+                if not number and part == "train":
                     raise ValueError(f"No pair of {one.name} is left. Check the texts or raise max_length.")
             return dataclasses.replace(found, part_start_ids=starts)
         except DamagedFileError:
@@ -95,7 +96,7 @@ def complete_training_config(training: TrainingConfig, corpus: Corpus, origin: R
     kept: dict[str, Any] = {}
     if origin is None:
         kept = {"tokenizer": "symbols" if corpus.symbols else training.tokenizer}
-        if corpus.tags and not corpus.symbols and training.source_tokenizer is None:
+        if corpus.tags and kept["tokenizer"] in MODEL_TYPES and training.source_tokenizer is None:
             symbols = dict.fromkeys((*training.user_symbols.split(), *corpus.tags))
             kept["user_symbols"] = " ".join(symbols)
     elif origin.training_file.is_file():  # otherwise its tokenizers were not made here
@@ -136,17 +137,18 @@ def changed_fields(
     )
 
 
-def describe_corpus(corpus: Corpus, facts: CorpusFacts) -> dict:
+def describe_corpus(corpus: Corpus, facts: CorpusFacts, training: TrainingConfig) -> dict:
     """Name, sizes, forms and fingerprint of a corpus. The fingerprint covers the training and validation pairs."""
     return {
         "name": corpus.name,
         "train": facts.train,
         "valid": facts.valid,
         "test": len(corpus.test),
-        "symbols": corpus.symbols,
+        "symbols": training.reads_symbols,
         "tabs_in_sources": facts.tabs_in_sources,
         "sha256": facts.sha256,
         "parts": part_names(corpus.parts),
+        "part_sizes": [[part.train, part.valid] for part in corpus.parts],
     }
 
 

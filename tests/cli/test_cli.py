@@ -870,6 +870,25 @@ def test_a_corpus_of_another_kind_than_the_model_is_told(tokenizer, symbols, loa
         assert ("kformer: warning: the corpus letters consists of" in said) == (of_corpus == symbols)
 
 
+@pytest.mark.tensorflow_only
+def test_a_model_of_symbols_from_files_is_scored_by_error_rates_before_and_after_its_export(tmp_path, untraced):
+    """A dictionary of one's own: letters and sounds, and two ways to say a word."""
+    pairs = [(" ".join(word), " ".join(word.upper())) for word in ("cat", "dog", "cow", "hen", "pig", "rat")] * 4
+    files = {part: tmp_path / f"{part}.tsv" for part in ("train", "test")}
+    for file in files.values():
+        file.write_text("".join(f"{source}\t{target}\n" for source, target in [*pairs, ("c a t", "K A T")]))
+    sizes = ["--size", "tiny", "--d-model", 8, "--num-heads", 2, "--d-ff", 16, "--max-steps", 1, "--output"]
+    symbols = ["--tokenizer", "symbols", "--monitor", "word_error_rate"]
+    invoke("train", "--train", files["train"], *symbols, *sizes, tmp_path / "run")
+    assert "val_word_error_rate" in (tmp_path / "run" / "log.csv").read_text()
+    invoke("export", tmp_path / "run", tmp_path / "export")
+    for model in ("run", "export"):
+        scores = json.loads(invoke("evaluate", tmp_path / model, "--test", files["test"]).stdout)
+        assert scores["words"] == 6  # each with all its pronunciations
+        assert "word_error_rate" in scores
+        assert "bleu" not in scores
+
+
 def test_an_export_tells_what_it_reads(tmp_path):
     assert reads_symbols(tmp_path) is None
     (tmp_path / DESCRIPTION_FILE).parent.mkdir()

@@ -127,6 +127,19 @@ def test_each_test_set_may_have_its_tag(tagged, tmp_path):
     assert (first, second) == (right[0], exchanged[1])
 
 
+def test_each_test_set_is_scored_as_its_script_is_written(numbers_run, other, tests, tmp_path):
+    """A translation is much shorter than a reference only where each Chinese character is a word."""
+    sentences = "他去了城里的市场。" * 5
+    pairs = [(source, f"{target} {sentences}") for source, target in toy.corpus().test if len(source.split()) == 3]
+    chinese = write(tmp_path / "zh.tsv", pairs[:6])
+    alone = json.loads(run("evaluate", numbers_run, "--test", chinese).splitlines()[-1])
+    assert "tok:zh" in alone["bleu_signature"]
+    rows = run("compare", numbers_run, other, "--lines", 0, "--test", tests[0], "--test", chinese).splitlines()
+    assert sum("splits texts of zh into words by sacreBLEU's tokenizer zh" in row for row in rows) == 1
+    assert sum("splits texts" in row for row in rows) == 1
+    assert next(row.split()[1] for row in rows if row.split()[:1] == ["zh"]) == f"{alone['bleu']:.3g}"
+
+
 def test_the_search_of_a_comparison_holds_for_all_models(numbers_run, other, tests):
     said = run("compare", numbers_run, other, "--test", tests[0], "--lines", 0, "--beam-size", 1)
     assert "decoding.beam_size" not in said  # which would be a difference

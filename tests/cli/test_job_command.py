@@ -94,12 +94,13 @@ def test_a_job_of_servers_goes_on_with_the_same_version_alone(tmp_path):
     assert answers(tmp_path / "job") == "ONE\nTWO\n"
 
 
+@pytest.mark.parametrize("command", ["translate", "score"])
 @pytest.mark.parametrize(("status", "code"), [(None, RESUME), (503, RESUME), (404, USER_ERROR)])
-def test_a_job_that_no_server_answers_may_be_repeated_if_one_may_come(status, code, tmp_path):
+def test_a_job_that_no_server_answers_may_be_repeated_if_one_may_come(command, status, code, tmp_path):
     """None: the server ends the connection."""
     (tmp_path / "lines.txt").write_text("one\n")
     with ScriptedRest([(status, "{}")] * 9) as server:
-        words = ["translate", "--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/", "--server", server.url]
+        words = [command, "--input", tmp_path / "lines.txt", "--output", f"{tmp_path}/job/", "--server", server.url]
         result = CliRunner().invoke(app, [str(word) for word in words])
     assert exit_status(result.exception) == code
     assert server.url in str(result.exception)

@@ -36,6 +36,29 @@ def test_the_files_say_the_languages_and_an_argument_says_others(folder, tmp_pat
     assert first_ids(run) == (ids["en"], ids["fr"], ids["fr"])
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("added_tokens.json", {"__xx__": 19, "other": 3}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"19": {"content": "__xx__", "special": True}}}),
+        ("tokenizer.json", {"added_tokens": [{"id": 3, "content": "<s>"}, {"id": 19, "content": "__xx__"}]}),
+    ],
+)
+def test_a_language_that_was_added_later_has_the_id_that_a_file_gives_it(folder, tmp_path, name, content):
+    """Tools that add a token list it behind the others, or between them, whatever its id is."""
+    english = first_ids(import_model(folder, tmp_path / "before"))[0]
+    listed = folder / "special_tokens_map.json"
+    codes = json.loads(listed.read_text())["additional_special_tokens"]
+    listed.write_text(json.dumps({"additional_special_tokens": ["__xx__", *codes]}))
+    known = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+    (folder / name).write_text(json.dumps(known | content))
+    run = import_model(folder, tmp_path / "run", languages=Languages("en", "xx"))
+    assert first_ids(run) == (english, 19, 19)
+    (folder / name).write_text(json.dumps({**known, "added_tokens_decoder": [1], "added_tokens": [1], "__xx__": None}))
+    with pytest.raises(ValueError, match=f"{name} does not tell the ids of its added tokens"):
+        import_model(folder, tmp_path / "other", languages=Languages("en", "xx"))
+
+
 def test_special_tokens_of_another_form_are_no_languages(folder, tmp_path):
     expected = first_ids(import_model(folder, tmp_path / "before"))
     path = folder / "special_tokens_map.json"

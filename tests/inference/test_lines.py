@@ -1,11 +1,13 @@
 """What is told of the lines of a file after they were translated."""
 
 import io
+import json
+import math
 
 import pytest
 
 from kformer.inference.line_counts import ShortTranslations
-from kformer.inference.line_forms import AnsweredLine, Scores, TextColumns
+from kformer.inference.line_forms import AnsweredLine, JsonLines, JsonScores, Scores, TextColumns
 from kformer.inference.line_limits import LineLimits
 from kformer.inference.lines import answer_lines, input_lines
 from kformer.text.batches import Hypothesis, RefusedTextError
@@ -54,3 +56,17 @@ def test_the_answers_before_a_refused_line_are_written_also_behind_lines_beyond_
     with pytest.raises(RefusedTextError, match="^Line 5: It is refused"):
         answer_lines(answer, input_lines(lines), target, limits=LineLimits(line=9))
     assert target.getvalue() == b"\nONE\n\nTWO\n"
+
+
+@pytest.mark.parametrize("score", [-math.inf, math.inf, math.nan])
+def test_a_score_that_is_no_number_is_null_in_json(score):
+    """A search that finds fewer translations than are asked for gives the others the score -infinity."""
+    answered = AnsweredLine(0, b"one", [Hypothesis("uno", -0.5), Hypothesis("", score)])
+
+    def no_number(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    found = json.loads(JsonLines("translate", 2)(answered), parse_constant=no_number)
+    assert [one["score"] for one in found["n_best"]] == [-0.5, None]
+    alone = AnsweredLine(0, b"one", [Hypothesis("", score)])
+    assert json.loads(JsonScores(has_sources=False)(alone), parse_constant=no_number)["log_probability"] is None

@@ -15,7 +15,7 @@ from tasks.conftest import TRAINING, corpus_of, lengths, parity
 from typer.testing import CliRunner
 
 from kformer.cli.main import app
-from kformer.config import DecodingConfig, answer_outputs
+from kformer.config import DecodingConfig, TrainingConfig, answer_outputs
 from kformer.data import Corpus
 from kformer.export.operations import read as read_graph
 from kformer.export.saved_model import export_saved_model
@@ -100,7 +100,7 @@ class TestClassifier:
         if trained_on is not None:
             pairs = [(source, "even") for source in trained_on]
             corpus = Corpus("pairs", pairs, [("one\ttwo", "odd")], [])
-            facts = {"corpus": describe_corpus(corpus, corpus.facts())}
+            facts = {"corpus": describe_corpus(corpus, corpus.facts(), TrainingConfig())}
         tokenizers = classifier.source_tokenizer, classifier.target_tokenizer
         classifier = Classifier(classifier.model, classifier.config, *tokenizers, facts=facts)
         found = classifier.function(tf.constant(["one two", "one\ttwo"]))["probability"].numpy()
@@ -258,6 +258,23 @@ class TestLanguageModel:
         scores = found["score"].numpy()  # those of all tokens that the model has read
         assert scores[0] == pytest.approx(scores[1], abs=1e-4)
         assert abs(scores[0] - scores[2]) > 0.01
+
+    @pytest.mark.parametrize(("most_new", "read", "new"), [(5, 14, 5), (50, 10, 9)])
+    def test_behind_a_long_prompt_there_is_room_for_new_tokens_where_positions_end(self, most_new, read, new):
+        """19 positions. A model of no training draws tokens, so that it does not end early."""
+        symbols = [chr(number) for number in range(ord("a"), ord("z") + 1)]
+        sizes = toy.TRANSFORMER.replace(task="language-model", positional_encoding="learned", max_length=19)
+        config = sizes.replace(source_vocab_size=30, target_vocab_size=30, num_encoder_layers=0)
+        decoding = DecodingConfig(beam_size=1, max_extra_length=most_new, min_length=18)
+        model = LanguageModel(build_model(config), config, SymbolTokenizer(symbols), decoding)
+        end = "b c d e f g h i j k l m n o p"
+        long, other = (f"{beginning} {end}" for beginning in ("a a a a a a", "z"))
+        short = " ".join(end.split()[-read:])
+        found = [
+            text[len(prompt) :] for text, prompt in zip(model([long, other, short]), (long, other, short), strict=True)
+        ]
+        assert found[0] == found[1] == found[2]
+        assert len(found[0].split()) in (new, new - 1)  # one is the end
 
     def test_by_the_rules_of_transformers_a_prompt_alone_has_the_score_0(self, run_of):
         """What is given counts neither for length nor for probability, and the length 0 divides nothing."""

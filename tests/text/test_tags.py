@@ -153,6 +153,27 @@ def test_tokens_stand_in_the_text_with_its_tag(plain, tagged):
     assert found["source_length"] == len(found["source_token"])
 
 
+def test_tokens_behind_a_word_that_is_longer_than_a_part_stay_in_their_places(tagged):
+    """A word of letters that no piece joins makes several parts, and each of them begins with the tag."""
+    text = "five one " + "qxzvj" * 4 + " two\nthree"
+    found = {name: values.numpy()[0] for name, values in tagged.translate_detailed([text]).items()}
+    parts = tagged.codec.divide(tf.constant([text])).ids
+    assert len(parts.to_list()) > 4
+    assert found["source_token"].tolist() == [
+        text.encode()[start:end] for start, end in zip(found["source_start"], found["source_end"], strict=True)
+    ]
+    assert found["source_length"] == len(parts.flat_values)
+    tag = len(tagged.source_tokenizer.tokenize(tf.constant(["five"])).to_list()[0])
+    rows = tf.RaggedTensor.from_row_lengths(found["source_token"], parts.row_lengths())
+    assert [b"".join(row[:tag]) for row in rows.to_list()] == [b""] * len(parts.to_list())
+    whole = b"".join(b"".join(row) for row in rows.to_list())
+    assert b"".join(whole.split()).decode() == "one" + "qxzvj" * 4 + "twothree"
+    assert rows.to_list()[-1][tag:] != []
+    assert b"".join(rows.to_list()[-1]).strip() == b"three"
+    starts = found["source_start"].tolist()
+    assert starts == sorted(starts)
+
+
 @pytest.mark.parametrize("one_for_all", [True, False])
 def test_a_request_may_choose_the_tag(plain, tagged, one_for_all):
     texts = ["one", "two\nthree", ""]

@@ -170,7 +170,8 @@ def at_validations(tmp_path, monkeypatch):
     """What a run does with translations, the translator, the run, and how often a batch was said to be done."""
 
     def found(valid, samples=(), symbols=False, **training):
-        corpus = Corpus("texts", [("another text", "of training")], [*valid], [], symbols=symbols)
+        corpus = Corpus("texts", [("another text", "of training")], [*valid], [])
+        training |= {"tokenizer": "symbols"} if symbols else {}
         run, translator, batches = active_run(tmp_path / "run", **training), Perfect(valid), []
         lengths = DecodingConfig(max_source_length=7)
         run.folder.path.mkdir()

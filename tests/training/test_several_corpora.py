@@ -277,9 +277,58 @@ def test_tags_that_the_first_weights_do_not_know_are_refused(tmp_path, untraced)
     assert not (tmp_path / "run").exists()
 
 
-def test_tags_of_words_are_refused_before_anything_is_learned(tmp_path):
-    with pytest.raises(ValueError, match="user_symbols are for subwords.*Received: user_symbols='<2es> <2en>'"):
-        train(both(), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(tokenizer="words"))
+@pytest.mark.tensorflow_only  # a translator is
+@pytest.mark.parametrize("tokenizer", ["words", "symbols"])
+def test_tags_are_words_of_the_vocabulary_where_texts_are_not_divided_into_subwords(tmp_path, untraced, tokenizer):
+    training = SHORT.replace(tokenizer=tokenizer, max_steps=1, monitor="loss", scored_sources=0)
+    run = train(both(), tmp_path / "run", toy.TRANSFORMER, training).run
+    assert run.training_config().user_symbols == ""
+    source = Translator.from_run(run.path).source_tokenizer
+    assert (
+        source.normalize(["<2es> one", "<2en> uno"]).numpy().tolist()
+        == {
+            "words": [b"< 2es > one", b"< 2en > uno"],
+            "symbols": [b"<2es> one", b"<2en> uno"],
+        }[tokenizer]
+    )
+
+
+def test_a_corpus_whose_validation_pairs_are_all_too_long_has_no_loss_of_its_own(tmp_path, untraced, capsys):
+    parts = [Corpus("long", THERE.train[:9], [("one " * 40, "uno")], []), Corpus("short", *[THERE.train[:9]] * 2, [])]
+    run = train(join_corpora(parts), tmp_path / "run", toy.TRANSFORMER, UNSCORED.replace(max_steps=1)).run
+    (row,) = rows_of(run)
+    assert "val_token_loss short" in row
+    assert "val_token_loss long" not in row
+    assert "long has no loss of its own, because each of its 1 validation pairs is" in capsys.readouterr().out
+
+
+@pytest.mark.tensorflow_only  # a translator is
+def test_a_log_goes_on_under_the_names_that_the_corpora_had_at_first(tmp_path, untraced):
+    def named(*names):
+        parts = zip(names, (THERE, BACK), strict=True)
+        return join_corpora([Corpus(name, one.train[:20], one.valid[:5], []) for name, one in parts], ["<a>", "<b>"])
+
+    run = train(named("there", "back"), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=3)).run
+    train(named("moved", "away"), run.path, resume=True, training=run.training_config().replace(max_steps=6))
+    first, second = rows_of(run)
+    assert {"val_token_loss there", "val_bleu there", "val_bleu back", "val_chrf"} <= {*first}
+    assert first.keys() == second.keys()
+    assert None not in (*second, *second.values())
+    assert not [name for name in first if "moved" in name]
+
+
+def test_a_run_goes_on_only_with_the_same_border_between_its_corpora(tmp_path, untraced):
+    def split_at(place):
+        train_pairs, valid = THERE.train[:20], THERE.valid[:5]
+        parts = [("one", train_pairs[:place], valid[:2]), ("two", train_pairs[place:], valid[2:])]
+        return join_corpora([Corpus(*part, []) for part in parts])
+
+    training = UNSCORED.replace(max_steps=1)
+    run = train(split_at(8), tmp_path / "run", toy.TRANSFORMER, training).run
+    with pytest.raises(ValueError, match="corpora of other sizes: 8, 12 training pairs. Received: 9, 11. How often"):
+        train(split_at(9), run.path, resume=True)
+    with pytest.raises(ValueError, match="Received: one corpus."):
+        train(Corpus("one", THERE.train[:20], THERE.valid[:5], []), run.path, resume=True)
 
 
 @pytest.mark.tensorflow_only  # a translator is

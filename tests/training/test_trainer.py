@@ -978,7 +978,7 @@ def test_learned_positions_translate_a_long_text_in_parts_that_they_reach(tmp_pa
 
 def test_a_score_that_does_not_suit_the_corpus_is_refused(tmp_path):
     corpus = dataclasses.replace(toy.corpus(), symbols=True)
-    told = "'numbers' is scored by loss, .*, word_error_rate, phoneme_error_rate. Received: monitor='bleu'"
+    told = "'numbers', of symbols, is scored by loss, .*, word_error_rate, phoneme_error_rate. Received: monitor='bleu'"
     with pytest.raises(ValueError, match=told):
         train(corpus, tmp_path / "run", toy.TRANSFORMER, SHORT.replace(monitor="bleu", scored_sources=5))
     assert not (tmp_path / "run").exists()

@@ -41,6 +41,19 @@ def test_scores_of_each_corpus_are_there_if_there_are_several(corpora, names):
     assert scores["val_bleu"] == pytest.approx(100)
 
 
+def test_bleu_of_each_corpus_is_by_the_tokenizer_that_suits_it():
+    """A Chinese corpus beside a longer English one, for which all are scored together as English is."""
+    parts = {"en": [("1", "a sentence of five words " * 9)], "zh": [("2", "他去了城里的市场。")]}
+
+    def translate(texts):
+        return [[Hypothesis({b"1": parts["en"][0][1], b"2": "他去了城市的市场。"}[text], 0.0)] for text in texts]
+
+    scores = ScoreTranslations(translate, parts, symbols=False, limit=9, bleu_tokenizer=None, monitor=MONITORS["loss"])
+    assert scores()["val_bleu zh"] == pytest.approx(59.69, abs=0.01)  # each character is a word
+    scores.bleu_tokenizer = "13a"
+    assert scores()["val_bleu zh"] == 0
+
+
 @pytest.fixture(scope="module")
 def learned(numbers_run):
     return live(numbers_run)
