@@ -24,6 +24,8 @@ _UNSPACED = (
     *((0x1000, 0x109F), (0xAA60, 0xAA7F), (0x1780, 0x17FF)),  # Burmese, Khmer
     *((0x1950, 0x19DF), (0x1A20, 0x1AAF), (0x1B00, 0x1B7F), (0xA980, 0xA9DF)),  # Tai Le, Lue, Tham, Balinese, Javanese
 )
+# The same for the brackets of a regular expression.
+UNSPACED = "".join(f"{chr(first)}-{chr(last)}" for first, last in _UNSPACED)
 
 
 def is_han(character: str) -> bool:

@@ -16,6 +16,8 @@ from kformer.decoding.search import NextLogits, run
 from kformer.decoding.space import SearchSpace
 from kformer.indexing import take_columns
 
+_LEAST_TEMPERATURE = 1e-30  # a processor may take smaller numbers of float32 for 0
+
 
 class _FixedSeed(keras.random.SeedGenerator):
     """Passes a given key to `keras.random`, which accepts a traced key only in this form. It owns no variable."""
@@ -119,11 +121,12 @@ def narrowed_logits(log_probs: Any, temperature: Any, top_k: Any, top_p: Any) ->
     vocab_size = log_probs.shape[-1]
     is_number = isinstance(top_k, int | np.integer)
     kept = min(top_k, vocab_size) if is_number and top_k else vocab_size
+    log_probs = log_probs / ops.maximum(temperature, _LEAST_TEMPERATURE)
     cuts = not isinstance(top_p, float | int) or top_p < 1.0
     if is_number and kept == vocab_size and not cuts:  # Nothing is cut off, so the vocabulary need not be sorted.
         ids = ops.broadcast_to(ops.arange(vocab_size, dtype="int32"), ops.shape(log_probs))
-        return log_probs / temperature, ids
-    ranked, ids = ops.top_k(log_probs / temperature, kept)  # (B, R); the lower id first where two are equal
+        return log_probs, ids
+    ranked, ids = ops.top_k(log_probs, kept)  # (B, R); the lower id first where two are equal
     if not is_number:
         stays = ops.equal(top_k, 0) | ops.less(ops.arange(vocab_size, dtype="int32"), top_k)  # (V,)
         ranked = ops.where(stays, ranked, float("-inf"))

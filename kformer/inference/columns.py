@@ -114,9 +114,11 @@ def _checked(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
 
 
 def _is_missing(row: Any) -> bool:
-    """Whether this is None, NaN or pandas's NA."""
+    """Whether this is None, NaN or pandas's NA or NaT."""
     pandas = sys.modules.get("pandas")
-    return row is None or (isinstance(row, float) and math.isnan(row)) or (pandas is not None and row is pandas.NA)
+    if row is None or (pandas is not None and (row is pandas.NA or row is pandas.NaT)):
+        return True
+    return isinstance(row, float | np.floating) and math.isnan(row)
 
 
 def _utf8(number: int, row: Any) -> bytes:
@@ -225,7 +227,8 @@ class _Series(_Form):
         self._texts = texts
 
     def rows(self) -> Sequence[Any]:
-        if self._texts.dtype.kind in "biufcmM":
+        # A column without any text, such as one of a chunk of a file, has the dtype of NaN.
+        if self._texts.dtype.kind in "biufcmM" and not self._texts.isna().all():
             raise ValueError(f"Received: a Series of the dtype {self._texts.dtype}. Expected: one of strings.")
         return self._texts.tolist()
 

@@ -267,8 +267,11 @@ class MultiHeadAttention(keras.layers.Layer):
         if not return_attention_scores:
             return outputs
         keys = next(tensor for tensor in (key, value, query) if tensor is not None)
-        scores = (query.shape[0], self.num_heads, query.shape[1], keys.shape[1])
-        return outputs, keras.KerasTensor(scores, self.compute_dtype)
+        return outputs, self.scores_spec(query.shape, keys.shape)
+
+    def scores_spec(self, query_shape: tuple, keys_shape: tuple) -> keras.KerasTensor:
+        """The form (B, H, T, S) of the weights for queries (B, T, ...) and keys (B, S, ...)."""
+        return keras.KerasTensor((query_shape[0], self.num_heads, query_shape[1], keys_shape[1]), self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -72,6 +72,25 @@ class Decoder(Stack):
         outputs = self._with_cost(result, visible if counted is None else counted, training)
         return (outputs, *scores) if return_attention_scores else outputs
 
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        inputs_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
+        counted: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """The forms of what `call` returns; of its options, only `return_attention_scores` changes them."""
+        outputs = keras.KerasTensor(inputs.shape, self.compute_dtype)
+        last = self.layers[-1]
+        if not return_attention_scores or not isinstance(last, DecoderLayer) or encoder_output is None:
+            return outputs
+        return outputs, last.cross_attention.scores_spec(inputs.shape, encoder_output.shape)
+
     def ponder(
         self, inputs: Tensor, encoder_output: Tensor | None = None, cross_mask: Tensor | None = None
     ) -> Ponder | None:

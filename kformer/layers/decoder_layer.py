@@ -7,6 +7,7 @@ H heads, T target length, S source length, D model size.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -103,6 +104,25 @@ class DecoderLayer(TransformerLayer):
             training,
         )
         return (outputs, *scores) if return_attention_scores else outputs
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor,
+        attention_mask: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
+        rotation: Rotation | None = None,
+        inputs_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """The forms of what `call` returns; of its options, only `return_attention_scores` changes them."""
+        outputs = keras.KerasTensor(inputs.shape, self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        return outputs, self.cross_attention.scores_spec(inputs.shape, encoder_output.shape)
 
     def step(
         self,

@@ -79,6 +79,17 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         super().build(input_shape)
         self.embeddings.trainable = self.train_embeddings
 
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes the weights. Embeddings that were frozen stay so, whatever is set here."""
+        return super().trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        keras.layers.ReversibleEmbedding.trainable.fset(self, value)
+        if self.built:
+            self.embeddings.trainable = value and self.train_embeddings
+
     def freeze_embeddings(self) -> None:
         """Excludes the embedding matrix from training. Compile the model after this call, not before."""
         self.train_embeddings = False

@@ -41,6 +41,10 @@ class RMSNormalization(keras.layers.RMSNormalization):
     Unlike layer normalization it subtracts no mean and has no bias.
     """
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True  # which Keras's own lacks
+
 
 # The choices of the option `normalization` of layers.
 NORMS: dict[str, type[keras.layers.Layer]] = {"layer_norm": LayerNormalization, "rms_norm": RMSNormalization}

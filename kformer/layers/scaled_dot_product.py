@@ -50,7 +50,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None, bi
     allowed = ops.cast(mask, "float32")
     weights = ops.softmax(scores - (1.0 - allowed) * float(np.finfo("float32").max))
     # If all keys are masked, all scores are equal and the softmax is uniform. The factor max(allowed) = 0 makes it 0.
-    return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True), query.dtype)
+    return ops.cast(weights * ops.max(allowed, axis=-1, keepdims=True, initial=0.0), query.dtype)
 
 
 def weighted_values(weights: Tensor, value: Tensor, bias: ScoreBias | None) -> Tensor:

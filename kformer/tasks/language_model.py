@@ -41,6 +41,9 @@ from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.text_ops import replace_invalid
+from kformer.writing_systems import WHITESPACE
+
+_BLANK_END = rf"(?s).*[{WHITESPACE}]"
 
 
 class LanguageModel(Predictor):
@@ -204,10 +207,12 @@ class LanguageModel(Predictor):
             prompt = tf.gather(ids, rows)
             begun = self.source_tokenizer.begun(prompt)
             found = self._find(begun, options, batch_seed(options, rows) if options and draw else None)
-            whole = self.source_tokenizer.detokenize(tf.concat([begun[:, :1], found.tokens[:, 0]], axis=1))
-            given = byte_lengths(self.source_tokenizer.detokenize(prompt))
-            rest = tf.strings.substr(whole, tf.minimum(given, byte_lengths(whole)), byte_lengths(whole))
-            return tf.gather(text, rows) + rest, found.scores[:, 0]
+            tokens, given = found.tokens[:, 0], begun.row_lengths() - 1
+            whole = self.source_tokenizer.detokenize(tf.concat([begun[:, :1], tokens], axis=1))
+            is_new = tf.logical_not(tf.sequence_mask(given, tf.shape(tokens)[1]))
+            new = self.source_tokenizer.detokenize(tf.ragged.boolean_mask(tokens, is_new))
+            prompt = self.source_tokenizer.detokenize(prompt)
+            return behind(tf.gather(text, rows), prompt, new, whole), found.scores[:, 0]
 
         nothing = [tf.zeros((0,), tf.string), tf.zeros((0,), tf.float32)]
         lengths = tf.cast(ids.row_lengths(), tf.int32) + 1
@@ -252,6 +257,24 @@ class LanguageModel(Predictor):
     def calibration_inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = self.source_tokenizer.tokenize(text)[:, : self.codec.longest_part]
         return {"target_in": self.source_tokenizer.begun(ids).to_tensor(self.config.pad_id)}
+
+
+def behind(text: tf.Tensor, prompt: tf.Tensor, new: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
+    """Texts with what a model has written behind them; all arguments and the result (R,) string.
+
+    Args:
+        text: As it was given.
+        prompt: What the model has read of it, as the tokenizer writes it.
+        new: What the model has written, alone.
+        whole: Both together, with the blank between them, if there is one.
+    """
+    length = tf.minimum(byte_lengths(prompt), byte_lengths(whole))
+    goes_on = tf.strings.substr(whole, tf.zeros_like(length), length) == prompt
+    # If the first new token is a mark, such as an accent, the last letter of the prompt is another one with it.
+    rest = tf.where(goes_on, tf.strings.substr(whole, length, byte_lengths(whole)), new)
+    # Some tokenizers drop a blank at the end of a text, and write it before the next word.
+    has_blank = tf.strings.regex_full_match(text, _BLANK_END) & ~tf.strings.regex_full_match(prompt, _BLANK_END)
+    return text + tf.where(has_blank, tf.strings.regex_replace(rest, f"^[{WHITESPACE}]+", ""), rest)
 
 
 class LanguageModelTask(Task):

@@ -4,7 +4,6 @@ Shape letters: B sentences, N hypotheses for each sentence.
 """
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from kformer.decoding.sampling import check_sampling_options
 from kformer.tasks.predictor import TEXT, Predictor
 from kformer.text.attention import read_attention
 from kformer.text.attention_maps import Attention
+from kformer.text.batches import BatchSeeds
 from kformer.text.beam_tree import BeamTree
 from kformer.text.codec import TextCodec, best
 from kformer.text.detailed import translate_detailed
@@ -324,10 +324,11 @@ class Translator(Predictor):
         if is_one_text(texts):
             return self.sample([texts], seed, temperature, top_k, top_p)[0]
         check_sampling_options(seed, temperature, top_k, top_p)
-        seeds = itertools.count(seed)  # one for each batch
+        seeds = BatchSeeds(int(seed))
 
         def draw(source: tf.Tensor, limits: tf.Tensor, starts: tf.Tensor) -> SearchResult:
-            return self.searcher.sample(source, limits, next(seeds) % 2**64, temperature, top_k, top_p, starts)
+            of_batch = seeds.next(len(source)) % 2**64
+            return self.searcher.sample(source, limits, of_batch, temperature, top_k, top_p, starts)
 
         found = best(translate_texts(self.codec, draw, text_tensor(texts), n_best=1))
         return [text.decode("utf-8") for text in found["translation"].numpy()]

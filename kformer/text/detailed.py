@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kformer.models import call_with_scores
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Parts, join
+from kformer.text.parts import Parts, gaps_before, join
 from kformer.text.places import locate
 from kformer.text.scoring import SCORED_TOKENS, target_batch
 from kformer.text.translate_texts import BATCH_TOKENS, Find, run_batches
@@ -157,7 +157,7 @@ def _target_places(
     written, spans = codec.target_tokenizer.detokenize_with_offsets(content)
     lengths = byte_lengths(written)
     last = with_lengths(tf.boolean_mask(lengths, has_end), has_end)
-    gaps = byte_lengths(parts.gap)
+    gaps = byte_lengths(gaps_before(parts, written[:, tf.newaxis])[:, 0])
     in_text = sums_before(in_rows(gaps + lengths, parts.text, texts)).values + gaps  # (P,)
 
     def joined(place: tf.RaggedTensor) -> tf.RaggedTensor:

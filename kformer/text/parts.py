@@ -11,7 +11,8 @@ import tensorflow as tf
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
-from kformer.tokenizers.text_ops import INVISIBLE, WHITESPACE, replace_invalid
+from kformer.tokenizers.text_ops import INVISIBLE, replace_invalid
+from kformer.writing_systems import UNSPACED, WHITESPACE
 
 # A byte that valid UTF-8 never contains. It marks both ends of the white space between two parts.
 _MARK = b"\xff"
@@ -23,6 +24,8 @@ _SENTENCE_END = (
     rf"((?:[^\p{{Lu}}][^\p{{Lu}}.{WHITESPACE}]\.|\.\.|[!?…؟۔।]){_CLOSING})([{WHITESPACE}]+)([^\p{{Ll}}{WHITESPACE}])"
 )
 _CJK_SENTENCE_END = rf"([。！？]+[”’」』）]*)([{WHITESPACE}]*)([^{WHITESPACE}])"
+# Texts that begin or end with a character of a script that writes blanks between words.
+_SPACED, _SPACED_END = rf"(?s)[^{UNSPACED}{WHITESPACE}].*", rf"(?s).*[^{UNSPACED}{WHITESPACE}]"
 
 
 class Parts(NamedTuple):
@@ -134,13 +137,26 @@ def join(
     Returns:
         `translation` (B, N) string and `score` (B, N) float32.
     """
-    joined = tf.strings.unsorted_segment_join(parts.gap[:, tf.newaxis] + translation, parts.text, texts)
+    joined = tf.strings.unsorted_segment_join(gaps_before(parts, translation) + translation, parts.text, texts)
     log_prob = tf.math.unsorted_segment_sum(score * norm(lengths), parts.text, texts)
     tokens = tf.math.unsorted_segment_sum(lengths, parts.text, texts)
     num_parts = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
     own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # the score of a text's only part, not rounded again
     whole = tf.where(num_parts[:, tf.newaxis] > 1, log_prob / norm(tokens), own)
     return {"translation": joined, "score": whole}
+
+
+def gaps_before(parts: Parts, translation: tf.Tensor) -> tf.Tensor:
+    """(P, N) string: what stands before each translation (P, N) of the parts: the white space before the part.
+
+    Chinese and Japanese write none between two sentences. Their translations have a blank between them, if they are in
+    a script with blanks.
+    """
+    before = tf.concat([tf.zeros_like(translation[:1]), translation[:-1]], axis=0)
+    shows_blanks = tf.strings.regex_full_match(before, _SPACED_END) & tf.strings.regex_full_match(translation, _SPACED)
+    gap = parts.gap[:, tf.newaxis]
+    has_none = (gap == "") & ~differs_from_last(parts.text)[:, tf.newaxis]
+    return tf.where(has_none & shows_blanks, " ", gap)
 
 
 def _split(marked: tf.Tensor) -> Pieces:

@@ -8,7 +8,6 @@ import tensorflow as tf
 from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec, best, longest_translation
 from kformer.text.option_tensors import Options, asked_lengths, batch_seed, checks, require
-from kformer.text.parts import differs_from_last
 from kformer.text.searcher import Searcher
 from kformer.text.translate_texts import translate_parts
 from kformer.tokenizers import Tokenizer
@@ -29,9 +28,11 @@ def translate_with_options(
         text = _tagged(text, tag)
     texts = tf.size(text)
     parts = codec.divide(text)
-    # Only the translation of a text's first part begins with the prefix.
+    # Only the translation of the first part of a text that shows something begins with the prefix.
+    number, has_ids = tf.range(tf.size(parts.text)), parts.ids.row_lengths() > 0
+    first = tf.math.unsorted_segment_min(tf.where(has_ids, number, tf.size(parts.text)), parts.text, texts)
     of_parts = tf.gather(tf.broadcast_to(target_prefix, [texts]), parts.text)
-    prefixes = codec.target_tokenizer.tokenize(tf.where(differs_from_last(parts.text), of_parts, ""))
+    prefixes = codec.target_tokenizer.tokenize(tf.where(tf.gather(first, parts.text) == number, of_parts, ""))
     prefixes = _all_known(prefixes, codec.target_tokenizer, target_prefix)
     draws = options["temperature"] > 0
 

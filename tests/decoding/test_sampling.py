@@ -52,6 +52,8 @@ def assert_frequencies(tokens, expected):
         ({"top_k": 2, "top_p": 0.67}, [0, 0, 0, 0.2, 0.4, 0, 0]),
         # Squares first: b has 0.16 / 0.235 = 0.68.
         ({"temperature": 0.5, "top_p": 0.67}, [0, 0, 0, 0, 1, 0, 0]),
+        ({"temperature": 1e-38}, [0, 0, 0, 0, 1, 0, 0]),  # a processor takes smaller numbers for 0
+        ({"temperature": 1e-42}, [0, 0, 0, 0, 1, 0, 0]),
         ({"top_k": 100}, [0, 0, 0.1, 0.2, 0.4, 0.15, 0.05]),
     ],
 )

@@ -42,6 +42,18 @@ def test_a_list_keeps_its_order_its_types_and_its_gaps(asked):
     assert sorted(asked.texts) == [b"", b"one", b"three two", "ü".encode()]
 
 
+def test_a_column_without_any_text_is_given_back(asked):
+    """As of a chunk of a file, whose column of texts pandas reads as numbers."""
+    pandas = pytest.importorskip("pandas")
+    found = answer_column(asked, pandas.Series([float("nan")] * 3))
+    assert found.isna().tolist() == [True] * 3
+    mixed = answer_column(asked, pandas.Series(["one", np.float32("nan"), pandas.NaT, pandas.NA], dtype=object))
+    assert mixed.isna().tolist() == [False, True, True, True]
+    assert asked.texts == [b"one"]
+    with pytest.raises(ValueError, match="Received: a Series of the dtype float64"):
+        answer_column(asked, pandas.Series([float("nan"), 1.0]))
+
+
 def test_a_long_column_is_answered_in_batches():
     sizes = []
 

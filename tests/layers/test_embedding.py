@@ -131,6 +131,18 @@ def test_a_frozen_matrix_stays_frozen_in_a_copy_and_is_the_only_frozen_weight(ki
         assert len(layer.trainable_weights) == trained - 1
 
 
+def test_frozen_embeddings_stay_frozen_when_a_model_is_frozen_and_trained_again(ids):
+    given, free = TokenEmbedding(V, D, train_embeddings=False), TokenEmbedding(V, D)
+    for layer, trained in ((given, 0), (free, 1)):
+        model = keras.Sequential([layer])
+        model(ids)
+        assert len(model.trainable_weights) == trained
+        model.trainable = False
+        assert model.trainable_weights == []
+        model.trainable = True
+        assert len(model.trainable_weights) == trained
+
+
 @pytest.mark.parametrize(
     ("mode", "levels", "tie_weights"),
     [

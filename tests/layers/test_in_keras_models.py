@@ -8,6 +8,7 @@ from keras import ops
 from kformer import TransformerConfig
 from kformer.layers import (
     AdaptiveDepth,
+    Decoder,
     DecoderLayer,
     Encoder,
     EncoderLayer,
@@ -172,3 +173,35 @@ def test_one_layer_several_times_is_refused():
     """Its weights would be shared, and a saved model could not be loaded."""
     with pytest.raises(ValueError, match="Received: one layer several times. Make each layer anew"):
         Encoder([EncoderLayer(D, H, F)] * 2)
+
+
+@pytest.mark.parametrize("kind", ["layer", "stack"])
+def test_weights_of_the_cross_attention_are_outputs_of_a_functional_model(kind):
+    layer = DecoderLayer(D, H, F) if kind == "layer" else Decoder([DecoderLayer(D, H, F)], PositionalEncoding())
+    inputs, memory = keras.Input((None, D)), keras.Input((3, D))
+    outputs, weights = layer(inputs, memory, return_attention_scores=True)
+    assert outputs.shape == (None, None, D)
+    assert weights.shape == (None, H, None, 3)
+    given = np.random.default_rng(0).normal(size=(2, 5, D)).astype("float32"), np.ones((2, 3, D), "float32")
+    found = keras.Model([inputs, memory], [outputs, weights])(given)
+    for one, expected in zip(found, layer(*given, return_attention_scores=True), strict=True):
+        np.testing.assert_allclose(one, expected, atol=1e-5)
+    assert layer(inputs, memory).shape == (None, None, D)
+
+
+@pytest.mark.parametrize("normalization", ["layer_norm", "rms_norm"])
+def test_no_layer_says_that_it_loses_the_mask(normalization, recwarn):
+    ids = keras.Input((None,), dtype="int32")
+    layers = [EncoderLayer(D, H, F, normalization=normalization)]
+    vectors = Encoder(layers, PositionalEncoding())(TokenEmbedding(V, D, mask_zero=True)(ids))
+    keras.Model(ids, vectors)(np.array([[6, 7, 0]], "int32"))
+    assert not [str(one.message) for one in recwarn if "mask" in str(one.message)]
+
+
+def test_a_batch_without_rows_and_a_memory_without_positions_are_no_error():
+    """A loop of one's own may filter rows until none is left."""
+    inputs = np.ones((2, 5, D), "float32")
+    encoder = Encoder([EncoderLayer(D, H, F)], PositionalEncoding())
+    assert encoder(inputs[:0], mask=np.ones((0, 5), bool)).shape == (0, 5, D)
+    outputs = DecoderLayer(D, H, F)(inputs, inputs[:, :0], cross_mask=np.ones((2, 1, 0), bool))
+    assert np.isfinite(ops.convert_to_numpy(outputs)).all()

@@ -24,10 +24,11 @@ from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.runtime.export_description import description
 from kformer.tasks import Classifier, LanguageModel, Tagger, task_of
+from kformer.tasks.language_model import behind
 from kformer.tasks.translator import Translator
 from kformer.text.option_tensors import option_tensors
 from kformer.text.options import OPTIONS
-from kformer.tokenizers import SymbolTokenizer
+from kformer.tokenizers import SentencePieceTokenizer, SymbolTokenizer
 from kformer.training.run_setup import describe_corpus
 from kformer.training.train import train
 
@@ -275,6 +276,35 @@ class TestLanguageModel:
         ]
         assert found[0] == found[1] == found[2]
         assert len(found[0].split()) in (new, new - 1)  # one is the end
+
+    @pytest.mark.parametrize(
+        ("text", "prompt", "new", "whole", "expected"),
+        [
+            ("one", "one", "two", "one two", "one two"),
+            ("one ", "one", "two", "one two", "one two"),  # and no second blank
+            ("one\n", "one", "two", "one two", "one\ntwo"),
+            ("one ", "one ", " two", "one  two", "one  two"),  # by a tokenizer that keeps blanks
+            ("one", "one", "", "one", "one"),
+            ("", "", "two", "two", "two"),
+            ("e", "e", "\u0301", "\u00e9", "e\u0301"),  # an accent makes one letter of two tokens
+            ("cafe", "cafe", "\u0301 two", "caf\u00e9 two", "cafe\u0301 two"),
+        ],
+    )
+    def test_a_continuation_stands_behind_the_text_as_it_was_given(self, text, prompt, new, whole, expected):
+        rows = [tf.constant([one, "other"]) for one in (text, prompt)] + [
+            tf.constant([one, other]) for one, other in ((new, "s"), (whole, "others"))
+        ]
+        found = [one.decode() for one in behind(*rows).numpy()]
+        assert found == [expected, "others"]
+
+    def test_an_accent_may_be_the_first_new_token(self):
+        """Of a model of no training that draws any of its tokens."""
+        symbols = SentencePieceTokenizer.train(["e x ́ e x", "xe ex"] * 9, 270)
+        sizes = {"source_vocab_size": symbols.vocab_size, "target_vocab_size": symbols.vocab_size}
+        config = toy.TRANSFORMER.replace(task="language-model", num_encoder_layers=0, **sizes)
+        model = LanguageModel(build_model(config), config, symbols, DecodingConfig(max_extra_length=2))
+        found = model.sample(["e"] * 512, seed=1)
+        assert all(text.startswith("e") for text in found)
 
     def test_by_the_rules_of_transformers_a_prompt_alone_has_the_score_0(self, run_of):
         """What is given counts neither for length nor for probability, and the length 0 divides nothing."""

@@ -144,6 +144,14 @@ def test_batches_of_one_call_draw_unlike_each_other(short):
     assert found[:64] != found[64:]
 
 
+def test_neighbouring_seeds_draw_unlike_each_other(short):
+    """Whoever draws many variants takes the seeds 0, 1, 2, ..., also as numbers of NumPy."""
+    first = short.sample([TEXT] * 128, seed=np.int64(1), temperature=5.0)
+    second = short.sample([TEXT] * 64, seed=np.uint32(2), temperature=5.0)
+    assert first[64:] != second
+    assert first == short.sample([TEXT] * 128, seed=1, temperature=5.0)
+
+
 def test_with_another_search_it_stays_the_same_model_with_all_that_is_known_of_it(numbers_translator):
     tokenizers = (numbers_translator.source_tokenizer, numbers_translator.target_tokenizer)
     parts = (numbers_translator.model, numbers_translator.config, *tokenizers)

@@ -86,6 +86,14 @@ def test_a_prefix_that_is_not_in_the_vocabulary_is_refused(prefix):
         translated(untrained, ["one", "two"], target_prefix=prefix)
 
 
+@pytest.mark.parametrize("nothing", ["\u200b", "\u200e\u200b"])
+def test_a_line_that_shows_nothing_takes_no_prefix(translator, nothing):
+    """Text of web pages may begin so. The model translates the next line as the first one."""
+    expected = translated(translator, ["one two\ntwo one"], target_prefix="tres")[0][0]
+    found, _ = translated(translator, [f"{nothing}\none two\ntwo one", nothing], target_prefix="tres")
+    assert found == [f"\n{expected}", ""]
+
+
 def test_of_several_parts_the_first_one_has_the_prefix(translator):
     found, _ = translated(translator, ["one two\ntwo one", "five"], target_prefix="tres")
     lines = found[0].split("\n")

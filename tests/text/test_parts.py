@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kformer.config import DecodingConfig, TransformerConfig
 from kformer.decoding import SearchResult
 from kformer.text.codec import TextCodec
-from kformer.text.parts import Parts, divide, join
+from kformer.text.parts import Parts, divide, gaps_before, join
 from kformer.text.translate_texts import BATCH_TOKENS, translate_texts
 from kformer.tokenizers import SymbolTokenizer
 
@@ -94,6 +94,33 @@ def test_chinese_sentences_need_no_blank_between_them():
     assert letters.vocab_size == 6
     assert parts.gap.numpy().tolist() == [b"", b""]
     assert parts.ids.to_list() == [[4, 6], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("translations", "joined"),
+    [
+        (["I spoke.", "Good."], "I spoke. Good."),
+        (["I spoke!\u201d", "\u201cGood."], "I spoke!\u201d \u201cGood."),
+        (["말했다.", "좋다."], "말했다. 좋다."),  # Korean has blanks
+        (["言った。", "よい。"], "言った。よい。"),
+        (["言った!", "よい!"], "言った!よい!"),
+        (["言った。", "Good."], "言った。Good."),
+        (["I spoke.", ""], "I spoke."),
+        (["", "Good."], "Good."),
+        (["I spoke. ", "Good."], "I spoke. Good."),
+    ],
+)
+def test_translations_of_chinese_sentences_have_a_blank_between_them_where_their_script_has_any(translations, joined):
+    parts = divide(tf.constant(["说。好。"]), _Characters(["说", "好", "。"]), 2, 2)
+    rows = tf.constant(translations)[:, tf.newaxis]
+    nothing, lengths = tf.zeros((2, 1)), tf.ones((2, 1), tf.int32)
+    found = join(parts, tf.constant(1), rows, nothing, lengths, lambda tokens: tf.ones_like(tokens, tf.float32))
+    assert found["translation"].numpy()[0, 0].decode() == joined
+
+
+def test_two_texts_without_white_space_between_their_parts_stay_apart():
+    parts = divide(tf.constant(["好", "好"]), _Characters(["说", "好", "。"]), 2, 2)
+    assert gaps_before(parts, tf.constant([["Good."], ["Good."]])).numpy().tolist() == [[b""], [b""]]
 
 
 class _Characters(SymbolTokenizer):
