@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kformer.client.client import Client
-from kformer.client.errors import ServerError, odd_answers_told
+from kformer.client.errors import TOO_LARGE, ServerError, odd_answers_told
 from kformer.config import answer_outputs, task_kind
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE, DETAILED
 from kformer.text.batches import AnswerDrawn, BatchSeeds, Hypothesis, RefusedTextError, batch_seed, hypotheses
@@ -15,7 +15,7 @@ from kformer.text.options import option_arrays
 from kformer.text.word_alignment import with_alignments
 
 REQUESTS_AT_ONCE = 4
-_OF_THE_REQUEST = (400, 413)  # statuses of a request that is wrong or too large
+_OF_THE_REQUEST = (400, TOO_LARGE)  # statuses of a request that is wrong or too large
 
 
 def answer_batch(

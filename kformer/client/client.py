@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, overload
 
 import numpy as np
 
+from kformer.client.errors import TOO_LARGE, ServerError
 from kformer.client.settings import ClientSettings, ServerAddress
 from kformer.runtime.signature_names import DEFAULT_SIGNATURE
 
@@ -110,7 +111,10 @@ class Client:
         return [text.decode("utf-8") for text in outputs["translation"]]
 
     def predict(self, signature: str, inputs: Mapping[str, np.ndarray | Sequence[Any]]) -> dict[str, np.ndarray]:
-        """The outputs of a signature. Inputs of more than `batch_size` entries are sent in several requests.
+        """The outputs of a signature.
+
+        Inputs of more than `batch_size` entries are sent in several requests, and so are those that are too large for
+        the server together.
 
         Scalars, and inputs of one entry beside longer ones, go with each of these requests. A `seed` does, too: equal
         texts in two requests are drawn alike. Call this method once for each seed where they must not be.
@@ -131,15 +135,24 @@ class Client:
         tensors = {name: _tensor(values) for name, values in inputs.items()}
         lengths = {len(tensor) for tensor in tensors.values() if tensor.ndim}
         length = max(lengths, default=0)
-        if length <= self.batch_size or lengths - {1, length}:  # inputs of other lengths are no batch
+        if length < 2 or lengths - {1, length}:  # inputs of other lengths are no batch
             return self._transport.predict(signature, tensors)
         batched = [name for name, tensor in tensors.items() if tensor.ndim and len(tensor) == length]
-        answers = []
-        for start in range(0, length, self.batch_size):
-            part = tensors | {name: tensors[name][start : start + self.batch_size] for name in batched}
-            answers.append(self._transport.predict(signature, part))
-            self._check_part(signature, answers[-1], min(self.batch_size, length - start))
-        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+        answers, start, size = [], 0, self.batch_size
+        while start < length:
+            part = tensors | {name: tensors[name][start : start + size] for name in batched}
+            number = min(size, length - start)
+            try:
+                answers.append(self._transport.predict(signature, part))
+            except ServerError as error:
+                if error.code != TOO_LARGE or number == 1:
+                    raise
+                size = number // 2  # texts may be long
+                continue
+            if number < length:
+                self._check_part(signature, answers[-1], number)
+            start, size = start + number, self.batch_size
+        return {name: _joined([answer[name] for answer in answers]) for name in answers[0]}
 
     def status(self) -> dict[str, Any]:
         """The states of the model's versions, as TensorFlow Serving's REST writes them in JSON.
@@ -182,6 +195,20 @@ class Client:
                     f"The outputs of {signature} cannot be put together from several requests: {name} has the shape "
                     f"{output.shape} for {length} inputs. Give at most batch_size={self.batch_size} at a time."
                 )
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of all parts. Those of shorter rows are filled up with empty strings or zeros, as a model does it."""
+    if len(parts) == 1:
+        return parts[0]
+    shape = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+    rows = sum(map(len, parts))
+    joined = np.full((rows, *shape), b"" if parts[0].dtype == object else 0, parts[0].dtype)
+    start = 0
+    for part in parts:
+        joined[(slice(start, start + len(part)), *map(slice, part.shape[1:]))] = part
+        start += len(part)
+    return joined
 
 
 def _transport(address: ServerAddress, settings: ClientSettings) -> Transport:

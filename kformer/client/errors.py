@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
+TOO_LARGE = 413  # HTTP's status of a request with more bytes than the server takes
+
 
 class ServerError(OSError):
     """A server refuses a request, or does not answer.

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 )
 from urllib3.exceptions import MaxRetryError
 
-from kformer.client.errors import ServerError
+from kformer.client.errors import TOO_LARGE, ServerError
 from kformer.client.proto_json import metadata_json, status_json
 from kformer.client.retries import retries
 from kformer.client.settings import ClientSettings, ServerAddress
@@ -115,7 +115,7 @@ class GrpcTransport:
 
     def _refused(self, error: grpc.RpcError) -> ServerError:
         code = error.code()
-        http_status = 413 if _is_too_large(error) else Code.of_number(code.value[0]).http_status
+        http_status = TOO_LARGE if _is_too_large(error) else Code.of_number(code.value[0]).http_status
         told = f"{self._address.url} answers {code.name}: {error.details()}{self._remedy(error)}"
         return ServerError(told, code=http_status, is_answer=not _is_of_connection(error))
 

@@ -43,6 +43,7 @@ class Batcher:
         self._batching = batching
         self._on_batch = on_batch
         self._costs = Costs()
+        self._called: set[str] = set()  # signatures whose first batch is done
         self._lanes = Lanes(batching)
         self._changed = threading.Condition()
         self._closed = False
@@ -94,7 +95,7 @@ class Batcher:
         """
         size = sum(len(text) for array in inputs.values() if array.dtype == object for text in array.flat)
         shared = shared and size <= LONG_BYTES
-        texts = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        texts = _texts(inputs)
         longest = longest_text(inputs)
         cost = self._costs.seconds(signature, longest, texts)
         rows = texts if shared else 1
@@ -106,7 +107,9 @@ class Batcher:
             if self._closed:
                 raise ClosedError
             max_rows = self._batching.max_batch_size if shared else 1
-            self._lanes.put(request, key, max_rows, min(seconds, self._batching.max_queue_seconds))
+            # Who waits for longer than the rest of the client's time gets no answer.
+            longest_wait = min(max(seconds - cost, min(seconds, 0.0)), self._batching.max_queue_seconds)
+            self._lanes.put(request, key, max_rows, longest_wait)
             self._changed.notify()
         return request.answer
 
@@ -128,7 +131,8 @@ class Batcher:
         try:
             with contextlib.suppress(Empty):
                 while True:
-                    self._run(*warmup.get_nowait())
+                    signature, inputs = warmup.get_nowait()
+                    self._measured(signature, inputs, longest_text(inputs), _texts(inputs))
         except BaseException as error:  # handed to `start`
             done.set_exception(error)
             return
@@ -171,23 +175,41 @@ class Batcher:
     def _compute(self, batch: Sequence[Request]) -> list[dict[str, np.ndarray]]:
         """The outputs of each request."""
         signature = batch[0].signature
-        began = time.perf_counter()
-        rows = sum(request.rows for request in batch)
+        rows, texts = sum(request.rows for request in batch), sum(request.texts for request in batch)
+        longest = max(request.longest for request in batch)
         missing = self._filling(rows) if batch[0].shared else 0
         if len(batch) == 1 and not missing:
-            outputs = [self._run(signature, batch[0].inputs)]
+            outputs, seconds = self._measured(signature, batch[0].inputs, longest, texts)
+            found = [outputs]
         else:
             joined = {name: _joined([request.inputs[name] for request in batch], missing) for name in batch[0].inputs}
-            outputs = _split(self._run(signature, joined), [request.rows for request in batch])
-        seconds = time.perf_counter() - began
-        texts = sum(request.texts for request in batch)
-        self._costs.note(signature, max(request.longest for request in batch), texts, seconds)
+            outputs, seconds = self._measured(signature, joined, longest, texts)
+            found = _split(outputs, [request.rows for request in batch])
         self._on_batch(signature, texts, seconds)
-        return outputs
+        return found
+
+    def _measured(
+        self, signature: str, inputs: Arrays, longest: int, texts: int
+    ) -> tuple[dict[str, np.ndarray], float]:
+        """A signature's outputs, and the seconds that they took.
+
+        Those of its first batch are no measure of others: TensorFlow prepares the graph for it.
+        """
+        is_first, began = signature not in self._called, time.perf_counter()
+        outputs = self._run(signature, inputs)
+        seconds = time.perf_counter() - began
+        self._called.add(signature)
+        if not is_first:
+            self._costs.note(signature, longest, texts, seconds)
+        return outputs, seconds
 
     def _filling(self, rows: int) -> int:
         """How many rows must be added to reach the next allowed size."""
         return next((size - rows for size in self._batching.allowed_batch_sizes if size >= rows), 0)
+
+
+def _texts(inputs: Arrays) -> int:
+    return max((len(array) for array in inputs.values() if array.ndim), default=1)
 
 
 def _joined(arrays: Sequence[np.ndarray], missing: int) -> np.ndarray:

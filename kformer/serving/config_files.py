@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from kformer.serving.access import OPEN_PATHS
 from kformer.serving.model_names import check_model_name
 from kformer.serving.model_settings import Batching, ModelSettings
 
@@ -53,10 +54,12 @@ def read_metrics_path(path: pathlib.Path) -> str | None:
     if not prometheus.enable:
         return None
     metrics_path = prometheus.path or DEFAULT_METRICS_PATH
-    if not re.fullmatch(r"(/[\w.~-]+)+", metrics_path, re.ASCII) or metrics_path.startswith("/v1/"):
+    has_form = re.fullmatch(r"(/[\w.~-]+)+", metrics_path, re.ASCII)
+    if not has_form or metrics_path.startswith("/v1/") or metrics_path in OPEN_PATHS:
         raise ConfigError(
             f"{path}: the path of the metrics must begin with / and hold names of letters, digits, and . _ ~ -, with / "
-            f"between them; /v1/ is for models. Received: {metrics_path!r}."
+            f"between them; /v1/ is for models, and {', '.join(sorted(OPEN_PATHS))} are taken. "
+            f"Received: {metrics_path!r}."
         )
     return metrics_path
 

@@ -1,6 +1,5 @@
 """What a request will cost: seconds of one thread, from what batches of texts of like length have taken."""
 
-import math
 import threading
 from collections.abc import Mapping
 
@@ -8,6 +7,9 @@ import numpy as np
 
 # Of the newest batch in the mean. What held a batch up once, such as the first call of a thread, is soon forgotten.
 _WEIGHT_OF_SLOWER, _WEIGHT_OF_FASTER = 0.2, 0.5
+# What was never measured counts as so much more than what was, at most: each batch has a cost of its own, however short
+# its texts are, and larger factors would refuse requests that take a moment.
+_MOST_LONGER, _MOST_ROWS = 4.0, 4
 
 
 class Costs:
@@ -52,7 +54,8 @@ class Costs:
             # Where texts of this length were not measured, those nearest: work grows with the length.
             nearest = min(lengths, key=lambda known: abs(known - length))
             known = self._seconds[signature, nearest]
-            return rows * known[max(known)] * math.ldexp(1.0, length - nearest)
+            fullest = max(known)
+            return min(rows, _MOST_ROWS << fullest) * known[fullest] * min(_MOST_LONGER, 2.0 ** (length - nearest))
 
 
 def longest_text(inputs: Mapping[str, np.ndarray]) -> int:

@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import numpy as np
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
@@ -38,6 +39,7 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+_WRITTEN_AT_ONCE = 2000  # numbers or texts, which takes some milliseconds
 _READ, _ALL = ("GET", "HEAD"), ("GET", "HEAD", "OPTIONS", "POST")  # methods
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +52,10 @@ def application(endpoint: Endpoint) -> Any:
             response = await endpoint(Request(scope, receive))
         except ServingError as error:
             log.info("refused", extra={"fields": {"code": error.code.name, "path": scope["path"][:200]}})
-            response = _error(error.http_status, str(error), retry_seconds=error.retry_seconds)
+            # Who waits for leave to send a body does not send it now: what comes next is no body.
+            waits = any(name == b"expect" for name, _ in scope.get("headers", ()))
+            headers = {"Connection": "close"} if waits else {}
+            response = _error(error.http_status, str(error), headers, retry_seconds=error.retry_seconds)
         except ClientDisconnect:
             return
         except Exception:
@@ -148,7 +153,7 @@ class Rest:
             servable, signature, outputs = await self._answerer.predict(
                 name, body.inputs, version, label, body.signature, left, client=client, gone=gone
             )
-            written = write_body(outputs, body.by_row)
+            written = await _body_of(outputs, body.by_row)
         log.debug(
             "predict",
             extra={
@@ -171,7 +176,7 @@ class Rest:
         """
         most = self._limits.request_bytes
         length = request.headers.get("content-length", "0")
-        chunks, size = [], int(length) if length.isdecimal() else 0
+        chunks, size = [], int(length.lstrip("0")[:20] or 0) if length.isdecimal() else 0
         if size <= most:
             size, is_whole = 0, False
             try:
@@ -196,6 +201,13 @@ class Rest:
                 "without this header, over HTTP/1.1.",
             )
         return b"".join(chunks)
+
+
+async def _body_of(outputs: Mapping[str, np.ndarray], by_row: bool) -> bytes:
+    """An answer's body. A large one is written in a thread: meanwhile other requests, and probes, are answered."""
+    if sum(array.size for array in outputs.values()) <= _WRITTEN_AT_ONCE:
+        return write_body(outputs, by_row)
+    return await asyncio.to_thread(write_body, outputs, by_row)
 
 
 def _file(path: pathlib.Path) -> Endpoint:

@@ -29,14 +29,14 @@ class Lane:
 
     Args:
         queues: Of those that can share a batch, by what they have in common. None of them is empty.
-        running: Batches that are being computed.
+        running: Batches that are being computed, and when each began.
         served: Seconds of threads that it has had.
         seen: When a request came last.
         promised: When the one that was refused last may come back.
     """
 
     queues: dict[object, FairQueue] = dataclasses.field(default_factory=dict)
-    running: int = 0
+    running: "dict[Batch, float]" = dataclasses.field(default_factory=dict)
     served: float = 0.0
     seen: float = -math.inf
     promised: float = -math.inf
@@ -52,7 +52,7 @@ class Lane:
         self.queues = {key: queue for key, queue in self.queues.items() if len(queue)}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Batch:
     """Requests that are computed together.
 
@@ -135,14 +135,14 @@ class Lanes:
         if not queue:
             del lane.queues[key]
         if batch.requests:
-            lane.running += 1
+            lane.running[batch] = time.monotonic()
             lane.served += batch.seconds
             self._long_running += batch.is_long
         return batch
 
     def end(self, batch: Batch, seconds: float) -> None:
         """Notes that a batch has been computed, and how long it took."""
-        batch.lane.running -= 1
+        del batch.lane.running[batch]
         batch.lane.served += seconds - batch.seconds
         self._long_running -= batch.is_long
 
@@ -151,13 +151,19 @@ class Lanes:
 
     def _has_room(self, lane: Lane, key: object, max_rows: int, request: Request, seconds: float) -> bool:
         rows = lane.queues[key].rows_before(request.client) if key in lane.queues else 0
-        has_rows = rows + request.rows <= max_rows * self._batching.max_enqueued_batches
+        # Before which nothing waits has room, even if it is larger than the queue.
+        has_rows = not rows or rows + request.rows <= max_rows * self._batching.max_enqueued_batches
         return has_rows and self._wait(lane, request) <= seconds
 
     def _wait(self, lane: Lane, request: Request) -> float:
         """How long a request would wait, in seconds."""
         before = sum(queue.seconds_before(request.client) for queue in lane.queues.values())
-        return before / self._threads(lane, request)
+        threads = self._threads(lane, request)
+        if not before and len(lane.running) < threads:
+            return 0.0
+        now = time.monotonic()
+        rest = sum(max(0.0, batch.seconds - (now - began)) for batch, began in lane.running.items())
+        return (before + rest) / threads
 
     def _threads(self, lane: Lane, request: Request) -> int:
         """How many threads a request's lane has while others wait, too."""
@@ -191,7 +197,7 @@ class Lanes:
         if lane is self._small:
             return True
         most_long = self._most_large(is_long=True)
-        return lane.running < self._most_large(is_long=False) and (
+        return len(lane.running) < self._most_large(is_long=False) and (
             not is_long(queue.oldest) or self._long_running < most_long
         )
 

@@ -123,8 +123,8 @@ def join(
 ) -> dict[str, tf.Tensor]:
     """Joins the translations of the parts of each text, with the white space that stood between them.
 
-    The n-th hypothesis of a text consists of the n-th ones of its parts. Its score is that of one long hypothesis: the
-    sum of the parts' log probabilities, divided by the length penalty of all their tokens.
+    A hypothesis of a text consists of the n-th ones of its parts; the best one is first. Its score is that of one long
+    hypothesis: the sum of the parts' log probabilities, divided by the length penalty of all their tokens.
 
     Args:
         parts: From `divide`.
@@ -143,6 +143,9 @@ def join(
     num_parts = tf.math.unsorted_segment_sum(tf.ones_like(parts.text), parts.text, texts)  # (B,)
     own = tf.math.unsorted_segment_sum(score, parts.text, texts)  # the score of a text's only part, not rounded again
     whole = tf.where(num_parts[:, tf.newaxis] > 1, log_prob / norm(tokens), own)
+    if translation.shape[1] != 1:  # of several parts, the third hypotheses may together be better than the second ones
+        order = tf.argsort(whole, axis=1, direction="DESCENDING", stable=True)
+        joined, whole = tf.gather(joined, order, batch_dims=1), tf.gather(whole, order, batch_dims=1)
     return {"translation": joined, "score": whole}
 
 

@@ -90,12 +90,13 @@ class FakeServer:
             return 401, {"error": "This server wants a token"}
         if path == "/v1/models":
             return 200, {"models": [*self.models]}
-        if found := re.fullmatch(r"/v1/models/(.+)/metadata", path):
-            name = urllib.parse.unquote(found[1])
+        found = re.fullmatch(r"/v1/models/([^/]+)(/.*)?", path)
+        name = urllib.parse.unquote(found[1]) if found else ""
+        if found and name in self.models and found[2] == "/metadata":
             spec = {"name": name, "signature_name": "", "version": str(self.version)}
             definitions = {signature: {} for signature in self.models[name]}
             return 200, {"model_spec": spec, "metadata": {"signature_def": {"signature_def": definitions}}}
-        if body is None or f"/versions/{self.version}:" not in path:
+        if body is None or name not in self.models or f"/versions/{self.version}:" not in path:
             return 404, {"error": f"Servable not found for request: {path}"}
         [text] = body["inputs"]["text"]
         signature = body["signature_name"]

@@ -174,6 +174,27 @@ def test_a_request_that_is_too_large_is_told_at_once(client):
     assert time.monotonic() - began < 2  # the second wait between tries
 
 
+def test_texts_that_are_too_large_together_are_sent_in_several_requests(client, pairs):
+    """Each has 12 KB, of 16 KB that a text may have, and a request may have 64 KB."""
+    texts = ["one " * 3000, "two " * 3000, *(source for source, _ in pairs[:3])] * 4
+    found = client.translate(texts)
+    assert len(found) == 20
+    assert found[2:5] == [target for _, target in pairs[:3]]
+    assert found[0:10] == found[10:20]
+
+
+def test_outputs_of_unlike_sizes_are_filled_up_where_there_are_several_requests(client):
+    """As the model fills up those of texts of unlike lengths in one request."""
+    texts = [*["one"] * 32, "one two three"]
+    found, alone = (client.predict("translate_detailed", {"text": some}) for some in (texts, texts[-2:]))
+    assert found["target_token"].shape == (33, alone["target_token"].shape[1])
+    assert found.keys() == alone.keys()
+    for name, values in alone.items():
+        assert found[name].dtype == values.dtype
+        same = found[name][-2:] == values if values.dtype == object else np.isclose(found[name][-2:], values, atol=1e-5)
+        assert same.all(), name
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_token_and_an_own_authority_are_used(plain_export_folder, tmp_path, protocol, capfd):
     authority = trustme.CA()

@@ -103,6 +103,11 @@ def test_metrics_can_be_switched_off(tmp_path):
             "The policy `specific` of a names no version",
         ),
         (
+            read_metrics_path,
+            'prometheus_config { enable: true path: "/readyz" }',
+            "/healthz, .*, /readyz are taken. Rec",
+        ),
+        (
             read_models,
             'model_config_list { config { name: "a" base_path: "/a" } config { name: "a" base_path: "/b" } }',
             "must have a name of its own",

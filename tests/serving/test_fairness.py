@@ -53,7 +53,10 @@ def test_costs_are_the_times_that_batches_of_like_texts_have_taken():
     assert costs.seconds("s", 5, 1) == pytest.approx(0.06)
     costs.note("s", longest=5, rows=8, seconds=0.32)  # a faster one a half: 0.5 * 0.06 + 0.5 * 0.04
     assert costs.seconds("s", 5, 1) == pytest.approx(0.05)
-    assert costs.seconds("s", 40, 1) == pytest.approx(8 * 0.05)  # 32 to 63 bytes, eight times as many, unknown
+    assert costs.seconds("s", 8, 1) == pytest.approx(2 * 0.05)  # 8 to 15 bytes, twice as many, unknown
+    assert costs.seconds("s", 3, 1) == pytest.approx(0.05 / 2)
+    assert costs.seconds("s", 4000, 1) == pytest.approx(4 * 0.05)  # but what is unknown is never much more
+    assert costs.seconds("s", 5, 9999) == pytest.approx(64 * 0.05)  # neither for rows: four times 16, which 8 count as
     costs.note("s", longest=40, rows=8, seconds=4)
     assert costs.seconds("s", 40, 1) == pytest.approx(0.5)
     assert costs.seconds("other", 5, 1) == 0
@@ -107,6 +110,28 @@ def test_before_a_clients_request_others_have_as_much_as_itself_at_most():
 
 def lanes(**options):
     return Lanes(Batching(**{"max_batch_size": 32, "num_batch_threads": 2, **options}))
+
+
+def test_what_is_computed_is_waited_for_unless_another_thread_is_free(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(scheduling.time, "monotonic", lambda: now[0])
+    target = lanes()
+    put(target, request("a", seconds=8.0))
+    target.next(at_once=True)
+    put(target, request("a", seconds=6.0), seconds=0.0)  # the other thread takes it
+    target.next(at_once=True)
+    now[0] += 2.0  # 6 and 4 seconds are left of two threads
+    with pytest.raises(ServingError, match="0 texts wait already, and take about 5.0 seconds"):
+        put(target, request("b"), seconds=4.9)
+    now[0] += 4.5  # 1.5 seconds, and what takes longer than was expected counts as nothing
+    put(target, request("b"), seconds=0.8)
+
+
+def test_a_request_that_is_larger_than_the_queue_is_taken_where_nothing_waits():
+    target = lanes(max_enqueued_batches=1)
+    put(target, request("a", rows=40, seconds=0.0))
+    with pytest.raises(ServingError, match="The server is busy: 40 texts wait already"):
+        put(target, request("a", rows=5, seconds=0.0))
 
 
 def put(target, entry, seconds=10.0):

@@ -215,6 +215,24 @@ def test_numbers_have_no_more_digits_than_they_hold_and_names_in_bytes_are_encod
     assert write_body({"image_bytes": np.array([b"\xff"], object)}, by_row=False) == b'{"outputs":[{"b64":"/w=="}]}'
 
 
+def test_tensors_of_any_rank_are_written_with_the_numbers_that_they_hold():
+    numbers = np.random.default_rng(0).normal(size=(3, 5, 7)).astype("float32")
+    numbers[1:, 2] = 0  # rows that are filled up
+    outputs = {"x": numbers, "ids": np.arange(6).reshape(3, 2), "y": np.array([[b"a"], [b"\xc3\xb3"], [b'"']], object)}
+    for by_row in (False, True):
+        found = json.loads(write_body(outputs, by_row))
+        columns = (
+            {name: [row[name] for row in found["predictions"]] for name in outputs} if by_row else found["outputs"]
+        )
+        np.testing.assert_array_equal(np.array(columns["x"], "float32"), numbers)
+        assert max(len(str(number)) for number in np.array(columns["x"]).flat) < 15
+        assert columns["ids"] == [[0, 1], [2, 3], [4, 5]]
+        assert columns["y"] == [["a"], ["ó"], ['"']]
+    scalar = {"n": np.array(3), "s": np.array(0.1, "float32")}
+    assert write_body(scalar, by_row=False) == b'{"outputs":{"n":3,"s":0.1}}'
+    assert write_body({"n": np.zeros((0, 2))}, by_row=False) == b'{"outputs":[]}'
+
+
 def test_bytes_of_an_output_that_are_not_utf8_leave_a_mark():
     assert json.loads(write_body({"y": np.array([b"a\xffb"], object)}, by_row=False)) == {"outputs": ["a\ufffdb"]}
 

@@ -287,6 +287,25 @@ def test_a_newer_version_is_taken_up(page, server):
     assert all("404" in complaint for complaint in page.complaints())
 
 
+def test_a_model_that_has_another_name_now_is_found(server, open_page):
+    server.models["other"] = ("serving_default",)
+    page = open_page(server.url)
+    Select(page["model"]).select_by_visible_text("other")
+    page.translate("one two")
+    server.models = {"plain": ("serving_default",), "other": ("serving_default",)}
+    page.type(" three")
+    page.wait(lambda: page["target"].text == "three two one")
+    server.models = {"first": ("serving_default",), "renamed": ("serving_default",)}
+    page.type(" four")
+    page.wait(lambda: page["target"].text == "four three two one")
+    assert [option.text for option in Select(page["model"]).options] == ["first", "renamed"]
+    assert page["error"].text == ""
+    server.models = {}
+    page.type(" five")
+    assert "404" in refusal(page) or page["error"].text
+    assert all("404" in complaint for complaint in page.complaints())
+
+
 def test_a_model_can_be_chosen(server, open_page):
     server.models["plain"] = ("serving_default", "n_best")
     page = open_page(server.url)

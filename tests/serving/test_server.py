@@ -1,7 +1,9 @@
 """`kformer serve` over real connections: the same REST and gRPC as TensorFlow Serving."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import http.client
 import json
 import os
 import shutil
@@ -61,6 +63,27 @@ def test_a_request_that_asks_for_another_protocol_is_told_that_its_body_was_not_
     assert refused.status == 400
     assert "cannot ask for another protocol. Received: Upgrade: h2c. Send it without" in refused.body["error"]
     assert served.ask("GET", MODEL, headers=headers).status == 200
+
+
+def test_who_waits_for_leave_to_send_a_body_and_is_refused_asks_anew(served):
+    """The next bytes on that connection would be taken for the body that was not sent."""
+    head = "POST /v1/models/numbers:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
+    for expect, closed in (("Expect: 100-continue\r\n", True), ("", False)):
+        with served.connect() as connection:
+            connection.sendall(f"{head}{expect}\r\n".encode())
+            answer = connection.recv(65536).decode().lower()
+        assert answer.startswith("http/1.1 413")
+        assert ("connection: close" in answer) == closed
+
+
+def test_a_length_of_many_digits_is_a_number(served):
+    body = json.dumps({"instances": ["one"]}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", served.server.rest_port, timeout=10)
+    with contextlib.closing(connection):
+        connection.putrequest("POST", "/v1/models/numbers:predict")
+        connection.putheader("Content-Length", "0" * 5000 + str(len(body)))
+        connection.endheaders(body)
+        assert connection.getresponse().status == 200
 
 
 def test_a_signature_is_chosen_by_its_name(served):

@@ -181,6 +181,19 @@ def test_scores_are_those_of_one_long_hypothesis():
     np.testing.assert_allclose(found["score"], [[-1.0 / norm(3)], [(-2.0 - 4.0) / norm(2 + 5)]], rtol=1e-6)
 
 
+def test_the_best_translation_of_all_parts_is_first():
+    """By the sums of the log probabilities; a text of one part keeps the order of its hypotheses."""
+    parts = Parts(tf.ragged.constant([[4], [5], [6]]), tf.constant([0, 0, 1]), tf.constant(["", " ", ""]))
+    rows = [["a1", "a2", "a3"], ["b1", "b2", "b3"], ["c1", "c2", "c3"]]
+    scores = np.array([[-1, -2, -3], [-1, -4, -1.5], [-1, -1, -2]], "float32")
+    ones = tf.ones((3, 3), tf.int32)
+    found = join(
+        parts, tf.constant(2), tf.constant(rows), scores, ones, lambda lengths: tf.ones_like(lengths, tf.float32)
+    )
+    assert found["translation"].numpy().tolist() == [[b"a1 b1", b"a3 b3", b"a2 b2"], [b"c1", b"c2", b"c3"]]
+    assert found["score"].numpy().tolist() == [[-2, -4.5, -6], [-1, -1, -2]]
+
+
 def codec(max_source_length: int, **decoding) -> TextCodec:
     config = TransformerConfig(source_vocab_size=len(WORDS) + 4, target_vocab_size=len(WORDS) + 4)
     return TextCodec(

@@ -80,10 +80,10 @@ async function renew() {
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
-  const before = opened;
+  const [before, wasListed] = [opened, isListed];
   for (const part of [answer, others]) part.classList.add("stale");
   try {
-    if (!model.length) await listModels(signal);
+    if (!isListed) await listModels(signal);
     if (opened.name !== model.value) await openModel(signal);
     await translate(signal);
     element("error").textContent = "";
@@ -91,7 +91,8 @@ async function renew() {
     if (signal.aborted) return;
     const isGone = error.status === 404 && before !== NONE && opened === before; // a newer version took its place
     opened = NONE;
-    if (isGone) return renew();
+    if (error.status === 404 && !isGone) isListed = false; // it may have another name now
+    if (isGone || (wasListed && !isListed)) return renew();
     element("error").textContent = error.message;
     if (error.seconds) timer = setTimeout(renew, 1000 * error.seconds);
   }
@@ -107,6 +108,7 @@ function renewSoon() {
 const NONE = { name: "", version: "", signatures: new Set() };
 const tag = element("tag");
 let opened = NONE; // the version that is asked
+let isListed = false; // whether the models are in the list
 
 function address() {
   return `v1/models/${encodeURIComponent(model.value)}`; // relative: the page may be served below a path
@@ -114,7 +116,10 @@ function address() {
 
 async function listModels(signal) {
   const { models } = await ask("v1/models", signal);
+  const chosen = model.value;
   model.replaceChildren(...models.map((name) => new Option(name)));
+  if (models.includes(chosen)) model.value = chosen;
+  isListed = models.length > 0;
   element("chooser").hidden = models.length < 2;
 }
 
