@@ -20,7 +20,7 @@ def average(
     ] = None,
 ) -> None:
     """Average the weights of a run's last validations into a new run folder."""
-    RunFolder(run).check().last_weights(last)
+    RunFolder(run).check_described().last_weights(last)
     check_new_folder(output)
 
     start_tensorflow()

@@ -17,7 +17,7 @@ from kformer.files.writing import check_folder_path
 from kformer.runs.exit_status import RESUME
 from kformer.runs.folder import RunFolder
 from kformer.runs.ownership import check_not_owned
-from kformer.runs.summary import check_summary, failures_noted
+from kformer.runs.summary import check_summary, failures_noted, remove_summary
 from kformer.runtime.paths import check_export_path
 from kformer.wording import count, did_you_mean
 
@@ -115,7 +115,7 @@ def train(
         check_not_owned(run.output)  # first, because an existing summary may be the owner's
         if run.summary is not None:
             check_summary(run.summary, folder)
-            run.summary.unlink(missing_ok=True)  # it is of an earlier run
+            remove_summary(run.summary)  # it is of an earlier run
     with failures_noted(run.summary if machines.are_main else None):
         for number in run.signals:  # until the training sets its own handlers
             signal.signal(number, signal.default_int_handler)

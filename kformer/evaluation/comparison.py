@@ -163,8 +163,10 @@ class Comparison:
         results.pop("System")
         return {
             metric: {
-                name: Score(found.score, float(found.ci), found.p_value)
-                for name, found in zip(self.translations, of_metric, strict=True)
+                # sacreBLEU takes equal scores for a difference that chance never reaches.
+                name: Score(found.score, float(found.ci), 1.0 if place and found.score == of_metric[0].score else p)
+                for place, (name, found) in enumerate(zip(self.translations, of_metric, strict=True))
+                for p in [found.p_value]
             }
             for metric, of_metric in zip(metrics, results.values(), strict=True)
         }

@@ -76,6 +76,11 @@ class RunFolder:
             raise FileExistsError(
                 f"{self.path} holds a run already. Go on with it by resume (`--resume`), or choose another folder."
             )
+        if left := [file for file in (self.checkpoint_file, *self.kept_weights()) if file.exists()]:
+            raise FileExistsError(
+                f"{self.path} holds {left[0].name} of a run, but no {self.transformer_file.name}. Was a copy "
+                "interrupted? Copy the whole folder again, or choose another folder."
+            )
 
     def check_begun(self) -> None:
         """Refuses to go on with a run here.

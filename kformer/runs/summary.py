@@ -30,6 +30,13 @@ def check_summary(path: pathlib.Path, run: RunFolder) -> None:
         raise ValueError(f"{path} exists and is no summary of a run. Name another file, or remove it.")
 
 
+def remove_summary(path: pathlib.Path) -> None:
+    """Removes an earlier summary: what a link leads to, and no pipe or device, which programs may read."""
+    file = path.resolve()
+    if file.is_file():
+        file.unlink()
+
+
 def write_ended(
     path: str | pathlib.Path, run: RunFolder, status: int, reason: str, steps: int, best: float | None
 ) -> None:

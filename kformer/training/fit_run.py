@@ -9,7 +9,7 @@ import tensorflow as tf
 from kformer.data import BatchPlan, EncodedPairs, make_dataset
 from kformer.data.buckets import Bucket
 from kformer.files.writing import WriteError
-from kformer.training.callbacks import CSVLog, GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
+from kformer.training.callbacks import GracefulInterrupt, Interrupted, ProgressBar, TensorBoardLog
 from kformer.training.part_metrics import PartMetrics
 from kformer.training.plan import (
     batches_between_validations,
@@ -154,7 +154,7 @@ def _closed_at_the_end(listed: list[keras.callbacks.Callback]) -> Iterator[None]
         yield
     finally:
         for callback in listed:
-            if isinstance(callback, ProgressBar | CSVLog | TensorBoardLog):
+            if isinstance(callback, ProgressBar | TensorBoardLog):
                 callback.close()
 
 

@@ -152,6 +152,7 @@ def start_run(
     asks for it. Arguments as of `prepare_run`.
     """
     run.check_new()
+    _check_initial(run, initialize_from)
     new = prepare_run(corpus, transformer, training, initialize_from)
     transformer, tokenizers, origin = new.transformer, new.tokenizers, new.origin
     arrangement = task_of(transformer.task).training_arrangement(tokenizers, new.training)
@@ -298,6 +299,18 @@ def _check_ids(origin: RunFolder, source: Tokenizer, target: Tokenizer) -> None:
         raise ValueError(
             f"The model in {origin.path} has other ids than its tokenizers, so it cannot be trained further. Received: "
             f"{', '.join(differing)}, those of the tokenizers in brackets. Make the run folder with ids that agree."
+        )
+
+
+def _check_initial(run: RunFolder, initialize_from: str | pathlib.Path | None) -> None:
+    """Refuses a run where the folder of its first weights is a run of the user's own."""
+    initial = run.initial
+    of_user = (initial.checkpoint_file, initial.log_file, initial.weights_folder)
+    is_origin = initialize_from is not None and initial.path.resolve() == pathlib.Path(initialize_from).resolve()
+    if initial.exists() and (is_origin or any(path.exists() for path in of_user)):
+        raise FileExistsError(
+            f"{initial.path} holds a run, and a run in {run.path} would keep its first weights there. Choose another "
+            "folder, such as one beside it."
         )
 
 

@@ -13,6 +13,7 @@ from kformer.data import EncodedPairs
 from kformer.data.encoding import count_tokens
 from kformer.data.word_vectors import FoundVectors, WordVectors, find_vectors, read_word_vectors
 from kformer.files.checksums import check_file, replacing_noted
+from kformer.layers import TokenEmbedding
 from kformer.layers.initializers import STANDARD_DEVIATION
 from kformer.models.transformer import SOURCE_EMBEDDING, TARGET_EMBEDDING, find_embedding
 from kformer.runs.arrays import open_arrays
@@ -59,6 +60,11 @@ def read_embeddings(task: str, training: TrainingConfig, has_initial_weights: bo
         raise ValueError(
             f"Pretrained embeddings are for models with an encoder. Received: {', '.join(files.values())} and the task "
             f"{task}. Leave out source_embeddings and target_embeddings."
+        )
+    if TARGET_EMBEDDING in files and task_kind(task).targets != "text":
+        raise ValueError(
+            f"target_embeddings is for translators. Received: {files[TARGET_EMBEDDING]} and the task {task}. Give the "
+            "file as source_embeddings."
         )
     read = {file: read_word_vectors(file) for file in dict.fromkeys(files.values())}
     sizes = {file: vectors.dim for file, vectors in read.items()}
@@ -163,9 +169,12 @@ def freeze_embeddings(run: RunFolder, model: keras.Model, training: TrainingConf
     """
     if training.train_embeddings:
         return
-    names = EMBEDDING_FILES if run.initial.exists() else embedding_files(training)
-    for name in names:
-        find_embedding(model, name).freeze_embeddings()
+    if run.initial.exists():
+        layers = [layer for layer in model.layers if isinstance(layer, TokenEmbedding)]
+    else:
+        layers = [find_embedding(model, name) for name in embedding_files(training)]
+    for layer in layers:
+        layer.freeze_embeddings()
 
 
 def _as_large_as_random(vectors: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kformer.text.attention_maps import AttentionMap
-from kformer.visualization.figures import LINES, LOW_TO_HIGH, new_figure
+from kformer.visualization.figures import LINES, LOW_TO_HIGH, new_figure, plain
 from kformer.visualization.fonts import families_for
 
 _INCHES_PER_TOKEN = 0.26
@@ -41,8 +41,9 @@ def plot_attention(attention: AttentionMap, layer: int = -1, head: int | None = 
     figure, (axes,) = new_figure(max(5.5, 3 + columns * _INCHES_PER_TOKEN), 2 + rows * _INCHES_PER_TOKEN)
     image = axes.imshow(weights, cmap=LOW_TO_HIGH, vmin=0, interpolation="nearest")
     fonts = families_for([*attention.queries, *attention.keys])
-    axes.set_xticks(range(columns), attention.keys, rotation=90, fontfamily=fonts, fontsize=_FONT_SIZE)
-    axes.set_yticks(range(rows), attention.queries, fontfamily=fonts, fontsize=_FONT_SIZE)
+    keys, queries = map(plain, attention.keys), map(plain, attention.queries)
+    axes.set_xticks(range(columns), [*keys], rotation=90, fontfamily=fonts, fontsize=_FONT_SIZE)
+    axes.set_yticks(range(rows), [*queries], fontfamily=fonts, fontsize=_FONT_SIZE)
     axes.set(title=_title(attention, layer, head), xlabel="key", ylabel="query")
     figure.colorbar(image, ax=axes, label="attention weight")
     return figure
@@ -172,9 +173,10 @@ def _two_columns(attention: AttentionMap, title: str) -> tuple[Figure, Axes]:
     figure, (axes,) = new_figure(6, 1.6 + tokens * _INCHES_PER_TOKEN)
     fonts = families_for([*attention.queries, *attention.keys])
     axes.set(xlim=(0, 1), ylim=(tokens - 0.5, -0.5), xticks=[], title=title, ylabel="query")
-    axes.set_yticks(range(len(attention.queries)), attention.queries, fontfamily=fonts, fontsize=_FONT_SIZE)
+    keys, queries = [*map(plain, attention.keys)], [*map(plain, attention.queries)]
+    axes.set_yticks(range(len(queries)), queries, fontfamily=fonts, fontsize=_FONT_SIZE)
     right = axes.secondary_yaxis("right")
-    right.set_yticks(range(len(attention.keys)), attention.keys, fontfamily=fonts, fontsize=_FONT_SIZE)
+    right.set_yticks(range(len(keys)), keys, fontfamily=fonts, fontsize=_FONT_SIZE)
     right.set_ylabel("key")
     for side in (axes, right):
         side.tick_params(length=0)

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from kformer.evaluation import Comparison
-from kformer.visualization.figures import LINES, new_figure
+from kformer.visualization.figures import LINES, in_legend, new_figure, plain
 
 
 def plot_comparison(comparison: Comparison) -> Figure:
@@ -28,15 +28,15 @@ def plot_comparison(comparison: Comparison) -> Figure:
     for axes, metric in zip(cells, metrics, strict=False):
         for place, (name, score) in enumerate(comparison.scores[metric].items()):
             color = LINES[place % len(LINES)]
-            axes.errorbar(place, score.value, score.interval, fmt="o", color=color, capsize=4, label=name)
+            axes.errorbar(place, score.value, score.interval, fmt="o", color=color, capsize=4, label=in_legend(name))
         axes.set(title=metric, xlim=(-0.5, len(names) - 0.5))
-        axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
+        axes.set_xticks(range(len(names)), [*map(plain, names)], rotation=20, ha="right")
         axes.grid(axis="y", alpha=0.3)
     lengths = comparison.by_length()
     axes, places = cells[len(metrics)], np.arange(len(lengths))
     for place, name in enumerate(names):
         values = [scores[name] for scores in lengths.values()]
-        axes.plot(places, values, "o-", color=LINES[place % len(LINES)], label=name)
+        axes.plot(places, values, "o-", color=LINES[place % len(LINES)], label=in_legend(name))
     axes.set(title=f"{metrics[0]} by the length of the source", ylabel=metrics[0])
     axes.set_xticks(places, list(lengths), rotation=20, ha="right")
     axes.grid(alpha=0.3)

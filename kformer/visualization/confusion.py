@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from kformer.evaluation.metrics import edits
-from kformer.visualization.figures import LOW_TO_HIGH, new_figure
+from kformer.visualization.figures import LOW_TO_HIGH, new_figure, plain
 from kformer.visualization.fonts import families_for
 
 NOTHING = "–"  # an insertion or a deletion
@@ -65,8 +65,9 @@ def plot_confusion(references: Sequence[str], hypotheses: Sequence[str], max_sym
     image = axes.imshow(shares, cmap=LOW_TO_HIGH, vmin=0, interpolation="nearest")
     fonts = families_for(symbols)
     right_shares = [f"{right}  {counts[right, right] / max(1, totals[right]):.0%}" for right in symbols[:-1]]
-    axes.set_xticks(range(len(symbols)), symbols, rotation=90, fontsize=9, fontfamily=fonts)
-    axes.set_yticks(range(len(symbols)), [*right_shares, NOTHING], fontsize=9, fontfamily=fonts)
+    rows = [*map(plain, right_shares), NOTHING]
+    axes.set_xticks(range(len(symbols)), [*map(plain, symbols)], rotation=90, fontsize=9, fontfamily=fonts)
+    axes.set_yticks(range(len(symbols)), rows, fontsize=9, fontfamily=fonts)
     axes.set(
         title="Confusion of symbols",
         xlabel="symbol of the model",

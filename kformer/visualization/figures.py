@@ -1,6 +1,7 @@
 """What all figures have in common: their size, their colours, their axes."""
 
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,22 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
     """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, [*figure.subplots(rows, columns, squeeze=False).flat]
+
+
+def plain(text: str) -> str:
+    r"""A text that Matplotlib draws as it is, without formulas between dollar signs and without control characters.
+
+    Examples:
+        >>> print(plain("costs $5 or $6\x07"))
+        costs \$5 or \$6�
+    """
+    shown = "".join("\ufffd" if unicodedata.category(letter) == "Cc" else letter for letter in text)
+    return shown.replace("$", r"\$")
+
+
+def in_legend(name: str) -> str:
+    """The same for a name in a legend, where Matplotlib would leave out one that begins with an underscore."""
+    return f" {plain(name)}" if name.startswith("_") else plain(name)
 
 
 def show_in_notebooks() -> None:

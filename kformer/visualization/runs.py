@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kformer.runs.folder import RunFolder
-from kformer.visualization.figures import LINES, new_figure
+from kformer.visualization.figures import LINES, in_legend, new_figure, plain
 from kformer.wording import did_you_mean
 
 Log = Mapping[str, Sequence[float]]
 # Columns of log.csv that are drawn if a run has them, and their titles.
 _PANELS = {
+    "token_loss": "loss a token",
     "loss": "loss a token",
     "perplexity": "perplexity",
     "accuracy": "share of right tokens",
@@ -23,7 +24,7 @@ _PANELS = {
     "learning_rate": "learning rate",
 }
 # Columns that begin very high, the perplexity in the thousands. The top of their axes is this many times the median.
-_BEGIN_HIGH = ("loss", "perplexity")
+_BEGIN_HIGH = ("loss", "token_loss", "perplexity")
 _AT_MOST = 5.0
 _FEW = 20  # curves of fewer points have markers
 
@@ -59,7 +60,9 @@ def plot_runs(
         if not len(log.get("step", ())):
             raise ValueError(f"The log of {name} has no updates yet: its column step is empty or missing.")
     known = dict.fromkeys(column.removeprefix("val_") for log in logs.values() for column in log)
-    chosen = [column for column in _PANELS if column in known] if columns is None else list(columns)
+    # By the loss a token, without further terms, a run keeps its best weights. Keras's own is the mean over batches.
+    usual = [column for column in _PANELS if column in known and not (column == "loss" and "token_loss" in known)]
+    chosen = usual if columns is None else list(columns)
     unknown = [column for column in chosen if column not in known]
     if unknown or not chosen:
         raise ValueError(
@@ -73,7 +76,7 @@ def plot_runs(
     for axes in cells[len(chosen) :]:
         axes.remove()
     cells[0].legend(fontsize=9)
-    figure.suptitle("Training" if len(logs) > 1 else f"Training of {next(iter(logs))}")
+    figure.suptitle("Training" if len(logs) > 1 else plain(f"Training of {next(iter(logs))}"))
     return figure
 
 
@@ -92,11 +95,11 @@ def _draw_column(axes: Axes, logs: Mapping[str, Log], column: str) -> None:
                 values[is_known],
                 dashes,
                 color=LINES[number % len(LINES)],
-                label=f"{name}, {part}" if len(logs) > 1 else part,
+                label=in_legend(f"{name}, {part}") if len(logs) > 1 else part,
                 marker="." if is_known.sum() < _FEW else None,
             )
     title = _PANELS.get(column, column)
-    axes.set(title=title, xlabel="update", ylabel=title)
+    axes.set(title=plain(title), xlabel="update", ylabel=plain(title))
     axes.grid(alpha=0.3)
     if column in _BEGIN_HIGH and ends:
         _leave_out_the_first(axes, ends)
@@ -138,7 +141,7 @@ def read_log(run: RunFolder) -> dict[str, list[float]]:
             header, *rows = list(csv.reader(file)) or [[]]
         kept = [row for row in rows if len(row) == len(header)]  # the last one may be half written
         return {
-            name: [float(row[number]) if row[number] else float("nan") for row in kept]
+            name: [float("nan" if row[number] in ("", "NA") else row[number]) for row in kept]
             for number, name in enumerate(header)
         }
     except (ValueError, csv.Error) as error:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from kformer.decoding.length_penalty import length_norm
 from kformer.text.beam_tree import BeamTree
-from kformer.visualization.figures import LINES, draw_lines, new_figure
+from kformer.visualization.figures import LINES, draw_lines, new_figure, plain
 from kformer.visualization.fonts import families_for
 
 _COLORS = {"kept": LINES[0], "finished": LINES[5], "pruned": "#999999"}
@@ -113,7 +113,7 @@ def _draw_tokens_of_tree(axes: Axes, tree: BeamTree, places: dict[int, tuple[flo
         extension, token = tree.extensions[number], tree.tokens[number]
         goes_on = x == steps and extension.outcome == "kept"
         axes.text(
-            x, y, f"{token} ..." if goes_on else token, ha="center", va="bottom", fontsize=11, fontfamily=fonts,
+            x, y, plain(f"{token} ..." if goes_on else token), ha="center", va="bottom", fontsize=11, fontfamily=fonts,
             fontweight="bold" if number in best else "normal", color=_COLORS[extension.outcome], clip_on=True,
         )  # fmt: skip
         axes.text(x, y + 0.04, f"{extension.score:.2f}", ha="center", va="top", fontsize=8.5, clip_on=True)

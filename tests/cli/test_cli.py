@@ -684,6 +684,25 @@ def test_the_exit_status_and_the_summary_tell_the_kind_of_an_error(error, status
     assert json.loads(summary.read_text()) == {"exit_status": status, "reason": str(error)}
 
 
+def test_a_summary_takes_the_place_of_what_a_link_leads_to_and_goes_through_a_pipe(pairs_file, tmp_path, monkeypatch):
+    """A scheduler may read it from a pipe, and in a container it may be a device: neither is a file to remove."""
+    monkeypatch.setattr("kformer.training.train.train", lambda *_, **__: pytest.fail("no training"))
+    (tmp_path / "earlier.json").write_text('{"exit_status": 0}')
+    (tmp_path / "link").symlink_to(tmp_path / "earlier.json")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for name in ("link", "pipe"):
+        command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "none", "--resume"]
+        monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "--summary", tmp_path / name]])
+        with pytest.raises(SystemExit):
+            main()
+    assert (tmp_path / "link").is_symlink()
+    written = [(tmp_path / "earlier.json").read_bytes(), os.read(reader, 65536)]
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert [json.loads(text)["exit_status"] for text in written] == [1, 1]
+
+
 def test_a_refused_process_leaves_the_summary_of_the_owner_alone(pairs_file, tmp_path, monkeypatch, capsys):
     (tmp_path / "end.json").write_text("of the owner")
     command = ["kformer", "train", "--train", pairs_file, "--output", tmp_path / "run", "--auto-resume"]

@@ -84,6 +84,17 @@ def test_the_same_symbols_have_no_difference():
     assert found.scores["WER"]["two"] == (0.0, 0.0, 1.0)
 
 
+def test_equal_scores_have_no_difference():
+    """A run beside its export, or two models of which each translation is wrong."""
+    copies = Comparison(
+        SOURCES, [[text] for text in TEXTS], {"run": MADE["first"], "export": [*MADE["first"]]}, samples=99
+    )
+    assert {scores["export"].p_value for scores in copies.scores.values()} == {1.0}
+    assert {scores["run"].p_value for scores in copies.scores.values()} == {None}
+    wrong = Comparison(["a"] * 9, [["b c d e"]] * 9, {"one": ["x"] * 9, "two": ["y y"] * 9}, samples=99)
+    assert wrong.scores["BLEU"]["two"].p_value == 1.0
+
+
 def test_lengths_divide_the_sources_evenly(comparison):
     found = comparison.by_length(4)
     names = list(found)

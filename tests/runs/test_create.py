@@ -196,6 +196,33 @@ def test_first_weights_of_a_killed_start_are_not_those_of_the_next(translates, t
     assert not run.initial.path.exists()
 
 
+def test_a_run_of_the_users_own_in_the_place_of_first_weights_is_kept(tmp_path):
+    """Somebody may call the first run of an experiment so."""
+    training = toy.TRAINING.replace(max_steps=1, validation_steps=1)
+    own = train(toy.corpus(), tmp_path / "run" / "initial", toy.TRANSFORMER, training).run
+    files = sorted(own.path.rglob("*"))
+    for origin in (None, own.path):
+        with pytest.raises(FileExistsError, match="initial holds a run, and a run in .* would keep its first weights"):
+            train(toy.corpus(), tmp_path / "run", training=training, initialize_from=origin)
+    assert sorted(own.path.rglob("*")) == files
+    assert not RunFolder(tmp_path / "run").exists()
+
+
+def test_a_copy_that_was_interrupted_is_no_new_run(tmp_path):
+    """The file by which a run is known is the last one of many programs that copy."""
+    training = toy.TRAINING.replace(max_steps=1, validation_steps=1, keep_weights=1)
+    run = train(toy.corpus(), tmp_path / "run", toy.TRANSFORMER, training).run
+    run.transformer_file.unlink()
+    files = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    for resume in (False, "auto"):
+        with pytest.raises(FileExistsError, match="holds checkpoint.npz of a run, but no transformer.json. Was a copy"):
+            train(toy.corpus(), run.path, toy.TRANSFORMER, training, resume=resume)
+    assert {file: file.read_bytes() for file in files} == files
+    run.checkpoint_file.unlink()
+    with pytest.raises(FileExistsError, match=r"holds step-000000001.weights.h5 of a run, but no"):
+        train(toy.corpus(), run.path, toy.TRANSFORMER, training)
+
+
 def test_without_a_configuration_the_training_suits_the_task(tmp_path):
     """Language models are trained without label smoothing."""
     run = made(tmp_path / "run", ENGLISH, task="language-model", num_encoder_layers=0)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import rich.console
 import toy
+from typer.testing import CliRunner
 
+from kformer.cli.main import app
 from kformer.files.checksums import DamagedFileError
 from kformer.models import build_transformer
 from kformer.runs.folder import RunFolder
@@ -117,6 +119,9 @@ def test_the_last_weights_are_there_where_the_best_are_lost(run, tmp_path):
     with pytest.raises(FileNotFoundError, match="has no best.weights.h5: somebody removed it. .*NEW --last 1"):
         copy.check()
     assert average_weights(copy.path, tmp_path / "mean", last=1).check()
+    answer = CliRunner().invoke(app, ["average", str(copy.path), str(tmp_path / "by-command"), "--last", "1"])
+    assert answer.exit_code == 0, answer.exception
+    assert RunFolder(tmp_path / "by-command").check()
 
 
 def test_a_run_that_drops_its_oldest_weights_meanwhile(run, tmp_path, monkeypatch):

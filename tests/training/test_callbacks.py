@@ -751,6 +751,23 @@ def test_csv_log_of_a_resumed_run_has_one_header_and_every_row_once(tmp_path):
         assert [row["step"] for row in csv.DictReader(file)] == ["5", "10"]
 
 
+def test_values_of_a_users_callback_have_columns_of_their_own_from_when_they_come(tmp_path):
+    class Own(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch != 2:
+                logs["a_mine"] = epoch / 2
+
+    path, model, state = tmp_path / "log.csv", tiny_model(), TrainingState()
+    fit(model, [TrackState(state), CSVLog(path, state)])
+    fit(model, [TrackState(state), Own(), CSVLog(path, state)], epochs=4, initial_epoch=1)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["a_mine"] for row in rows] == ["", "0.5", "", "1.5"]
+    assert [row["step"] for row in rows] == ["5", "10", "15", "20"]
+    assert all(None not in (*row, *row.values()) for row in rows)
+    assert path.read_text().startswith("epoch,")
+
+
 def test_an_empty_log_gets_a_header(tmp_path):
     """A run was killed when it had opened its log."""
     path, state = tmp_path / "log.csv", TrainingState()

@@ -12,7 +12,7 @@ from model_weights import arrays_of
 
 from kformer.config import TrainingConfig
 from kformer.data import Corpus
-from kformer.models import build_transformer
+from kformer.models import build_model, build_transformer
 from kformer.runs.folder import RunFolder
 from kformer.runs.weights import load_weights
 from kformer.training.new_run import start_run
@@ -161,9 +161,25 @@ def test_a_run_with_initial_weights_can_freeze_their_embeddings(tying, frozen, t
     assert {weight.path for weight in model.non_trainable_weights} == {f"{name}/embeddings" for name in frozen}
 
 
+@pytest.mark.parametrize("task", ["classify", "tag", "masked-language-model", "language-model"])
+def test_the_embeddings_of_a_model_of_any_task_can_be_frozen(task, tmp_path):
+    run, config = RunFolder(tmp_path), TRANSFORMER.replace(task=task)
+    run.initial.path.mkdir()
+    config.save(run.initial.transformer_file)
+    model = build_model(config.replace(num_encoder_layers=0) if task == "language-model" else config)
+    freeze_embeddings(run, model, TrainingConfig(train_embeddings=False))
+    [frozen] = [weight.path for weight in model.non_trainable_weights]
+    assert frozen.endswith("_embedding/embeddings")
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
+        (
+            {"target_embeddings": "v2"},
+            {"task": "masked-language-model"},
+            "target_embeddings is for translators. Received: v2 and",
+        ),
         ({"source_embeddings": "gone"}, {}, "There is no file gone"),
         ({"source_embeddings": "bad"}, {}, "Line 2 of bad has 1 number, but 2 are expected"),
         ({"source_embeddings": "v2", "target_embeddings": "v1"}, {}, "must have one size. Received: 2 numbers in v2"),

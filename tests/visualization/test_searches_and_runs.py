@@ -1,5 +1,7 @@
 """Beam trees, length penalties, training curves and confusions: what they show is read back from the figures."""
 
+import xml.etree.ElementTree
+
 import numpy as np
 import pytest
 from figures import image, lines, titles
@@ -76,6 +78,43 @@ def test_curves_that_begin_high_are_cut_off_and_say_so():
     assert perplexity.get_ylim()[1] < 100
     assert perplexity.get_ylabel() == "perplexity (larger values are cut off)"
     assert loss.get_ylabel() == "loss a token"
+
+
+def test_the_loss_is_that_by_which_the_best_weights_are_kept(tmp_path):
+    """Keras's own is the mean over batches, with further terms in training."""
+    log = {"step": [1, 2], "loss": [9.0, 8.0], "token_loss": [4.0, 3.0], "val_token_loss": [5.0, 2.0]}
+    (axes,) = visualization.plot_runs({"run": log}).axes
+    assert axes.get_title() == "loss a token"
+    assert [*lines(axes)["training"][1]] == [4.0, 3.0]
+    assert [*lines(visualization.plot_runs({"run": log}, ["loss"]).axes[0])["training"][1]] == [9.0, 8.0]
+
+
+@pytest.mark.parametrize("text", ["$$", "$_$", "$NUM$", "a\x01b"])
+def test_dollars_and_control_characters_are_drawn_as_they_are(text, tmp_path):
+    """They are no formulas, which would end with an error, and an SVG of them is XML."""
+    figures = {
+        "beam": visualization.plot_beam(TREE._replace(tokens=[text, "una", "el", "</s>", text, "</s>"])),
+        "runs": visualization.plot_runs({text: {"step": [1], "loss": [1.0]}, "b": {"step": [1], "loss": [1.0]}}),
+        "confusion": visualization.plot_confusion([f"{text} b"], [f"b {text}"]),
+        "comparison": visualization.plot_comparison(Comparison(["a"], [["b"]], {text: ["b"], "c": ["c"]})),
+        "attention": visualization.plot_attention(
+            visualization.AttentionMap([[0.5, 0.5]], queries=[text], keys=[text, "b"])
+        ),
+        "links": visualization.plot_attention_links(
+            visualization.AttentionMap([[0.5, 0.5]], queries=[text], keys=[text, "b"])
+        ),
+    }
+    for name, figure in figures.items():
+        figure.savefig(tmp_path / f"{name}.svg")
+        xml.etree.ElementTree.parse(tmp_path / f"{name}.svg")
+
+
+def test_a_legend_has_names_that_begin_with_an_underscore():
+    log = {"step": [1], "loss": [1.0]}
+    shown = visualization.plot_runs({"_base": log, "b": log}).axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in shown] == [" _base, training", "b, training"]
+    compared = visualization.plot_comparison(Comparison(["a"], [["b"]], {"_one": ["b"], "two": ["c"]}))
+    assert [text.get_text() for text in compared.axes[-1].get_legend().get_texts()] == [" _one", "two"]
 
 
 def test_a_length_penalty_divides_the_log_probability():

@@ -22,8 +22,8 @@ On JAX, Keras runs ahead: it starts further batches before the device has finish
 a hook at the end of a training batch sets `async_safe = True`, as these callbacks do. A callback without this attribute
 makes Keras wait for the metrics of every step. On TensorFlow, Keras reads the metrics at every step in any case.
 
-`fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar`, `CSVLog` and
-`TensorBoardLog` in a `finally:`; a second call does nothing.
+`fit` does not call `on_train_end` if it raises an exception. Call `close()` of `ProgressBar` and `TensorBoardLog` in a
+`finally:`; a second call does nothing.
 """
 
 from kformer.training.callbacks.budget import Budget, StepBudget, TimeBudget

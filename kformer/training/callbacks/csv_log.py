@@ -9,11 +9,12 @@ from kformer.files.writing import replacing
 from kformer.training.checkpoints import TrainingState
 
 
-class CSVLog(keras.callbacks.CSVLogger):
+class CSVLog(keras.callbacks.Callback):
     """Appends the logs of every epoch to a CSV file. `TrackState` must come before.
 
     A killed run may have written rows after its last checkpoint. The resumed run writes these rows again, so the old
-    ones are removed first.
+    ones are removed first. A value that is new, such as one of a user's callback, gets a column of its own, and one
+    that is missing an empty field.
 
     Args:
         path: The file.
@@ -21,19 +22,31 @@ class CSVLog(keras.callbacks.CSVLogger):
     """
 
     def __init__(self, path: str | pathlib.Path, state: TrainingState) -> None:
-        super().__init__(str(path), append=True)
+        super().__init__()
         self.path = pathlib.Path(path)
         self.state = state
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.path.is_file():
             drop_later_rows(self.path, self.state.epoch)
-        super().on_train_begin(logs)
 
-    def close(self) -> None:
-        """Closes the file. Keras closes it only if `fit` ends without an error."""
-        if self.csv_file is not None:
-            self.csv_file.close()
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        row = {"epoch": epoch, **(logs or {})}
+        header, rows = _read(self.path) if self.path.is_file() else ([], [])
+        if new := [name for name in sorted(row) if name not in header]:
+            # The epoch is the first column, as in Keras's log.
+            header += sorted(new, key=lambda name: (name != "epoch", name))
+            with replacing(self.path) as partial, partial.open("w", newline="") as file:
+                csv.writer(file).writerows([header, *(old + [""] * (len(header) - len(old)) for old in rows)])
+        with self.path.open("a", newline="") as file:
+            csv.writer(file).writerow([row.get(name, "") for name in header])
+
+
+def _read(path: pathlib.Path) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of a CSV file."""
+    with path.open(newline="") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    return header, rows
 
 
 def drop_later_rows(path: pathlib.Path, epoch: int) -> None:
@@ -43,8 +56,7 @@ def drop_later_rows(path: pathlib.Path, epoch: int) -> None:
         ValueError: The file is damaged.
     """
     try:
-        with path.open(newline="") as file:
-            header, *rows = list(csv.reader(file)) or [[]]
+        header, rows = _read(path)
         kept = [row for row in rows if len(row) == len(header) and int(row[header.index("epoch")]) < epoch]
     except (ValueError, csv.Error) as error:
         raise ValueError(
