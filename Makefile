@@ -35,7 +35,7 @@ VERSION_DEPENDENT_JAX = tests/training/test_optimizers.py \
 TWO_AT_ONCE = --numprocesses 2 --dist worksteal --durations 30 --durations-min 5
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-engines $(ENGINES:%=test-%) test-oldest oldest-environment lint notebooks address docs wheel clean
+.PHONY: demo test test-slow test-engines $(ENGINES:%=test-%) test-oldest oldest-versions oldest-environment lint notebooks address docs wheel clean
 
 demo: $(VENV)/.kformer
 	$(BIN)/kformer demo
@@ -49,6 +49,7 @@ test: $(VENV)/.kformer-test
 # The notebooks run in `make test-oldest`, with the versions of Colab, for which they are made.
 test-slow: $(VENV)/.kformer-test
 	$(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow --ignore tests/project/test_notebooks.py
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(TWO_AT_ONCE) -m slow $(EVERY_BACKEND)
 
 # The batch engines, and columns with what each of them brings of pandas, Arrow and NumPy. Spark also needs Java.
 test-engines: $(ENGINES:%=test-%)
@@ -61,6 +62,8 @@ $(ENGINES:%=test-%): test-%: build/%-venv/.kformer-test
 test-oldest: oldest-environment
 	$(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) -m "" tests/project/test_notebooks.py $(VERSION_DEPENDENT)
 	KERAS_BACKEND=jax $(OLDEST_BIN)/python -m pytest $(TWO_AT_ONCE) $(VERSION_DEPENDENT_JAX)
+
+oldest-versions: $(OLDEST_VENV)/.versions
 
 oldest-environment: $(OLDEST_VENV)/.kformer-test
 
@@ -119,11 +122,14 @@ $(ENGINES:%=build/%-venv/.kformer-test): build/%-venv/.kformer-test: setup.cfg p
 
 # kformer is installed as a user would, and pip alone decides what to replace. Then the lines of the file that are no longer
 # installed are printed, and one of them is an error.
-$(OLDEST_VENV)/.kformer-test: $(OLDEST_VERSIONS) setup.cfg pyproject.toml
+$(OLDEST_VENV)/.versions: $(OLDEST_VERSIONS)
 	rm -rf $(OLDEST_VENV)
 	$(PYTHON) -m venv $(OLDEST_VENV)
 	$(OLDEST_INSTALL) --upgrade pip
 	$(OLDEST_INSTALL) --requirement $(OLDEST_VERSIONS)
+	touch $@
+
+$(OLDEST_VENV)/.kformer-test: $(OLDEST_VENV)/.versions setup.cfg pyproject.toml
 	$(OLDEST_INSTALL) -e '.[jax]'
 	! $(OLDEST_BIN)/pip freeze | grep --invert-match --line-regexp --fixed-strings --file - $(OLDEST_VERSIONS) | grep '^[^#]'
 	$(OLDEST_INSTALL) --constraint $(OLDEST_VERSIONS) -e '.[test]'

@@ -18,18 +18,22 @@ import pytest
 gc.set_threshold(100_000, 10, 10)
 
 
+# On another backend than TensorFlow, the long tests of these run before a release alone: they take seven minutes there.
+ON_TENSORFLOW_IN_CI = ("tests/layers/", "tests/models/")
 LONG_TESTS = frozenset(pathlib.Path(__file__).with_name("long_tests.txt").read_text().splitlines())
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config, items):
     """Marks what takes long, see `list_long_tests.py`; leaves out, under another backend, what TensorFlow alone has."""
+    is_tensorflow = keras.backend.backend() == "tensorflow"
     for item in items:
         names = {item.nodeid.split("[")[0], item.nodeid.split("::")[0]}
         if names & LONG_TESTS and not item.get_closest_marker("slow"):
             item.add_marker("slow")
-            item.add_marker("in_ci")
-    if keras.backend.backend() == "tensorflow":
+            if is_tensorflow or not item.nodeid.startswith(ON_TENSORFLOW_IN_CI):
+                item.add_marker("in_ci")
+    if is_tensorflow:
         return
     other = [item for item in items if item.get_closest_marker("tensorflow_only")]
     config.hook.pytest_deselected(items=other)
