@@ -120,8 +120,6 @@ $(ENGINES:%=build/%-venv/.kformer-test): build/%-venv/.kformer-test: setup.cfg p
 	$(QUIETLY) build/$*-venv/bin/pip install --quiet -e '.[$*]' filelock pytest pytest-xdist
 	touch $@
 
-# kformer is installed as a user would, and pip alone decides what to replace. Then the lines of the file that are no longer
-# installed are printed, and one of them is an error.
 $(OLDEST_VENV)/.versions: $(OLDEST_VERSIONS)
 	rm -rf $(OLDEST_VENV)
 	$(PYTHON) -m venv $(OLDEST_VENV)
@@ -129,6 +127,8 @@ $(OLDEST_VENV)/.versions: $(OLDEST_VERSIONS)
 	$(OLDEST_INSTALL) --requirement $(OLDEST_VERSIONS)
 	touch $@
 
+# kformer is installed as a user would, and pip alone decides what to replace. Then the lines of the file that are no longer
+# installed are printed, and one of them is an error.
 $(OLDEST_VENV)/.kformer-test: $(OLDEST_VENV)/.versions setup.cfg pyproject.toml
 	$(OLDEST_INSTALL) -e '.[jax]'
 	! $(OLDEST_BIN)/pip freeze | grep --invert-match --line-regexp --fixed-strings --file - $(OLDEST_VERSIONS) | grep '^[^#]'
