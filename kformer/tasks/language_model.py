@@ -40,10 +40,7 @@ from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
-from kformer.tokenizers.text_ops import replace_invalid
-from kformer.writing_systems import WHITESPACE
-
-_BLANK_END = rf"(?s).*[{WHITESPACE}]"
+from kformer.tokenizers.text_ops import ENDS_BLANK, WHITESPACE, replace_invalid
 
 
 class LanguageModel(Predictor):
@@ -273,7 +270,7 @@ def behind(text: tf.Tensor, prompt: tf.Tensor, new: tf.Tensor, whole: tf.Tensor)
     # If the first new token is a mark, such as an accent, the last letter of the prompt is another one with it.
     rest = tf.where(goes_on, tf.strings.substr(whole, length, byte_lengths(whole)), new)
     # Some tokenizers drop a blank at the end of a text, and write it before the next word.
-    has_blank = tf.strings.regex_full_match(text, _BLANK_END) & ~tf.strings.regex_full_match(prompt, _BLANK_END)
+    has_blank = tf.strings.regex_full_match(text, ENDS_BLANK) & ~tf.strings.regex_full_match(prompt, ENDS_BLANK)
     return text + tf.where(has_blank, tf.strings.regex_replace(rest, f"^[{WHITESPACE}]+", ""), rest)
 
 

@@ -11,8 +11,7 @@ import tensorflow as tf
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.offsets import byte_lengths
 from kformer.tokenizers.ragged import numbers, row_ids, with_lengths
-from kformer.tokenizers.text_ops import INVISIBLE, replace_invalid
-from kformer.writing_systems import UNSPACED, WHITESPACE
+from kformer.tokenizers.text_ops import BEGINS_SPACED, ENDS_SPACED, INVISIBLE, WHITESPACE, replace_invalid
 
 # A byte that valid UTF-8 never contains. It marks both ends of the white space between two parts.
 _MARK = b"\xff"
@@ -24,8 +23,6 @@ _SENTENCE_END = (
     rf"((?:[^\p{{Lu}}][^\p{{Lu}}.{WHITESPACE}]\.|\.\.|[!?…؟۔।]){_CLOSING})([{WHITESPACE}]+)([^\p{{Ll}}{WHITESPACE}])"
 )
 _CJK_SENTENCE_END = rf"([。！？]+[”’」』）]*)([{WHITESPACE}]*)([^{WHITESPACE}])"
-# Texts that begin or end with a character of a script that writes blanks between words.
-_SPACED, _SPACED_END = rf"(?s)[^{UNSPACED}{WHITESPACE}].*", rf"(?s).*[^{UNSPACED}{WHITESPACE}]"
 
 
 class Parts(NamedTuple):
@@ -156,7 +153,9 @@ def gaps_before(parts: Parts, translation: tf.Tensor) -> tf.Tensor:
     a script with blanks.
     """
     before = tf.concat([tf.zeros_like(translation[:1]), translation[:-1]], axis=0)
-    shows_blanks = tf.strings.regex_full_match(before, _SPACED_END) & tf.strings.regex_full_match(translation, _SPACED)
+    shows_blanks = tf.strings.regex_full_match(before, ENDS_SPACED) & tf.strings.regex_full_match(
+        translation, BEGINS_SPACED
+    )
     gap = parts.gap[:, tf.newaxis]
     has_none = (gap == "") & ~differs_from_last(parts.text)[:, tf.newaxis]
     return tf.where(has_none & shows_blanks, " ", gap)

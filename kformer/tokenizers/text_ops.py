@@ -11,10 +11,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from kformer.writing_systems import MEANINGLESS, WHITESPACE
+from kformer.writing_systems import MEANINGLESS, UNSPACED, WHITESPACE
 
 # Within the brackets of a regular expression: characters that show nothing where they stand alone.
 INVISIBLE = MEANINGLESS + "\u180e\u200c\u200d"
+
+# Texts that begin or end with a character of a script that writes blanks between words, and those that end with one.
+BEGINS_SPACED, ENDS_SPACED = rf"(?s)[^{UNSPACED}{WHITESPACE}].*", rf"(?s).*[^{UNSPACED}{WHITESPACE}]"
+ENDS_BLANK = rf"(?s).*[{WHITESPACE}]"
 
 # Runs of white space that one blank takes the place of. A pattern that also found single blanks would take five times
 # as long, since most texts have no other white space.

@@ -610,7 +610,7 @@ class AtBatch(keras.callbacks.Callback):
 
 STOPPED = WORDS.replace(
     **{"max_steps": 6, "validation_steps": 2, "gradient_accumulation_steps": 2, "ema_decay": 0.9, "keep_weights": 2},
-    **{"scored_sources": 40, "monitor": "bleu", "patience": 3},
+    **{"scored_sources": 40, "monitor": "word_error_rate", "patience": 3},
 )
 
 
