@@ -13,9 +13,9 @@ from kformer.client.batches import REQUESTS_AT_ONCE
 from kformer.jobs.answerer import Answerer, AnswererSource
 from kformer.jobs.workers import Batch, Fate, Outcome
 
-_LONGEST_REST = 30.0  # seconds before a server that was lost is asked again
+LONGEST_REST = 30.0  # seconds before a server that was lost is asked again
 _SECONDS = 0.5  # between two looks at whether all servers are lost
-_LONGEST_HELD = 10.0  # seconds that a batch waits for another server than the one that did not answer it
+LONGEST_HELD = 10.0  # seconds that a batch waits for another server than the one that did not answer it
 _MOST_SERVERS = 2  # that do not answer the same batch
 _BUSY, _LATE = (429, 503), 504  # statuses of a server that has not computed anything, or takes too long
 
@@ -120,7 +120,7 @@ class ServerWorkers:
     def _give_what_was_held_too_long(self) -> None:
         """No other server may be there."""
         now = time.monotonic()
-        for held in [held for held in self._held if now - held[1] > _LONGEST_HELD]:
+        for held in [held for held in self._held if now - held[1] > LONGEST_HELD]:
             if self._free:
                 self._held.remove(held)
                 self._free.pop(0).ask(held[0])
@@ -174,7 +174,7 @@ class _Requester(threading.Thread):
             except Exception as error:
                 self._happened.put(error)
                 return
-            self._rest = min(_LONGEST_REST, 2 * self._rest or 0.5)
+            self._rest = min(LONGEST_REST, 2 * self._rest or 0.5)
             self._ended.wait(self._rest)
 
     def _serve(self, answer: Answerer) -> None:

@@ -8,7 +8,7 @@ import pytest
 from job_fakes import capitals, read
 
 from kformer.client import ServerError
-from kformer.jobs import JobSettings, run_job
+from kformer.jobs import JobSettings, run_job, servers
 from kformer.jobs.servers import ServerWorkers
 from kformer.text.batches import RefusedTextError
 
@@ -188,7 +188,10 @@ def test_lines_that_are_lost_with_a_deadly_one_are_answered(number, tmp_path):
     assert report.faults == 1
 
 
-def test_a_deadly_line_is_given_up_while_the_other_server_is_busy(tmp_path):
+def test_a_deadly_line_is_given_up_while_the_other_server_is_busy(tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "LONGEST_HELD", 0.5)
+    monkeypatch.setattr(servers, "LONGEST_REST", 0.5)
+
     class Fragile(Server):
         def answer(self, texts, seed):
             if b"bad" in texts:
