@@ -162,14 +162,6 @@ def test_a_language_model_finds_a_usual_text_more_probable(tmp_path):
     right = model.score(texts)
     assert [float(score) for score, _ in rows] == pytest.approx(right["log_probability"], abs=2e-3)
     assert [int(tokens) for _, tokens in rows] == [*right["tokens"]]
-    base = kformer.export_saved_model(model, tmp_path / "english", signatures=["score"]).parent
-    with running(ServerSettings([ModelSettings("english", base)], rest_port=0, grpc_port=0)) as server:
-        url = f"{server.url}/v1/models/english"
-        run("score", "--server", url, "--input", tmp_path / "in", "--output", tmp_path / "served", "--format", "jsonl")
-    served = [json.loads(line) for line in (tmp_path / "served").read_text().splitlines()]
-    assert [one["text"] for one in served] == texts
-    assert [one["log_probability"] for one in served] == pytest.approx(right["log_probability"], abs=2e-3)
-    assert "translation" not in served[0]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Models of every task on `kformer serve`, and the commands that ask it."""
 
+import json
 import shutil
 
 import numpy as np
@@ -34,7 +35,7 @@ def exported(predictors, tagger_export, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     export_saved_model(predictors["classify"], folder / "classify")
     shutil.copytree(tagger_export, folder / "tag")
-    export_saved_model(predictors["generate"], folder / "generate", signatures=["generate_with_options"])
+    export_saved_model(predictors["generate"], folder / "generate", signatures=["generate_with_options", "score"])
     return folder
 
 
@@ -81,6 +82,18 @@ def test_tabs_and_byte_order_marks_in_requests_are_white_space(protocol, served,
         found = client.predict("serving_default", {"text": texts})["probabilities"]
     for probabilities in (found, predictors["classify"].probabilities(texts)):
         np.testing.assert_array_equal(probabilities, probabilities[[0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_a_server_tells_how_probable_texts_are(protocol, served, predictors, tmp_path):
+    urls = {"rest": f"{served.url}/v1/models/generate", "grpc": f"grpc://{served.grpc_address}/generate"}
+    texts = ["one two", "six five four three", "two"]
+    lines = invoke("score", urls[protocol], tmp_path, "--format", "jsonl", texts=texts)
+    found, right = [json.loads(line) for line in lines], predictors["generate"].score(texts)
+    assert [one["text"] for one in found] == texts
+    np.testing.assert_allclose([one["log_probability"] for one in found], right["log_probability"], atol=1e-3)
+    assert [one["tokens"] for one in found] == right["tokens"].tolist()
+    assert "translation" not in found[0]
 
 
 def test_a_server_draws_texts(served, predictors, tmp_path):
