@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kformer.config import MONITORS, DecodingConfig, TrainingConfig, TransformerConfig
 from kformer.data import Corpus
+from kformer.data.corpus import CorpusPart
 from kformer.runs.folder import RunFolder
 from kformer.text.batches import Hypothesis
 from kformer.training import callbacks, run_callbacks
@@ -169,13 +170,14 @@ NUMERALS = [(f"text {number}", numeral * 5) for number, numeral in enumerate("ä¸
 def at_validations(tmp_path, monkeypatch):
     """What a run does with translations, the translator, the run, and how often a batch was said to be done."""
 
-    def found(valid, samples=(), symbols=False, **training):
-        corpus = Corpus("texts", [("another text", "of training")], [*valid], [])
+    def found(valid, samples=(), symbols=False, parts=(), names=(), **training):
+        corpus = Corpus("texts", [("another text", "of training")], [*valid], [], parts=parts)
         training |= {"tokenizer": "symbols"} if symbols else {}
         run, translator, batches = active_run(tmp_path / "run", **training), Perfect(valid), []
         lengths = DecodingConfig(max_source_length=7)
         run.folder.path.mkdir()
         lengths.save(run.folder.decoding_file)
+        run.folder.write_corpus({"parts": names or [part.name for part in parts]})
 
         def live(model, config, tokenizers, decoding):
             assert decoding == lengths
@@ -206,6 +208,25 @@ def test_the_first_validation_sources_are_scored_as_suits_their_targets(valid, o
     assert translations.score() == pytest.approx(scores)
     assert translator.read == [source for source, _ in valid[:5]]
     assert batches == [5]  # where a signal may end the validation
+
+
+def test_each_corpus_is_scored_as_suits_its_targets(at_validations):
+    """English and Chinese, most letters of which are English. A perfect translation has 100 in both."""
+    parts = (CorpusPart("en", "", 1, 7), CorpusPart("zh", "", 0, 7))
+    chinese = [(f"zh {source}", target) for source, target in NUMERALS]
+    translations, _, run, _ = at_validations([*SENTENCES, *chinese], parts=parts, scored_sources=14)
+    scores = translations.score()
+    assert (scores["val_bleu en"], scores["val_bleu zh"]) == (pytest.approx(100), pytest.approx(100))
+    assert run.console.file.getvalue() == "BLEU splits texts of zh into words by sacreBLEU's tokenizer zh.\n"
+
+
+def test_scores_keep_the_names_that_the_corpora_had_when_the_run_began(at_validations):
+    """Their files may have others now, and the columns of the log have not."""
+    parts = (CorpusPart("moved", "", 1, 3), CorpusPart("away", "", 0, 4))
+    translations, *_ = at_validations(SENTENCES, parts=parts, names=["here", "there"], scored_sources=7)
+    assert {*translations.score()} == {
+        *("val_bleu", "val_bleu here", "val_bleu there", "val_chrf", "val_chrf here", "val_chrf there")
+    }
 
 
 @pytest.mark.parametrize("scored", [0, 5])

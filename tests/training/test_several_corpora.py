@@ -302,21 +302,6 @@ def test_a_corpus_whose_validation_pairs_are_all_too_long_has_no_loss_of_its_own
     assert "long has no loss of its own, because each of its 1 validation pairs is" in capsys.readouterr().out
 
 
-@pytest.mark.tensorflow_only  # a translator is
-def test_a_log_goes_on_under_the_names_that_the_corpora_had_at_first(tmp_path, untraced):
-    def named(*names):
-        parts = zip(names, (THERE, BACK), strict=True)
-        return join_corpora([Corpus(name, one.train[:20], one.valid[:5], []) for name, one in parts], ["<a>", "<b>"])
-
-    run = train(named("there", "back"), tmp_path / "run", toy.TRANSFORMER, SHORT.replace(max_steps=3)).run
-    train(named("moved", "away"), run.path, resume=True, training=run.training_config().replace(max_steps=6))
-    first, second = rows_of(run)
-    assert {"val_token_loss there", "val_bleu there", "val_bleu back", "val_chrf"} <= {*first}
-    assert first.keys() == second.keys()
-    assert None not in (*second, *second.values())
-    assert not [name for name in first if "moved" in name]
-
-
 def test_a_run_goes_on_only_with_the_same_border_between_its_corpora(tmp_path, untraced):
     def split_at(place):
         train_pairs, valid = THERE.train[:20], THERE.valid[:5]
