@@ -149,21 +149,18 @@ def usable_bleu_tokenizer(name: str | None, parts: Mapping[str, Iterable[Pair]])
     Raises:
         ValueError: The tokenizer cannot be used on this machine.
     """
-    from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
+    from kformer.evaluation.bleu_tokenizers import bleu_metric, tokenizer_of_parts
 
     if name is not None:
         bleu_metric(name)
         return name
-    suitable = {part: suitable_bleu_tokenizer(target for _, target in pairs) for part, pairs in parts.items()}
-    one = next(iter(suitable.values())) if len({*suitable.values()}) == 1 else None
-    told = {f"texts of {part}": found for part, found in suitable.items()} if one is None else {"texts": one}
+    one, told = tokenizer_of_parts({part: [target for _, target in pairs] for part, pairs in parts.items()})
     for texts, found in told.items():
-        if found != "13a":
-            typer.echo(
-                f"kformer: BLEU splits {texts} into words by sacreBLEU's tokenizer {found}, because the script of the "
-                "references has no blanks between words. --bleu-tokenizer names another one.",
-                err=True,
-            )
+        typer.echo(
+            f"kformer: BLEU splits {texts} into words by sacreBLEU's tokenizer {found}, because the script of the "
+            "references has no blanks between words. --bleu-tokenizer names another one.",
+            err=True,
+        )
     return one
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import sacrebleu
 
@@ -12,6 +12,31 @@ from kformer.writing_systems import is_han, is_unspaced
 
 _PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}
 _MOSTLY_HAN = 0.9  # Japanese has fewer, because of its kana
+
+
+def tokenizer_of_parts(
+    parts: Mapping[str, Iterable[str]], name: str | None = None
+) -> tuple[str | None, dict[str, str]]:
+    """The tokenizer for the texts of several corpora or test sets.
+
+    Args:
+        parts: The texts of each, by its name.
+        name: The tokenizer for all; None: the one that suits the texts.
+
+    Returns:
+        Its name, or None if different ones suit the parts, so that each is to be scored by its own; and those to tell a
+        user, because they are not the usual "13a", by the texts that they are for.
+
+    Examples:
+        >>> tokenizer_of_parts({"en": ["Go home."], "zh": ["他去了城里的市场。"]})
+        (None, {'texts of zh': 'zh'})
+        >>> tokenizer_of_parts({"a": ["市場に行った。"], "b": ["市場に行く。"]})
+        ('char', {'texts': 'char'})
+    """
+    suitable = {part: name or suitable_bleu_tokenizer(texts) for part, texts in parts.items()}
+    one = next(iter(suitable.values())) if len({*suitable.values()}) == 1 else None
+    found = {"texts": one} if one is not None else {f"texts of {part}": each for part, each in suitable.items()}
+    return one, {texts: each for texts, each in found.items() if each != "13a"}
 
 
 def suitable_bleu_tokenizer(texts: Iterable[str]) -> str:

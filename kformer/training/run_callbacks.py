@@ -13,7 +13,7 @@ import rich.console
 from kformer.config import MONITORS
 from kformer.data import Corpus, Pair, references
 from kformer.data.arrangements import Arrangement
-from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
+from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer, tokenizer_of_parts
 from kformer.runs.folder import RunFolder
 from kformer.tasks import task_of
 from kformer.training import callbacks
@@ -137,12 +137,9 @@ def _bleu_tokenizer(run: ActiveRun, parts: Mapping[str, Sequence[Pair]]) -> str 
     if training.reads_symbols:  # BLEU is not computed
         return None
     targets = {name: [target for _, target in pairs] for name, pairs in parts.items()}
-    suitable = {name: training.bleu_tokenizer or suitable_bleu_tokenizer(texts) for name, texts in targets.items()}
-    tokenizer = None if len({*suitable.values()}) > 1 else next(iter(suitable.values()))
-    for name, found in suitable.items() if tokenizer is None else [("", tokenizer)]:
-        if found != "13a":
-            texts = f"texts of {name}" if name else "texts"
-            run.console.print(f"BLEU splits {texts} into words by sacreBLEU's tokenizer {found}.", markup=False)
+    tokenizer, told = tokenizer_of_parts(targets, training.bleu_tokenizer)
+    for texts, found in told.items():
+        run.console.print(f"BLEU splits {texts} into words by sacreBLEU's tokenizer {found}.", markup=False)
     every = list(itertools.chain.from_iterable(targets.values()))
     scored, usual = every[: training.scored_sources], tokenizer or suitable_bleu_tokenizer(every)
     if training.monitor == "bleu" and bleu_metric(usual).corpus_score(scored, [scored]).score == 0:
