@@ -163,10 +163,8 @@ class Comparison:
         results.pop("System")
         return {
             metric: {
-                # sacreBLEU takes equal scores for a difference that chance never reaches.
-                name: Score(found.score, float(found.ci), 1.0 if place and found.score == of_metric[0].score else p)
-                for place, (name, found) in enumerate(zip(self.translations, of_metric, strict=True))
-                for p in [found.p_value]
+                name: Score(found.score, float(found.ci), _p_value(found, of_metric[0]))
+                for name, found in zip(self.translations, of_metric, strict=True)
             }
             for metric, of_metric in zip(metrics, results.values(), strict=True)
         }
@@ -192,6 +190,12 @@ class Comparison:
             p_value = None if place == 0 else float((as_large.sum() + 1) / (self.samples + 1))
             found[name] = Score(float(values[place]), float(high[place] - low[place]) / 2, p_value)
         return {_WER: found}
+
+
+def _p_value(found: Any, first: Any) -> float | None:
+    """That of one of sacreBLEU's results. It takes equal scores for a difference that chance never reaches."""
+    is_equal = found is not first and found.score == first.score
+    return 1.0 if is_equal else found.p_value
 
 
 def _is_right(translation: str, references: Sequence[str]) -> bool:

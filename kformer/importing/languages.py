@@ -100,9 +100,10 @@ def _given_ids(folder: pathlib.Path) -> dict[str, int]:
         path = folder / name
         if not path.is_file():
             continue
+        fields = Fields(path)
         try:
-            found |= {str(token): int(number) for token, number in tokens_of(Fields(path))}
-        except (AttributeError, KeyError, TypeError) as error:
+            found |= {str(token): int(number) for token, number in tokens_of(fields)}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not tell the ids of its added tokens: {error!r}. Copy it again.") from error
     return found
 

@@ -107,8 +107,8 @@ class Batcher:
             if self._closed:
                 raise ClosedError
             max_rows = self._batching.max_batch_size if shared else 1
-            # Who waits for longer than the rest of the client's time gets no answer.
-            longest_wait = min(max(seconds - cost, min(seconds, 0.0)), self._batching.max_queue_seconds)
+            # The client's time must be enough for the wait and the work. A request that need not wait is always taken.
+            longest_wait = min(max(0.0, seconds - cost), self._batching.max_queue_seconds)
             self._lanes.put(request, key, max_rows, longest_wait)
             self._changed.notify()
         return request.answer

@@ -54,9 +54,14 @@ def test_a_language_that_was_added_later_has_the_id_that_a_file_gives_it(folder,
     (folder / name).write_text(json.dumps(known | content))
     run = import_model(folder, tmp_path / "run", languages=Languages("en", "xx"))
     assert first_ids(run) == (english, 19, 19)
-    (folder / name).write_text(json.dumps({**known, "added_tokens_decoder": [1], "added_tokens": [1], "__xx__": None}))
-    with pytest.raises(ValueError, match=f"{name} does not tell the ids of its added tokens"):
-        import_model(folder, tmp_path / "other", languages=Languages("en", "xx"))
+    token = {"content": "__xx__", "id": "x"}
+    for broken in (
+        {"added_tokens_decoder": [1], "added_tokens": [1], "__xx__": None},
+        {"added_tokens_decoder": {"x": token}, "added_tokens": [token], "__xx__": "x"},
+    ):
+        (folder / name).write_text(json.dumps(known | broken))
+        with pytest.raises(ValueError, match=f"{name} does not tell the ids of its added tokens"):
+            import_model(folder, tmp_path / "other", languages=Languages("en", "xx"))
 
 
 def test_special_tokens_of_another_form_are_no_languages(folder, tmp_path):

@@ -33,9 +33,8 @@ class CSVLog(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         row = {"epoch": epoch, **(logs or {})}
         header, rows = _read(self.path) if self.path.is_file() else ([], [])
-        if new := [name for name in sorted(row) if name not in header]:
-            # The epoch is the first column, as in Keras's log.
-            header += sorted(new, key=lambda name: (name != "epoch", name))
+        if new := [name for name in row if name not in header]:
+            header += sorted(new, key=lambda name: (name != "epoch", name))  # the epoch first, as in Keras's log
             with replacing(self.path) as partial, partial.open("w", newline="") as file:
                 csv.writer(file).writerows([header, *(old + [""] * (len(header) - len(old)) for old in rows)])
         with self.path.open("a", newline="") as file:
