@@ -127,6 +127,10 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         found = super().quantized_call(inputs, reverse=reverse)
         return found if reverse else self._scaled(found)
 
+    def save_own_variables(self, store: Any) -> None:
+        """As Keras's layer, but with one more copy of the matrix in memory and not two, which large vocabularies need."""
+        super().save_own_variables(_TensorStore(store))
+
     def _scaled(self, vectors: Tensor) -> Tensor:
         """(B, T, D) vectors times sqrt(D), unless embeddings are not scaled."""
         return vectors * vectors.shape[-1] ** 0.5 if self.scale_embeddings else vectors
@@ -225,3 +229,13 @@ class ProjectedTokenEmbedding(TokenEmbedding):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "d_model": self.d_model, "reversible": self.reversible}
+
+
+class _TensorStore:
+    """Hands values on to a store as tensors. Keras copies a tensor once when it saves it, but a variable twice."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._store[key] = ops.copy(value)  # of a variable, a tensor

@@ -1,5 +1,6 @@
 """Weights go into a model of their own architecture alone."""
 
+import tracemalloc
 import types
 
 import keras
@@ -45,3 +46,17 @@ def test_where_the_disk_has_too_little_room_nothing_is_written(tmp_path, monkeyp
             with pytest.raises(OSError, match="No space left on device for 80 bytes of weights"):
                 save_weights(tmp_path / "best.weights.h5", model)
             assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.tensorflow_only  # whose variables are copied to NumPy's memory
+def test_one_copy_of_the_largest_matrix_is_in_memory_while_it_is_saved(tmp_path):
+    model = built(source_vocab_size=50_021, target_vocab_size=50_021)
+    matrix = 50_021 * toy.TRANSFORMER.d_model * 4  # bytes of the embeddings, which all share
+    save_weights(tmp_path / "first.weights.h5", model)  # what is only made once is made here
+    tracemalloc.start()
+    try:
+        save_weights(tmp_path / "best.weights.h5", model)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert matrix < peak < 1.5 * matrix
