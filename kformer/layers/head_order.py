@@ -71,10 +71,11 @@ def head_order(
         ['0a', '1a', '2a', '0b', '1b', '2b']
     """
     queries = rows * length
-    number, sentence, query, head = _numbered(batch_size, queries, num_heads)
+    numbered = number, sentence, query, head = _numbered(batch_size, queries, num_heads)
     second_query, second_head = number % queries, number // queries % num_heads
     written = num_heads if num_key_value_heads is None else num_key_value_heads
-    _, written_sentence, written_query, written_head = _numbered(batch_size, queries, written)
+    of_written = numbered if written == num_heads else _numbered(batch_size, queries, written)
+    _, written_sentence, written_query, written_head = of_written
     return HeadOrder(
         sentence_and_head=written_sentence * written + written_head,
         row=written_query // length,

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kformer.indexing import take_rows
 from kformer.layers.initializers import small_normal
 from kformer.layers.relative_attention import Distances
 from kformer.layers.tensors import ScoreBias, Tensor, width_of
@@ -146,12 +147,14 @@ def sinusoids(positions: Tensor, d_model: int | None, max_wavelength: float = MA
     if d_model is None:
         raise ValueError("The sinusoids need d_model. Received: None. Pass d_model to the layer, or build it first.")
     rates = np.power(max_wavelength, -np.arange(0, d_model, 2) / d_model)  # (D / 2,)
-    sine, cosine = 0.0, 1.0  # for the angle 0, to which the angle of each digit is added
-    for place in (_BASE**power for power in range(_DIGITS)):
-        angles = np.outer(np.arange(_BASE) * place, rates)  # (32, D / 2)
-        digits = ops.cast(positions, "int32") // place % _BASE
-        of_sine = ops.take(np.sin(angles).astype("float32"), digits, axis=0)  # (T, D / 2)
-        of_cosine = ops.take(np.cos(angles).astype("float32"), digits, axis=0)
+    places = _BASE ** np.arange(_DIGITS, dtype="int32")  # 1, 32, ...
+    angles = np.outer(np.outer(places, np.arange(_BASE)), rates)  # (4 x 32, D / 2)
+    digits = ops.expand_dims(ops.cast(positions, "int32"), -1) // places % _BASE  # (T, 4)
+    rows = digits + _BASE * np.arange(_DIGITS, dtype="int32")  # the row of each digit's angle
+    sines = ops.unstack(take_rows(np.sin(angles).astype("float32"), rows), axis=1)  # 4 of (T, D / 2)
+    cosines = ops.unstack(take_rows(np.cos(angles).astype("float32"), rows), axis=1)
+    sine, cosine = sines[0], cosines[0]
+    for of_sine, of_cosine in zip(sines[1:], cosines[1:], strict=True):
         # sin(a + b) = sin a cos b + cos a sin b, and cos(a + b) = cos a cos b - sin a sin b
         sine, cosine = sine * of_cosine + cosine * of_sine, cosine * of_cosine - sine * of_sine
     return ops.reshape(ops.stack([sine, cosine], axis=-1), (-1, d_model))  # (T, D)

@@ -40,6 +40,7 @@ from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer, train_tokenizers
 from kformer.tokenizers.base import CHARACTERS_PER_TOKEN
 from kformer.tokenizers.offsets import byte_lengths
+from kformer.tokenizers.ragged import where_true
 from kformer.tokenizers.text_ops import ENDS_BLANK, WHITESPACE, replace_invalid
 
 
@@ -207,7 +208,7 @@ class LanguageModel(Predictor):
             tokens, given = found.tokens[:, 0], begun.row_lengths() - 1
             whole = self.source_tokenizer.detokenize(tf.concat([begun[:, :1], tokens], axis=1))
             is_new = tf.logical_not(tf.sequence_mask(given, tf.shape(tokens)[1]))
-            new = self.source_tokenizer.detokenize(tf.ragged.boolean_mask(tokens, is_new))
+            new = self.source_tokenizer.detokenize(where_true(tokens, is_new))
             prompt = self.source_tokenizer.detokenize(prompt)
             return behind(tf.gather(text, rows), prompt, new, whole), found.scores[:, 0]
 

@@ -23,7 +23,7 @@ from kformer.tasks.label_task import NO_LABEL, LabelPredictor, LabelTask
 from kformer.text.translate_texts import BATCH_TOKENS, in_batches
 from kformer.tokenizers import Tokenizer
 from kformer.tokenizers.base import NUM_SPECIAL_IDS
-from kformer.tokenizers.ragged import join, sums_before
+from kformer.tokenizers.ragged import join, split, sums_before
 from kformer.tokenizers.text_ops import collapse_whitespace, replace_invalid, string_tensor
 
 
@@ -36,7 +36,7 @@ class Words(NamedTuple):
 
 def encode_words(text: tf.Tensor, tokenizer: Tokenizer) -> Words:
     """Splits texts (B,) at blanks, and tokenizes each word by itself. A word without any token gets the unknown id."""
-    words = tf.strings.split(collapse_whitespace(replace_invalid(text)))  # (B, W)
+    words = split(collapse_whitespace(replace_invalid(text)))  # (B, W)
     pieces = tokenizer.tokenize(words.flat_values)
     unknown = tf.fill([pieces.nrows(), 1], tf.constant(tokenizer.unknown_id, tf.int32))
     is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)

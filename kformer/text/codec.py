@@ -123,11 +123,13 @@ class TextCodec:
 
     def pad(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `encode`, for sources that are already ids: (B, None) int32, at most `longest_part` in a row."""
-        lengths = tf.cast(ids.row_lengths(), tf.int32)
-        ends = tf.tile([tf.constant(self.source_tokenizer.closing_ids, tf.int32)], [ids.nrows(out_type=tf.int32), 1])
-        source = tf.concat([ids, ends], axis=1).to_tensor(default_value=self.config.pad_id)  # (B, S)
-        if not self.source_tokenizer.closing_ids:  # blank texts alone would have no position
-            source = tf.pad(source, [[0, 0], [0, 1]], constant_values=self.config.pad_id)
+        lengths, closing = tf.cast(ids.row_lengths(), tf.int32), self.source_tokenizer.closing_ids
+        source = ids.to_tensor(self.config.pad_id)
+        more = max(1, len(closing))  # Without a position behind them, blank texts alone would have none.
+        source = tf.pad(source, [[0, 0], [0, more]], constant_values=self.config.pad_id)  # (B, S)
+        place = tf.range(tf.shape(source)[1]) - lengths[:, tf.newaxis]  # (B, S): 0 is the first one behind the ids
+        for number, end in enumerate(closing):
+            source = tf.where(place == number, end, source)
         limits = lengths + self.decoding.max_extra_length
         longest = longest_translation(self.config, self.decoding)
         if longest is not None:

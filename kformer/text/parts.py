@@ -163,11 +163,17 @@ def gaps_before(parts: Parts, translation: tf.Tensor) -> tf.Tensor:
 
 def _split(marked: tf.Tensor) -> Pieces:
     """The pieces of texts of the form: piece, mark, gap, mark, piece, ..."""
-    both = tf.strings.split(marked, _MARK)  # (B, None): pieces at even places, gaps between them
-    pieces, gaps = both[:, ::2], both[:, 1::2]
-    gaps = tf.concat([tf.fill([both.nrows(), 1], ""), gaps], axis=1)
-    owner = tf.cast(row_ids(pieces), tf.int32)
-    return Pieces(pieces.flat_values, owner, gaps.flat_values, differs_from_last(owner))
+    both = tf.raw_ops.StringSplitV2(input=marked, sep=_MARK)
+    owner, place = tf.unstack(tf.cast(both.indices, tf.int32), axis=1)
+    at = _places(place % 2 == 0)  # of the pieces; a gap stands between two of them
+    first = tf.gather(place, at) == 0
+    gap = tf.where(first, "", tf.gather(both.values, tf.maximum(at - 1, 0)))
+    return Pieces(tf.gather(both.values, at), tf.gather(owner, at), gap, first)
+
+
+def _places(mask: tf.Tensor) -> tf.Tensor:
+    """Where `mask` (P,) is true, int64, in rising order."""
+    return tf.squeeze(tf.where(mask), 1)
 
 
 def differs_from_last(values: tf.Tensor) -> tf.Tensor:
@@ -211,14 +217,14 @@ def _grouped(words: Pieces, ids: tf.RaggedTensor, size: int) -> Pieces:
     """Joins words of a sentence into groups. A group has at most `size` tokens, plus the tokens of one more word."""
     counts = tf.cast(ids.row_lengths(), tf.int32)
     sentence = tf.cumsum(tf.cast(words.first, tf.int32)) - 1  # (P,)
-    before = tf.gather(tf.cumsum(counts, exclusive=True)[words.first], sentence)  # tokens of all sentences before
+    begins = tf.gather(_places(words.first), sentence)  # the first word of each word's sentence
+    before = tf.gather(tf.cumsum(counts, exclusive=True), begins)  # tokens of all sentences before
     group = (tf.cumsum(counts) - before - 1) // max(1, size)
     first = words.first | differs_from_last(group)
     number = tf.cumsum(tf.cast(first, tf.int32)) - 1
-    texts = tf.strings.unsorted_segment_join(
-        tf.where(first, "", words.gap) + words.texts, number, tf.reduce_sum(tf.cast(first, tf.int32))
-    )
-    return Pieces(texts, words.owner[first], words.gap[first], words.first[first])
+    at = _places(first)
+    texts = tf.strings.unsorted_segment_join(tf.where(first, "", words.gap) + words.texts, number, tf.size(at))
+    return Pieces(texts, *(tf.gather(values, at) for values in (words.owner, words.gap, words.first)))
 
 
 def divided_anywhere(parts: Parts, longest: int) -> Parts:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.tokenizers.offsets import Spans
-from kformer.tokenizers.ragged import sums, with_lengths
+from kformer.tokenizers.ragged import sums, where_true, with_lengths
 from kformer.tokenizers.subword_sampling import Subwords
 from kformer.tokenizers.text_ops import as_ids, string_tensor
 from kformer.writing_systems import is_unspaced
@@ -261,7 +261,7 @@ class Tokenizer(tf.Module, metaclass=abc.ABCMeta):
             ends &= tf.range(tf.shape(ids)[1]) > 0
         ended = tf.cumsum(tf.cast(ends, tf.int32), axis=1) > 0  # (B, T)
         keep = ~ended & tf.not_equal(ids, self.pad_id) & tf.not_equal(ids, self.start_id)
-        return tf.ragged.boolean_mask(ids, keep)
+        return where_true(ids, keep)
 
 
 def ids_of_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[int, ...]:

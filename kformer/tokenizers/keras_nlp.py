@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, UNKNOWN_ID, Tokenizer, begins_word
+from kformer.tokenizers.ragged import kept
 from kformer.tokenizers.text_ops import as_texts, replace_invalid, tf_text, traced
 
 CONFIG_FILE = "keras.json"
@@ -86,7 +87,7 @@ class KerasNLPTokenizer(Tokenizer):
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are dropped."""
         content = self._content(ids)
         known = (content >= NUM_SPECIAL_IDS) & (content < self.vocab_size)
-        return replace_invalid(self._detokenize(tf.ragged.boolean_mask(content, known) - NUM_SPECIAL_IDS))
+        return replace_invalid(self._detokenize(kept(content, known.values) - NUM_SPECIAL_IDS))
 
     def _in_graph(self, method: Callable[[Any], Any], values: Any) -> Any:
         """Calls a method of the wrapped tokenizer. Its SentencePiece model, if it has one, is loaded inside the graph.

@@ -48,6 +48,17 @@ def with_first(rows: tf.RaggedTensor, values: Sequence[int]) -> tf.RaggedTensor:
     return tf.concat([with_lengths(firsts, lengths), rows], axis=1)
 
 
+def split(texts: tf.Tensor, separator: bytes = b"") -> tf.RaggedTensor:
+    """(B,) strings to (B, None): the pieces of each text; without a separator, those between white space of ASCII."""
+    pieces = tf.raw_ops.StringSplitV2(input=texts, sep=separator)
+    return in_rows(pieces.values, pieces.indices[:, 0], tf.size(texts))
+
+
+def where_true(values: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
+    """(B, T) to (B, None): in each row, the values for which `mask` (B, T) is true."""
+    return with_lengths(tf.gather_nd(values, tf.where(mask)), tf.math.count_nonzero(mask, axis=1))
+
+
 def kept(ragged: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
     """The values for which `mask` (N,) is true, in the same rows."""
     sums = tf.concat([[0], tf.cumsum(tf.cast(mask, tf.int64))], axis=0)

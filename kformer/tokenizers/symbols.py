@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from kformer.tokenizers.base import NUM_SPECIAL_IDS, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 from kformer.tokenizers.offsets import Spans, byte_lengths, decode, is_space
-from kformer.tokenizers.ragged import join, kept, next_of, previous_of, sums_before
+from kformer.tokenizers.ragged import join, kept, next_of, previous_of, split, sums_before
 from kformer.tokenizers.text_ops import as_texts, batches_of_bytes, collapse_whitespace, replace_invalid
 
 SYMBOLS_FILE = "symbols.json"
@@ -60,7 +60,7 @@ class SymbolTokenizer(Tokenizer):
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.detokenize`. The unknown id, and ids outside the vocabulary, are shown as "⁇"."""
-        return tf.strings.reduce_join(self._shown(self._content(ids)), axis=1, separator=" ")
+        return join(self._shown(self._content(ids)), " ")
 
     def tokenize_with_offsets(self, text: tf.Tensor) -> Spans:
         points, start = decode(text)
@@ -81,7 +81,7 @@ class SymbolTokenizer(Tokenizer):
     @staticmethod
     def _split(text: tf.Tensor) -> tf.RaggedTensor:
         """(B,) texts to (B, None) symbols, both strings."""
-        return tf.strings.split(collapse_whitespace(replace_invalid(text)))
+        return split(collapse_whitespace(replace_invalid(text)))
 
     def _ids(self, symbols: tf.RaggedTensor) -> tf.RaggedTensor:
         """(B, None) strings to (B, None) ids."""
