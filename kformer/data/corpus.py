@@ -5,12 +5,11 @@ import dataclasses
 import hashlib
 import heapq
 import itertools
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from kformer.data.corpus_facts import CorpusFacts
-from kformer.data.pairs import Pair, Pairs, SelectedPairs, check_pairs
+from kformer.data.pairs import Pair, Pairs, SelectedPairs, as_read, check_pairs
 from kformer.data.tags import has_tag, is_mixed, without_tag
 
 if TYPE_CHECKING:
@@ -284,10 +283,5 @@ class _LeastKeys:
 
 def _key(source: str) -> bytes:
     """The SHA-256 hash of a source as tokenizers read it; of a blank source, nothing."""
-    read = _as_read(source)
+    read = as_read(source)
     return hashlib.sha256(read.encode("utf-8")).digest() if read else b""
-
-
-def _as_read(text: str) -> str:
-    """The text as tokenizers read it: in the form NFC, with one blank for each run of white space."""
-    return unicodedata.normalize("NFC", " ".join(text.split()))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from kformer.data.pairs import AlignedPair, Pair
+from kformer.data.pairs import AlignedPair, Pair, as_read
 from kformer.data.tags import without_tag
 
 # Fewer than 1 in 1,000 training pairs have a shorter target for their source.
@@ -46,7 +46,7 @@ class CorpusFacts:
             (2, 1, 1.0)
         """
         digest, numbers, tabs, ratios = hashlib.sha256(), [0, 0], False, Counter[float]()
-        validated, overlap, aligned = {source.strip() for source, _ in valid if source.strip()}, 0, 0
+        validated, overlap, aligned = {as_read(source) for source, _ in valid if source.strip()}, 0, 0
         for part, pairs in enumerate((train, valid)):
             for pair in pairs:
                 source, target = pair
@@ -57,7 +57,7 @@ class CorpusFacts:
                 numbers[part] += 1
                 if part == 0:
                     tabs = tabs or "\t" in source
-                    overlap += source.strip() in validated
+                    overlap += as_read(source) in validated
                     length = len(without_tag(source.strip(), tags))
                     if length and (written := len(target.strip())):
                         ratios[round(written / length, 4)] += 1

@@ -299,10 +299,8 @@ def _encoded(encode: Encode, max_length: int, sizes: tuple[int, int], aligned: b
     """The ids of some pairs, without those that are blank or too long."""
     counts = Counter(read=len(chunk.pairs))
     readable = list(_readable(chunk.pairs, max_length, counts))
-    if not readable:
-        nothing = Sequences(np.empty(0, np.int32), np.empty(0, np.int64))
-        return EncodedChunk(nothing, nothing, counts, nothing if aligned else None)
-    sources, targets, *links = encode(readable)
+    nothing = Sequences(np.empty(0, np.int32), np.empty(0, np.int64))
+    sources, targets, *links = encode(readable) if readable else [nothing] * (3 if aligned else 2)
     full = (sources.counts > 1) & (targets.counts > 1)  # (B,), of the readable pairs
     fits = np.maximum(sources.counts, targets.counts) <= max_length
     counts["blank"] += int(np.sum(~full))

@@ -1,6 +1,7 @@
 """Short names for corpora of files, which stand in tables, logs and the headers of their columns."""
 
 import collections
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -33,10 +34,15 @@ def short_names(corpora: Sequence[Files]) -> list[str]:
 
 
 def _name(files: Files, length: int) -> str:
-    """The stem of the first file; or with a length of 1 or more, so many of the last parts of all paths."""
+    """The stem of the first file; or with a length of 1 or more, so many of the last parts of all paths.
+
+    Bytes that are not UTF-8 are written as `\\xf1`.
+    """
     if length:
-        return " ".join(str(pathlib.Path(*file.parts[-length:])) for file in files)
-    name = files[0].name
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    return pathlib.Path(name).stem
+        name = " ".join(str(pathlib.Path(*file.parts[-length:])) for file in files)
+    else:
+        name = files[0].name
+        for suffix in SUFFIXES:
+            name = name.removesuffix(suffix)
+        name = pathlib.Path(name).stem
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -42,23 +42,26 @@ def passes_of(sizes: Sequence[int], weights: Sequence[float] = (), temperature: 
             "corpus_weights must have a number for each of several corpora. Received: "
             f"{len(weights)} for {max(1, len(sizes))}."
         )
-    wanted = np.array(weights) * np.array(sizes, float) ** (1 / temperature - 1)
+    has_pairs = np.array(sizes) > 0  # of the others, no number of passes changes anything
+    if not has_pairs.any():
+        return [1] * len(sizes)
+    wanted = np.array(weights)[has_pairs] * np.array(sizes, float)[has_pairs] ** (1 / temperature - 1)
     wanted /= wanted.min()
-    best, error = [1] * len(sizes), math.inf
+    best, error = np.ones(len(sizes), int), math.inf
     for least in range(1, _MOST_PASSES + 1):
         found = np.rint(wanted * least)
         off = float(np.max(np.abs(found / (wanted * least) - 1)))
         if off < error - 1e-12:
-            best, error = found.astype(int).tolist(), off
+            best[has_pairs], error = found.astype(int), off
         if error <= _CLOSE_ENOUGH:
             break
     rows = int(np.dot(best, sizes))
     if rows > _MOST_ROWS:
         raise ValueError(
-            f"With these weights, an epoch would have {rows:,} pairs: a corpus is seen {max(best):,} times in it. "
+            f"With these weights, an epoch would have {rows:,} pairs: a corpus is seen {best.max():,} times in it. "
             f"An epoch has at most {_MOST_ROWS:,}. Give weights that are nearer to each other, or a lower temperature."
         )
-    return best
+    return best.tolist()
 
 
 class Mixture:

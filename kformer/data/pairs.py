@@ -7,6 +7,7 @@ of the pairs of another part.
 import hashlib
 import itertools
 import os
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol, Self
 
@@ -146,14 +147,19 @@ class SelectedPairs:
         return self.chosen.count(1)
 
 
+def as_read(text: str) -> str:
+    """The text as tokenizers read it: in the form NFC, with one blank for each run of white space."""
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
 def hash_of(source: str, target: str) -> int:
-    """A hash of 64 bits, by which the same pairs are found. White space does not count.
+    """A hash of 64 bits, by which the same pairs are found. White space and the Unicode form do not count.
 
     Examples:
         >>> hash_of("one  two", "uno") == hash_of(" one two", "uno"), hash_of("one", "") == hash_of("", "one")
         (True, False)
     """
-    text = f"{' '.join(source.split())}\t{' '.join(target.split())}"
+    text = f"{as_read(source)}\t{as_read(target)}"
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 

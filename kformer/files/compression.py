@@ -9,7 +9,14 @@ from typing import Any
 
 from kformer.files.blocks import Block, is_recognized, split_beginning
 
-_BEGINNINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
+_BEGINNINGS = {
+    b"\x1f\x8b": "gzip",
+    **{b"BZh%d" % level: "bzip2" for level in range(1, 10)},
+    b"\xfd7zXZ\0": "xz",
+    b"PK\x03\x04": "zip",
+    b"(\xb5/\xfd": "zstd",
+    **{bytes([kind, *b"*M\x18"]): "zstd" for kind in range(0x50, 0x60)},  # a frame to skip, as pzstd writes
+}
 SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 
 
@@ -25,7 +32,7 @@ class _Zstd:
     """A decompressor of zstd whose errors are those of the others."""
 
     def __init__(self, zstandard: Any) -> None:
-        self._stream = zstandard.ZstdDecompressor().decompressobj()
+        self._stream = zstandard.ZstdDecompressor(max_window_size=_WIDEST_WINDOW).decompressobj()
         self._error = zstandard.ZstdError
 
     eof = property(lambda self: self._stream.eof)
@@ -45,6 +52,7 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "zstd": _zstd,
 }
 _DAMAGE = (EOFError, OSError, lzma.LZMAError, zlib.error)
+_WIDEST_WINDOW = 1 << 31  # bytes; `zstd --long=31` uses so much memory, too
 _PIECE_BYTES = 1 << 12  # decompressed at once: the content of a piece may be a thousand times as long
 
 

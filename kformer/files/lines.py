@@ -8,6 +8,7 @@ text. If carriage returns but no line feed stand in the first MiB, as in files o
 return ends a line. So a carriage return within a line of other files stays text.
 """
 
+import codecs
 from collections.abc import Iterator
 
 from kformer.files.blocks import Block, split_beginning
@@ -45,10 +46,15 @@ def lines_of(blocks: Iterator[Block], name: str) -> Iterator[bytes | None]:
         first, *more = block.split(end)
         parts.append(first)
         for part in more:
-            yield b"".join(parts).removesuffix(b"\r")
+            yield _bare(b"".join(parts))
             parts = [part]
     if last := b"".join(parts):
-        yield last.removesuffix(b"\r")
+        yield _bare(last)
+
+
+def _bare(line: bytes) -> bytes:
+    """The line without a carriage return behind it, and without the byte order mark of a file that was joined."""
+    return line.removesuffix(b"\r").removeprefix(codecs.BOM_UTF8)
 
 
 class Faults:

@@ -171,7 +171,7 @@ class JobFolder:
 def _line_of(part: WrittenPart) -> bytes:
     """A line of the manifest, with the checksum of what it says."""
     values = dataclasses.asdict(part)
-    return json.dumps(values | {"sha256": _sum_of(values)}, ensure_ascii=False).encode("utf-8") + b"\n"
+    return json.dumps(values | {"sha256": _sum_of(values)}).encode("ascii") + b"\n"  # names need not be UTF-8
 
 
 def _part_of(line: bytes) -> WrittenPart | None:

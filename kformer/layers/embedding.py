@@ -128,7 +128,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         return found if reverse else self._scaled(found)
 
     def save_own_variables(self, store: Any) -> None:
-        """As Keras's layer, but with one more copy of the matrix in memory and not two, which large vocabularies need."""
+        """As Keras's layer, but with one copy of the matrix in memory and not two, which large vocabularies need."""
         super().save_own_variables(_TensorStore(store))
 
     def _scaled(self, vectors: Tensor) -> Tensor:

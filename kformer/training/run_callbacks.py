@@ -114,7 +114,7 @@ def _validation_parts(run: ActiveRun, corpus: Corpus) -> dict[str, Sequence[Pair
     They are in memory: validations read them again and again, also when their file is gone.
     """
     pairs = list(corpus.valid)
-    if not corpus.parts:
+    if sum(part.valid for part in corpus.parts) != len(pairs):  # one corpus, or validation pairs that belong to no part
         return {corpus.name: pairs}
     names = run.folder.corpus()["parts"]
     ends = itertools.accumulate(part.valid for part in corpus.parts)

@@ -4,6 +4,7 @@ import pytest
 
 from kformer.data import Cleaning, TsvFile, prepare_corpus
 from kformer.data.cleaning import clean
+from kformer.data.corpus_facts import CorpusFacts
 from kformer.data.overlap import Unseen
 
 RULES = [
@@ -49,6 +50,13 @@ def test_of_what_is_there_twice_the_first_is_kept(duplicates, kept):
     found, report = clean(PAIRS, Cleaning(duplicates=duplicates))
     assert list(found) == kept
     assert report.left_out == 7 - sum(kept)
+
+
+def test_texts_of_another_unicode_form_or_other_blanks_are_the_same(tmp_path):
+    composed, combined = ("caf\u00e9 con leche", "x"), ("cafe\u0301  con leche", "x")
+    assert list(clean([composed, combined], Cleaning(duplicates="pairs"))[0]) == [1, 0]
+    assert Unseen.of("test", [composed]).reason(*combined) is not None
+    assert CorpusFacts.of([composed, ("a", "b")], [combined]).overlap == 1
 
 
 def test_a_pair_that_a_rule_leaves_out_is_no_first_one():

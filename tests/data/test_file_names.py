@@ -18,6 +18,7 @@ from kformer.data.file_names import short_names
         (["train.en train.es", "train.en train.fr"], ["train.en train.es", "train.en train.fr"]),
         (["x/train.en x/train.es", "dev.tsv"], ["train", "dev"]),
         (["pipe"], ["pipe"]),
+        (["ni\udcf1o.tsv"], [r"ni\xf1o"]),  # as Python has the name with this byte, which is not UTF-8
     ],
 )
 def test_a_name_is_as_long_as_names_must_differ(files, names):

@@ -25,6 +25,8 @@ from kformer.data.mixture import Mixture, passes_of
         ([10_000, 100], [], 2, [1, 10]),  # shares of 100 : 10, so 1 pass for 10
         ([10_000, 100], [], 1e9, [1, 100]),  # as many rows of each
         ([10_000, 100], [2, 1], 2, [1, 5]),
+        ([10_000, 0, 100], [], 2, [1, 1, 10]),  # a corpus without pairs changes nothing
+        ([0, 0], [], 2, [1, 1]),
     ],
 )
 def test_passes_are_the_smallest_whole_numbers_of_the_ratios(sizes, weights, temperature, passes):

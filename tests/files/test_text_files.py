@@ -18,7 +18,7 @@ import zstandard
 from kformer.cli.lines import InputFields, LineModel, check_files, number_of_lines, write_answers
 from kformer.data import read_texts
 from kformer.files.blocks import file_blocks, pipe_blocks
-from kformer.files.compression import decompressed
+from kformer.files.compression import compression_of, decompressed
 from kformer.files.lines import Faults, lines_of
 from kformer.inference.line_forms import NBest
 from kformer.inference.lines import LINES_AT_ONCE, answer_lines, input_lines
@@ -32,10 +32,12 @@ READ_EVERYWHERE = {
     "CR and LF": TEXT.replace("\n", "\r\n").encode(),
     "CR": TEXT.replace("\n", "\r").encode(),
     "byte order mark": TEXT.encode("utf-8-sig"),
+    "byte order marks of two joined files": b"".join(f"\ufeff{line}\r\n".encode() for line in LINES),
     "gzip": gzip.compress(TEXT.encode()),
     "xz": lzma.compress(TEXT.encode()),
     "bzip2": bz2.compress(TEXT.encode()),
     "zstd": zstandard.compress(TEXT.encode()),
+    "zstd behind a frame to skip": b"P*M\x18" + bytes([4, 0, 0, 0, 1, 2, 3, 4]) + zstandard.compress(TEXT.encode()),
     "two streams of zstd": zstandard.compress(TEXT[:9].encode()) + zstandard.compress(TEXT[9:].encode()),
     "two joined gzip files": gzip.compress(LINES[0].encode() + b"\n") + gzip.compress(LINES[1].encode()),
     "gzip with zeros after it": gzip.compress(TEXT.encode()) + bytes(512),  # as a tape has them
@@ -45,6 +47,13 @@ READ_EVERYWHERE = {
     "UTF-32": TEXT.encode("utf-32"),
     "UTF-32, big end first": b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"),
 }
+
+
+def test_a_text_may_begin_as_bzip2_does():
+    assert compression_of(b"BZhang wrote") is None
+    assert compression_of(bz2.compress(b"BZhang wrote")) == "bzip2"
+
+
 REFUSED_EVERYWHERE = {
     "zip": (b"PK\x03\x04" + bytes(26), "is compressed by zip, which is not read. Decompress it first"),
     "half a zstd file": (zstandard.compress(TEXT.encode())[:-9], "the zstd data are damaged or incomplete"),

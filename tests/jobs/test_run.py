@@ -63,6 +63,16 @@ def test_the_manifest_says_what_each_part_holds(tmp_path, settings):
     ]
 
 
+def test_the_name_of_an_input_need_not_be_utf_8(tmp_path):
+    file = tmp_path / "caf\udce9.txt"  # as Python has the name with this byte
+    file.write_text("a\nb\n")
+    settings = JobSettings((file,), {"name": "capitals"}, lines_per_part=1)
+    assert run_job(tmp_path / "job", settings, read, OneWorker()).lines == 2
+    worker = OneWorker()
+    assert run_job(tmp_path / "job", settings, read, worker).lines == 2
+    assert (answers(tmp_path / "job"), worker.asked) == ("A\nB\n", [])
+
+
 @pytest.mark.parametrize("stopped_after", range(1, 6))
 def test_a_stopped_job_goes_on_and_ends_with_the_same_files(stopped_after, tmp_path, settings):
     class Stopped(OneWorker):

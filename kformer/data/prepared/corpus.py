@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kformer.tokenizers import Tokenizer
 
 _LABELS, _TOKENIZERS = "labels.json", "tokenizers"
-_FORM = 4  # of what the folders hold
+_FORM = 5  # of what the folders hold
 _TOKENIZER_FIELDS = ("tokenizer", "vocab_size", "shared_vocabulary", "user_symbols", "max_length", "tags_before")
 _TOKENIZER_FILES = ("source_tokenizer", "target_tokenizer")
 

@@ -76,6 +76,8 @@ class Watched:
     def __iter__(self) -> Iterator[Pair]:
         number = 0
         for number, pair in enumerate(self._pairs, 1):
+            if self._number is not None and number > self._number:
+                break  # of another file; who reads no more pairs than there were would not come to the end
             if number % _TOLD_EVERY == 0:
                 self._on_read(_TOLD_EVERY)
             yield pair

@@ -169,7 +169,9 @@ class ShardedIds:
         ends, sums = {}, {}
         with _explained(self.folder):
             for name in self._files:
-                content = np.concatenate([np.empty(0, self._types[name]), *self._waiting[name]])
+                # Arrays of another type would change that of all, which the readers of the file do not know.
+                parts = [np.empty(0, self._types[name]), *self._waiting[name]]
+                content = np.concatenate(parts, dtype=self._types[name], casting="equiv")
                 sums[name] = hashlib.sha256(content.data).hexdigest()
                 ends[name] = _append(self.folder / name, content.data)
             shard = Shard({**dict.fromkeys(("read", "blank", "long"), 0), **self._counts}, ends, sums)

@@ -220,6 +220,12 @@ class TextLines(StableFile):
             ValueError: The file is damaged or not UTF-8, or has changed.
         """
         with self.bytes() as file:
+            yield ((number, text if fault is None else None) for number, text, fault in _lines(self.path, file, bad))
+
+    @contextlib.contextmanager
+    def open_all(self, bad: BadLines) -> Iterator[Iterator[tuple[int, str, str | None]]]:
+        """As `open`, but every line is a text, in which U+FFFD stands for what is none, and its fault comes with it."""
+        with self.bytes() as file:
             yield _lines(self.path, file, bad)
 
 
@@ -247,14 +253,15 @@ def _size_and_time(file: os.stat_result) -> tuple[int, int]:
     return file.st_size, file.st_mtime_ns
 
 
-def _lines(path: pathlib.Path, file: io.BufferedReader, bad: BadLines | None) -> Iterator[tuple[int, str | None]]:
+def _lines(path: pathlib.Path, file: io.BufferedReader, bad: BadLines | None) -> Iterator[tuple[int, str, str | None]]:
+    """The lines with their numbers, and what is wrong with them."""
     lines = (line for line in lines_of(file_blocks(file), str(path)) if line is not None)
     for number, line in enumerate(lines, 1):
         fault = fault_of(line)
         if fault is None:
-            yield number, line.decode("utf-8")
+            yield number, line.decode("utf-8"), None
             continue
         if bad is None:
             raise ValueError(f"{path}, line {number}: {fault}.")
         bad.note(number, f"{path}, line {number}: {fault}.")
-        yield number, None
+        yield number, line.decode("utf-8", "replace").replace("\0", "\ufffd"), fault

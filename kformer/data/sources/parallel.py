@@ -45,13 +45,20 @@ class ParallelFiles(FilePairs):
 
     def __iter__(self) -> Iterator[Pair]:
         last_source = last_target = 0  # the numbers of the last lines
+        found = False
         with self.bad_lines() as bad, self._sources.open(bad) as sources, self._targets.open(bad) as targets:
             lines = itertools.zip_longest(sources, targets, fillvalue=_NO_LINE)
             for (source_number, source), (target_number, target) in lines:
                 last_source, last_target = source_number or last_source, target_number or last_target
                 if source_number and target_number and source is not None and target is not None:
+                    found = True
                     yield source, target
             self._check_lengths(last_source, last_target)
+            if not found and self.skip_bad_lines:
+                raise ValueError(
+                    f"No line of {self.source_path} and {self.target_path} can be read in both. Convert the files to "
+                    "UTF-8."
+                )
 
     def held(self) -> list[Pair]:
         """All pairs, after one reading.

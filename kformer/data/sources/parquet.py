@@ -46,6 +46,7 @@ class ColumnarFile(FieldsFile):
         arrow = _import_arrow()
         found = False
         with self._file.bytes() as file:
+            is_packed = compression_of(file.peek(8)[:8]) is not None
             try:
                 for batch in _batches(arrow, file):
                     columns = [_texts(arrow, self.path, batch, field) for field in self.fields]
@@ -53,9 +54,8 @@ class ColumnarFile(FieldsFile):
                         found = True
                         yield pair_of([value or "" for value in values])
             except (arrow.ArrowException, OSError) as error:
-                with open(self.path, "rb") as given:
-                    is_packed = compression_of(given.read(8)) is not None
                 hint = " The whole file is compressed: decompress it first." if is_packed else ""
+                hint = hint or ("" if file.seekable() else " It is a pipe: write the file to a disk first.")
                 raise ValueError(f"{self.path} is damaged, or no Parquet or Arrow file: {error}.{hint}") from error
             if not found:
                 raise ValueError(f"{self.path} has no rows. Pass a file with at least one pair.")

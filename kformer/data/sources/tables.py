@@ -12,7 +12,7 @@ from kformer.data.sources.lines import BadLines, TextLines
 from kformer.wording import count
 
 _DELIMITERS = "\t,;|"
-_NAMED_DELIMITER = re.compile('"?sep=(.)"?')
+_NAMED_DELIMITER = re.compile(r'\s*"?sep=(.)"?\s*')
 csv.field_size_limit(1 << 24)  # characters; by default there are 131,072, and documents may have more
 
 
@@ -47,12 +47,11 @@ class TableFile(FieldsFile):
         self._lines = TextLines(path)
 
     def __iter__(self) -> Iterator[Pair]:
-        with self.bad_lines() as bad, self._lines.open(bad) as found_lines:
-            lines = ((number, line) for number, line in found_lines if line is not None)
-            place, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
-            named = _NAMED_DELIMITER.fullmatch(first.strip())
+        with self.bad_lines() as bad, self._lines.open_all(bad) as lines:
+            place, first, _ = next((line for line in lines if line[1].strip()), (0, "", None))
+            named = _NAMED_DELIMITER.fullmatch(first)
             if named:
-                place, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
+                place, first, _ = next((line for line in lines if line[1].strip()), (0, "", None))
             if not first:
                 raise ValueError(f"{self.path} is empty. Pass a file with at least one pair.")
             delimiter = named[1] if named else _delimiter(first, self.fields)
@@ -80,7 +79,7 @@ class _Rows:
 
     Args:
         where: The beginning of messages.
-        lines: With their numbers.
+        lines: With their numbers, and what is wrong with them: a row with such a line is left out.
         last: The line of the header.
         header: The names of the columns.
         delimiter: What separates the fields.
@@ -93,7 +92,7 @@ class _Rows:
     def __init__(
         self,
         where: str,
-        lines: Iterator[tuple[int, str]],
+        lines: Iterator[tuple[int, str, str | None]],
         last: int,
         header: list[str],
         delimiter: str,
@@ -102,18 +101,20 @@ class _Rows:
         self._where, self._lines, self._last = where, lines, last
         self._header, self._delimiter, self._bad = header, delimiter, bad
         self.long: int | None = None
-        self._first: int | None = None  # line of the row that is read; lines that cannot be read may stand before it
+        self._first: int | None = None  # line of the row that is read
+        self._is_bad = False  # whether a line of this row cannot be read
 
     def _given(self) -> Iterator[str]:
-        for number, line in self._lines:
+        for number, line, fault in self._lines:
             self._last = number
+            self._is_bad = self._is_bad or fault is not None
             self._first = self._first or number
             yield f"{line}\n"
 
     def __iter__(self) -> Iterator[list[str]]:
         rows = csv.reader(self._given(), delimiter=self._delimiter, strict=True)
         while True:
-            self._first = None
+            self._first, self._is_bad = None, False
             try:
                 row = next(rows, None)
             except csv.Error as error:
@@ -124,6 +125,8 @@ class _Rows:
                 ) from error
             if row is None:
                 return
+            if self._is_bad:  # it was noted when it was read
+                continue
             begin = self._first or self._last
             if any(row) and len(row) != len(self._header):
                 self._bad.note(

@@ -1,11 +1,10 @@
 """Pairs from translation memories (TMX 1.4), which translators' programs write and OPUS offers."""
 
-import itertools
 import pathlib
 import warnings
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kformer.data.pairs import Pair
@@ -73,7 +72,7 @@ class TmxFile(OneFile):
                 languages.update(list(segments))
                 asked = asked or self._chosen(source_language, list(segments))
                 counts["units"] += 1
-                found = [_of_language(segments, language) for language in asked]
+                found = _of_languages(segments, asked)
                 if None in found:
                     counts["without"] += 1
                     continue
@@ -158,11 +157,17 @@ def _segments(unit: ET.Element) -> dict[str, ET.Element]:
     return found
 
 
-def _of_language(segments: dict[str, ET.Element], language: str) -> ET.Element | None:
-    """The segment in a language, or else in the first of its variants."""
-    same = (segment for name, segment in segments.items() if name.lower() == language.lower())
-    variants = (segment for name, segment in segments.items() if _is_variant(name, language))
-    return next(itertools.chain(same, variants), None)
+def _of_languages(segments: dict[str, ET.Element], languages: Sequence[str]) -> list[ET.Element | None]:
+    """The segment in each of two languages, or else in the first of its variants that is not the other language.
+
+    So Portuguese and the Portuguese of Brazil, which is a variant of it, never have the same segment.
+    """
+    same = [next((name for name in segments if name.lower() == language.lower()), None) for language in languages]
+    variants = [
+        next((name for name in segments if _is_variant(name, language) and name not in same), None)
+        for language in languages
+    ]
+    return [segments.get(exact or variant or "") for exact, variant in zip(same, variants, strict=True)]
 
 
 def _is_variant(name: str, language: str) -> bool:

@@ -29,6 +29,7 @@ from kformer.tokenizers import SymbolTokenizer, load_tokenizers
 from kformer.training.new_run import start_run
 from kformer.training.resumed_run import resume_run
 from kformer.training.run_setup import encode
+from kformer.training.train import train
 
 PAIRS = [(source, target) for source, target in toy.corpus().train][:701]
 WORDS = toy.TRAINING.replace(tokenizer="words")
@@ -154,6 +155,23 @@ def test_a_file_that_changes_while_it_is_read_leaves_nothing_behind(file, cache)
     with pytest.raises(ValueError, match="pairs.tsv has changed while it was read. Begin again"):
         prepare_corpus("numbers", Changed(file), cache=cache)
     assert not folders(cache, "texts")
+
+
+@pytest.mark.parametrize("number", [700, 701, 750])
+def test_a_file_that_is_replaced_after_it_was_prepared_is_not_learned(file, cache, number):
+    prepare(file, cache)
+    corpus = prepare(file, cache)  # of which the texts are known
+    write(file, [(f"new {place}", "nuevo") for place in range(number)])
+    with pytest.raises(ValueError, match="has changed"):
+        list(corpus.train)
+
+
+def test_validation_pairs_that_belong_to_none_of_joined_files_are_scored_together(tmp_path, file, cache, untraced):
+    files = JoinedFiles([TsvFile(file), TsvFile(write(tmp_path / "more.tsv", PAIRS[:50]))])
+    corpus = prepare_corpus("both", files, TsvFile(write(tmp_path / "valid.tsv", PAIRS[:9])), cache=cache)
+    training = WORDS.replace(max_steps=1, validation_steps=1, scored_sources=9, monitor="chrf")
+    run = train(corpus, tmp_path / "run", toy.TRANSFORMER, training).run
+    assert "val_chrf" in run.log_file.read_text().splitlines()[0].split(",")
 
 
 def test_warnings_of_the_first_reading_come_each_time(tmp_path, cache):

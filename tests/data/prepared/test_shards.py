@@ -267,3 +267,11 @@ def test_no_pair_left_is_told_and_its_store_opens_again(tmp_path):
     for _ in range(2):
         with pytest.raises(ValueError, match="No pair of 7 is left"):
             encode(on_disk(tmp_path / "ids"), [("a", " ")] * 7)
+
+
+@pytest.mark.parametrize("blank", [range(1_000, 6_000), range(18_000, 20_000)], ids=["long", "of one call"])
+def test_a_long_run_of_blank_pairs_changes_no_id(tmp_path, blank):
+    pairs = [("", "") if number in blank else pair for number, pair in enumerate(PAIRS)]
+    found = encode(on_disk(tmp_path / "ids"), pairs)
+    same(found, encode(pairs=pairs))
+    assert found.source_ids.dtype == np.uint16

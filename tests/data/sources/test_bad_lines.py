@@ -96,6 +96,24 @@ def test_the_rows_of_a_table_have_the_numbers_of_their_lines_behind_one_that_can
             list(pairs)
 
 
+@pytest.mark.parametrize("lines", [[b"caf\xe9", b"bar"], [b"bar", b"caf\xe9"], [b"a", b"\0", b"b"]])
+def test_a_row_of_several_lines_is_left_out_if_one_of_them_cannot_be_read(tmp_path, lines):
+    (tmp_path / "a.csv").write_bytes(b'source,target\n"' + b"\n".join(lines) + b'",x\none,uno\n')
+    pairs = TableFile(tmp_path / "a.csv")
+    pairs.skip_bad_lines = True
+    with pytest.warns(UserWarning, match="1 line cannot be read and is left out"):
+        assert list(pairs) == [("one", "uno")]
+
+
+def test_parallel_files_of_which_no_line_can_be_read_are_refused(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"\xff\n\xff\n")
+    pairs = ParallelFiles(tmp_path / "a", tmp_path / "b")
+    pairs.skip_bad_lines = True
+    with pytest.raises(ValueError, match="No line of .* can be read in both. Convert the files to UTF-8"):
+        list(pairs)
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_line_of_parallel_files_goes_with_its_partner(tmp_path, side):
     contents = [b"one\ntwo\nthree\n", b"uno\ndos\ntres\n"]

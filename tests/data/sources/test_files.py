@@ -118,7 +118,7 @@ def test_compressed(suffix: str, compress, tmp_path: pathlib.Path) -> None:
 
 def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfone\tuno\r\n\xef\xbb\xbftwo\td\ros\r\n")
-    assert read_tsv(path) == [("one", "uno"), ("\ufefftwo", "d\ros")]
+    assert read_tsv(path) == [("one", "uno"), ("two", "d\ros")]  # two files may have been joined
 
 
 def test_only_line_feeds_end_lines(tmp_path: pathlib.Path) -> None:

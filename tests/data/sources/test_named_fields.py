@@ -4,8 +4,10 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
 import re
+import threading
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -293,6 +295,20 @@ def test_a_parquet_file_that_is_compressed_as_a_whole_is_told(tmp_path):
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     with pytest.raises(ValueError, match="The whole file is compressed: decompress it first"):
         list(open_pairs(tmp_path / "a.parquet.gz"))
+
+
+def test_a_parquet_file_that_comes_through_a_pipe_is_refused_at_once(tmp_path):
+    pq.write_table(pa.table({"source": ["one"], "target": ["uno"]}), tmp_path / "a.parquet")
+    os.mkfifo(tmp_path / "pipe")
+    content = (tmp_path / "a.parquet").read_bytes()
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,), daemon=True).start()
+    with pytest.raises(ValueError, match="It is a pipe: write the file to a disk first"):
+        list(ColumnarFile(tmp_path / "pipe"))
+
+
+def test_the_first_line_may_name_a_tab(tmp_path):
+    (tmp_path / "a.csv").write_text("sep=\t\nsource\ttarget\none, two\tuno\n")
+    assert list(TableFile(tmp_path / "a.csv")) == [("one, two", "uno")]
 
 
 def test_only_a_tmx_has_inline_tags(tmp_path):

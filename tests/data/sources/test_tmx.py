@@ -36,6 +36,16 @@ def test_of_two_segments_of_a_language_the_first_one_is_read(write):
     assert list(TmxFile(write(memory(f"<tu>{''.join(variants)}</tu>")), ("en", "es"))) == [("one", "uno")]
 
 
+@pytest.mark.parametrize("languages", [("pt", "pt-BR"), ("pt-BR", "pt")])
+def test_a_language_and_its_variant_never_have_the_same_segment(write, languages):
+    file = TmxFile(
+        write(memory(unit({"pt-BR": "trem", "pt-PT": "comboio"}), unit({"pt-BR": "ônibus", "en": "bus"}))), languages
+    )
+    words = {"pt": "comboio", "pt-BR": "trem"}
+    with pytest.warns(UserWarning, match="of 2 units, 1 without one of the languages"):
+        assert list(file) == [tuple(words[language] for language in languages)]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
 @pytest.mark.parametrize("attribute", ["xml:lang", "lang"])
 def test_pairs_of_two_languages_are_read_in_any_encoding(write, encoding, attribute):
