@@ -89,6 +89,8 @@ def compare(
         parts = _tagged(parts, tag, found.values())
     if not symbols:
         bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, parts)
+    elif bleu_tokenizer is not None:
+        raise ValueError("--bleu-tokenizer is for translations of sentences, which BLEU scores. Leave it out.")
     comparison, sizes = compared(searching, [*parts.values()], symbols, limit, bleu_tokenizer, trust)
     console = Console()
     _print_settings(console, searching)

@@ -1,5 +1,6 @@
 """`kformer data`."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,12 +73,14 @@ def data(
 def _open(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
     if len(files) == 1:
         return open_file(files[0], reading, plain_text)
-    if len(files) > 2 or reading != FileReading() or plain_text:
+    if len(files) > 2 or dataclasses.replace(reading, skip_bad_lines=False) != FileReading() or plain_text:
         raise ValueError(
             "data takes one file of pairs, or two parallel files without --columns, --fields and --plain-text. "
             f"Received: {len(files)} files."
         )
-    return ParallelFiles(*files)
+    pairs = ParallelFiles(*files)
+    pairs.skip_bad_lines = reading.skip_bad_lines
+    return pairs
 
 
 def _tokenizers(model: str | None, source: Path | None, target: Path | None) -> "tuple[Tokenizer, Tokenizer] | None":

@@ -76,7 +76,8 @@ def evaluate(
         typer.Option(
             metavar="MODEL",
             help="Add the scores of another translator, and how probable so large a difference is if none is better: "
-            "paired bootstrap resampling. kformer compare shows more.",
+            "paired bootstrap resampling. It searches in its own way, whatever the options here say. kformer compare "
+            "shows more.",
             rich_help_panel="Scores",
         ),
     ] = None,
@@ -113,6 +114,11 @@ def evaluate(
         check_task(find_model(against), "translate")
         if tag is not None:
             check_tag(find_model(against), tag)
+    if kind.scored_by != "translations" and (names := [*dataclasses.replace(search, recipe=None).given()]):
+        raise ValueError(
+            f"The scores of a model of the task {kind.name} need no search. Leave out "
+            f"{', '.join('--' + name.replace('_', '-') for name in names)}."
+        )
     check_targets(kind.name, pairs)
     if kind.scored_by == "translations" and not symbols:
         bleu_tokenizer = usable_bleu_tokenizer(bleu_tokenizer, {"": pairs})
@@ -264,7 +270,10 @@ def _evaluate_texts(
 ) -> dict[str, Any]:
     """How probable the sources are to a language model."""
     if not isinstance(model, RunFolder):
-        raise ValueError(f"{model} is a SavedModel, which cannot tell how probable texts are. Name the run folder.")
+        raise ValueError(
+            f"{model} is an export. Perplexity is that of a run folder: name it. kformer score writes how probable an "
+            "export with the signature score finds each text."
+        )
     start_tensorflow()
     from kformer.evaluation.evaluate import score_texts
     from kformer.tasks import LanguageModel

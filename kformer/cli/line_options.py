@@ -127,6 +127,29 @@ class PairFields(InputFields):
         return InputLine(source.encode(), target) if self.keep else InputLine(f"{source}\t{target}".encode())
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassifierFields(InputFields):
+    """The same options, by which the texts of a classifier are read: two fields are the two texts of a pair."""
+
+    @property
+    def names_pairs(self) -> bool:
+        """Whether two texts are named for each line."""
+        return self.fields is not None and len(names_of(self.fields)) > 1
+
+    def check(self) -> None:
+        """Refuses values that do not go together."""
+        if self.keep is not None and (self.fields is None or len(names_of(self.fields)) > 2):
+            raise ValueError(
+                "--keep names a field of a table, beside that of the text, or those of the two texts of a pair. "
+                f"Received: --fields {self.fields}. Name them, such as --fields text --keep {self.keep}."
+            )
+
+    def _line(self, source: str, target: str) -> InputLine:
+        # Of three fields, the first two are joined by a tab, and the third one is the target.
+        is_second = self.fields is not None and len(names_of(self.fields)) == 2 and not self.keep
+        return super()._line(f"{source}\t{target}" if is_second else source, target)
+
+
 @functools.lru_cache(maxsize=1)
 def _pairs(file: Path, fields: tuple[str, ...] | None, inline_tags: str) -> Pairs:
     """The pairs of a file: the same object each time, which warns once and knows the file that it has read."""

@@ -50,7 +50,9 @@ def attention(
             "kinds, layers and heads to choose from, unless a style is given."
         ),
     ] = None,
-    layer: Annotated[int, typer.Option(help="The layer, from 0; negative numbers count from the last.")] = -1,
+    layer: Annotated[
+        int | None, typer.Option(help="The layer, from 0; negative numbers count from the last, the default.")
+    ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="The head of a map; by default the mean of all.")] = None,
     query: Annotated[str | None, typer.Option(help="For links: draw only the lines of this token.")] = None,
     trust: Trust = False,
@@ -66,6 +68,14 @@ def attention(
         raise ValueError(f"--head chooses a single map. Received: --style {style}. Leave one of them out.")
     if query is not None and style != "links":
         raise ValueError("--query chooses the token whose lines are drawn. Give it together with --style links.")
+    is_page = style is None and path.suffix == ".html"
+    if is_page and not kind is layer is head is None:
+        raise ValueError(
+            "An HTML file has all kinds, layers and heads. Leave out --kind, --layer and --head, or give --style."
+        )
+    if style == "heads" and layer is not None:
+        raise ValueError("--style heads draws every layer. Leave out --layer, or choose another style.")
+    layer = -1 if layer is None else layer
     if isinstance(found, RunFolder):
         maps = _attention_of(found, text, translation)
     elif translation is not None:
@@ -81,7 +91,7 @@ def attention(
 
     from kformer import visualization
 
-    if style is None and path.suffix == ".html":
+    if is_page:
         visualization.AttentionView(*maps.values()).save(path)
         print(path)
         return

@@ -390,6 +390,11 @@ def _opened(files: list[Path], reading: FileReading, plain_text: bool) -> Pairs:
     if len(files) == 1:
         return open_file(files[0], reading, plain_text)
     if not all(file.is_file() for file in files):
+        if reading.skip_bad_lines:
+            raise ValueError(
+                "--skip-bad-lines takes parallel files from a disk: a pipe is read before its partner is. Received: "
+                f"{' '.join(map(str, files))}. Write them to files."
+            )
         return read_parallel(*files)
     pairs = ParallelFiles(*files)
     pairs.skip_bad_lines = reading.skip_bad_lines

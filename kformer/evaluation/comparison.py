@@ -15,7 +15,7 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from kformer.evaluation.bleu_tokenizers import bleu_metric, suitable_bleu_tokenizer
-from kformer.evaluation.metrics import reference_streams, word_error_rate
+from kformer.evaluation.metrics import reference_streams, without_blanks, word_error_rate
 
 SAMPLES = 1000  # of the bootstrap
 _SEED = 12345  # sacreBLEU's
@@ -149,15 +149,9 @@ class Comparison:
 
     def _of_sentences(self) -> dict[str, dict[str, Score]]:
         metrics = {"BLEU": self._bleu(self.references), "chrF": sacrebleu.CHRF(), "TER": sacrebleu.TER()}
-        streams = reference_streams(self.references)
-        if len(self.translations) == 1:
-            [(name, texts)] = self.translations.items()
-            alone: dict[str, dict[str, Score]] = {}
-            for metric, each in metrics.items():
-                found: Any = each.corpus_score(list(texts), streams, n_bootstrap=self.samples)
-                alone[metric] = {name: Score(found.score, float(found._ci))}
-            return alone
-        systems: Any = [(name, list(texts)) for name, texts in self.translations.items()]
+        filled = {name: without_blanks(texts, self.references) for name, texts in self.translations.items()}
+        streams = reference_streams(next(iter(filled.values()))[1])
+        systems: Any = [(name, texts) for name, (texts, _) in filled.items()]
         logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells each step
         results: Any = PairedTest(systems, metrics, streams, test_type="bs", n_samples=self.samples)()[1]
         results.pop("System")

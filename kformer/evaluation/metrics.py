@@ -41,7 +41,7 @@ def bleu_and_chrf(
         >>> round(scores["bleu"], 2), scores["bleu_signature"].split("|")[3]
         (59.69, 'tok:zh')
     """
-    hypotheses, references = _without_blanks(hypotheses, references)
+    hypotheses, references = without_blanks(hypotheses, references)
     streams = reference_streams(references)
     tokenizer = tokenizer or suitable_bleu_tokenizer(itertools.chain.from_iterable(references))
     bleu, chrf = bleu_metric(tokenizer), sacrebleu.CHRF()
@@ -77,7 +77,7 @@ def translation_edit_rate(hypotheses: Sequence[str], references: Sequence[Sequen
         >>> translation_edit_rate(["the cat sat up"], [["the cat sat down"]])["ter"]
         25.0
     """
-    hypotheses, references = _without_blanks(hypotheses, references)
+    hypotheses, references = without_blanks(hypotheses, references)
     ter = sacrebleu.TER()
     return {
         "ter": ter.corpus_score(hypotheses, reference_streams(references)).score,
@@ -237,9 +237,7 @@ def _distances(first: Sequence[str], second: Sequence[str]) -> list[list[int]]:
     return rows
 
 
-def _without_blanks(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[list[str], list[list[str]]]:
+def without_blanks(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """The sentences that have references which are not blank, and these references."""
     _check(hypotheses, references)
     filled = [[text for text in texts if text.strip()] for texts in references]

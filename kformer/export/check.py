@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -151,8 +152,15 @@ def _requests(saved_model: pathlib.Path, text: str) -> Iterator[dict[str, Any]]:
 
 def _run(requests: Sequence[Any], saved_model: pathlib.Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", c_api.__name__, str(saved_model)]  # it reads requests from standard input
+    paths = os.pathsep.join(filter(None, sys.path))  # with this kformer, wherever it was imported from
     done = subprocess.run(
-        command, input=json.dumps(requests), capture_output=True, encoding="utf-8", errors="replace", check=False
+        command,
+        input=json.dumps(requests),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        env={**os.environ, "PYTHONPATH": paths},
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no error message"])[-1]

@@ -34,7 +34,7 @@ import unicodedata, ctranslate2, sentencepiece
 source, target = (sentencepiece.SentencePieceProcessor(model_file=f"{name}.model") for name in ("source", "target"))
 engine = ctranslate2.Translator(".")
 pieces = source.encode(unicodedata.normalize("NFC", " ".join("Your text.".split())), out_type=str)
-print(target.decode(engine.translate_batch([pieces], beam_size=BEAM_SIZE)[0].hypotheses[0]))
+print(target.decode(engine.translate_batch([pieces], SEARCH)[0].hypotheses[0]))
 ```
 
 `kformer translate` and `kformer evaluate` take this folder, too. They also divide long lines into sentences.
@@ -154,5 +154,6 @@ def _add_tokenizers(predictor: Predictor, folder: pathlib.Path) -> None:
     if all(isinstance(tokenizer, SentencePieceTokenizer) for tokenizer in tokenizers) and predictor.task == "translate":
         for name, tokenizer in zip((SOURCE_MODEL, TARGET_MODEL), tokenizers, strict=True):
             (folder / name).write_bytes(tokenizer.model_bytes)
-        readme = _README.replace("BEAM_SIZE", str(predictor.decoding.beam_size))
+        search = f"beam_size={predictor.decoding.beam_size}, length_penalty={predictor.decoding.length_penalty:g}"
+        readme = _README.replace("SEARCH", search)
         (folder / README_FILE).write_text(readme, encoding="utf-8")

@@ -71,6 +71,11 @@ class CTranslate2Engine:
         try:
             self._engine: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads or 0)
         except (RuntimeError, ValueError) as error:
+            if self._config.task == "language-model":
+                raise ValueError(
+                    f"{folder} is a language model, of which only CTranslate2 itself makes texts, by "
+                    "ctranslate2.Generator. kformer generate takes the run folder, or a SavedModel."
+                ) from error
             raise ValueError(f"CTranslate2 cannot load {folder}: {error}. Export the model again.") from error
 
     def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:

@@ -258,13 +258,23 @@ class _ArrowArray(_Form):
         return self._texts.to_pylist()
 
     def like(self, answers: list[Any]) -> Any:
-        """New texts make a new dictionary."""
+        """New texts make a new dictionary for each chunk, with wider numbers if there are more of them."""
         pyarrow, kind = sys.modules["pyarrow"], self._texts.type
         if not pyarrow.types.is_dictionary(kind):
             return self._chunked(answers, kind)
-        found = pyarrow.array(answers, kind.value_type).dictionary_encode()
-        found = pyarrow.DictionaryArray.from_arrays(found.indices.cast(kind.index_type), found.dictionary)
-        return pyarrow.chunked_array([found]) if self._is_chunked else found
+        plain = self._chunked(answers, kind.value_type)
+        chunks = [chunk.dictionary_encode() for chunk in (plain.chunks if self._is_chunked else [plain])]
+        try:
+            indices = [chunk.indices.cast(kind.index_type) for chunk in chunks]
+        except pyarrow.ArrowInvalid:  # numbers of 8 bits, which the given texts needed, are too few for the answers
+            indices = [chunk.indices for chunk in chunks]
+        dictionaries = [
+            pyarrow.DictionaryArray.from_arrays(numbers, chunk.dictionary, ordered=kind.ordered)
+            for numbers, chunk in zip(indices, chunks, strict=True)
+        ]
+        if not self._is_chunked:
+            return dictionaries[0]
+        return pyarrow.chunked_array(dictionaries, dictionaries[0].type if dictionaries else kind)
 
     def scores(self, scores: list[float | None]) -> Any:
         return self._chunked(scores, sys.modules["pyarrow"].float32())

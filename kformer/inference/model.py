@@ -125,6 +125,9 @@ class Model:
         # Absolute, because the folder is read later, perhaps in another working directory.
         if isinstance(self.signatures, str):
             raise ValueError(f"signatures must be a list of names. Received: {self.signatures!r}. Write a list.")
+        for name in ("n_best", "threads_per_operation"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise ValueError(f"{name} must be 1 or more. Received: {number}.")
         path = pathlib.Path(self.path).absolute()
         vars(self).update(path=path, options=dict(self.options), signatures=tuple(self.signatures))
         search = search_of(self._find(), self.decoding)
@@ -143,11 +146,7 @@ class Model:
             ValueError: A text is not of the type bytes; or what the class says.
             SavedModelError: TensorFlow cannot compute the answers.
         """
-        if strange := [text for text in texts if not isinstance(text, bytes)]:
-            raise ValueError(
-                f"Texts must be a list of bytes in UTF-8. Received in the list: {strange[0]!r} of the type "
-                f"{type(strange[0]).__name__}. Write model([text.encode()])."
-            )
+        _check_texts(texts)
         saved_model = self._saved_model()
         if self.options:
             outputs = self._with_options(saved_model, texts, self._seeds.next(len(texts)) if seed is None else seed)
@@ -169,7 +168,13 @@ class Model:
         """The outputs of one of the model's signatures, see `kformer.runtime.c_api.SavedModel.run`.
 
         Texts may be a list of bytes in UTF-8. `on_unknown` and `on_cut` are not called.
+
+        Raises:
+            ValueError: A text of a list is not of the type bytes, or the signature has other inputs.
         """
+        for values in inputs.values():
+            if not isinstance(values, np.ndarray):
+                _check_texts(values)
         arrays = {name: value if isinstance(value, np.ndarray) else text_array(value) for name, value in inputs.items()}
         return self._saved_model().run(signature, arrays)
 
@@ -287,3 +292,11 @@ class Model:
 def threads_for(texts: int) -> int | None:
     """The best `threads_per_operation` for `answer_all` of so many texts."""
     return 1 if texts > BATCH_SIZE else None
+
+
+def _check_texts(texts: Sequence[object]) -> None:
+    if strange := [text for text in texts if not isinstance(text, bytes)]:
+        raise ValueError(
+            f"Texts must be a list of bytes in UTF-8. Received in the list: {strange[0]!r} of the type "
+            f"{type(strange[0]).__name__}. Write [text.encode()]."
+        )

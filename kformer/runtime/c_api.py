@@ -79,7 +79,8 @@ class SavedModel:
         graph, meta_graph, options = tf.TF_NewGraph(), tf.TF_NewBuffer(), tf.TF_NewSessionOptions()
         if threads_per_operation is not None:
             # ConfigProto.intra_op_parallelism_threads is field 2, an int32.
-            call(tf.TF_SetConfig, options, bytes([2 << 3, threads_per_operation]), 2)
+            config = bytes([2 << 3, *_varint(threads_per_operation)])
+            call(tf.TF_SetConfig, options, config, len(config))
         tags = (ctypes.c_char_p * 1)(b"serve")
         load = tf.TF_LoadSessionFromSavedModel
         with readable_path(directory) as path:
@@ -206,6 +207,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             length, at = varint(at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
             value, at = message[at : at + length], at + length
         yield key >> 3, value
+
+
+def _varint(number: int) -> bytes:
+    """A number from 0 up as protobuf writes it: 7 bits a byte, the lowest first, the highest bit if more follow."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 
 
 def _signatures(meta_graph: bytes) -> dict[str, SignatureTensors]:

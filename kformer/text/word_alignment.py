@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kformer.text.batches import Hypothesis
+from kformer.writing_systems import WHITESPACE
 
-_WORD = re.compile(rb"\S+")
+_BLANKS = re.compile(f"([{WHITESPACE}]+)")
 
 
 def with_alignments(
@@ -73,7 +74,10 @@ def _token_weights(outputs: Mapping[str, np.ndarray], row: int) -> np.ndarray:
 
 def _words(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """The number of the word in which each token has its first byte that is no white space; -1 if it has none."""
-    spans = np.array([match.span() for match in _WORD.finditer(text)]).reshape(-1, 2)
+    pieces = _BLANKS.split(text.decode("utf-8", "surrogateescape"))  # words at even places; the outer ones may be empty
+    bounds = np.cumsum([0, *(len(piece.encode("utf-8", "surrogateescape")) for piece in pieces)])
+    spans = np.stack([bounds[:-1:2], bounds[1::2]], axis=1)
+    spans = spans[spans[:, 0] < spans[:, 1]]
     words = np.searchsorted(spans[:, 1], starts, side="right")  # the first word that ends behind the token's start
     within = (words < len(spans)) & (ends > starts)
     begins = np.append(spans[:, 0], len(text) + 1)[words]

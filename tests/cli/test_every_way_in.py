@@ -4,6 +4,7 @@ The models are not trained: their answers only have to depend on what they read.
 """
 
 import gzip
+import json
 import lzma
 import random
 
@@ -195,6 +196,32 @@ TOLD_TEXTS = {
 
 
 # The other two read their texts by the same function, and their searches take long to trace.
+@pytest.mark.parametrize("keep", [[], ["--keep", "id"]])
+def test_two_fields_are_the_two_texts_of_a_classifier(saved, tmp_path, keep):
+    rows = [(first, second) for first in ("one two", "three") for second in ("three one", "two two")]
+    table, lines = tmp_path / "pairs.csv", tmp_path / "pairs.txt"
+    table.write_text(
+        "id,b,a\n" + "".join(f"{number},{second},{first}\n" for number, (first, second) in enumerate(rows))
+    )
+    lines.write_text("".join(f"{first}\t{second}\n" for first, second in rows))
+
+    def probabilities(*words):
+        words = ["classify", str(saved / "classify"), "--format", "jsonl", *map(str, words)]
+        found = CliRunner().invoke(app, words, catch_exceptions=False)
+        return [json.loads(line)["probability"] for line in found.stdout.splitlines()]
+
+    expected = probabilities("--input", lines)
+    assert len({*expected}) == 4
+    assert probabilities("--input", table, "--fields", "a,b", *keep) == expected
+
+
+def test_a_classifier_of_single_texts_refuses_two_fields(tmp_path):
+    (tmp_path / "pairs.csv").write_text("a,b\none,two\n")
+    words = ["classify", "--preset", "bible-books", "--input", str(tmp_path / "pairs.csv"), "--fields", "a,b"]
+    with pytest.raises(ValueError, match="has learned from single texts. Received: --fields a,b, which names two"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+
+
 PYTHON = ["classify", "tag"]
 
 

@@ -139,6 +139,17 @@ def test_columns_of_a_run_arrive(numbers_run, drawn, tmp_path):
             "--head chooses a single map",
         ),
         (("attention", "--preset", "cmudict", "--text", "a", "--query", "a"), "together with --style links"),
+        (
+            ("attention", "--preset", "cmudict", "--text", "a", "--style", "heads", "--layer", "0"),
+            "--style heads draws every layer. Leave out --layer",
+        ),
+        *(
+            (
+                ("attention", "--preset", "cmudict", "--text", "a", "--output", "a.html", *option),
+                "An HTML file has all kinds, layers and heads",
+            )
+            for option in (("--layer", "0"), ("--head", "1"), ("--kind", "encoder"))
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_is_drawn(arguments, message, drawn):

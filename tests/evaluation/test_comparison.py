@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from kformer.evaluation import Comparison, bleu_and_chrf
+from kformer.evaluation import Comparison, bleu_and_chrf, translation_edit_rate
 
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]
 
@@ -60,6 +60,24 @@ def test_one_translator_has_intervals_alone():
     for scores in found.values():
         assert 0 < scores["first"].interval < scores["first"].value
         assert scores["first"].p_value is None
+
+
+@pytest.mark.parametrize("translated", [1, 3, 20])
+def test_translators_that_give_hardly_anything_have_intervals(translated):
+    made = [f"the dog {number} sees a cat" if number < translated else "" for number in range(20)]
+    found = Comparison(["a"] * 20, [["the dog sees a cat"]] * 20, {"weak": made}, samples=100).scores
+    assert all(scores["weak"].interval >= 0 for scores in found.values())
+
+
+def test_blank_references_do_not_count():
+    """As in the scores of one translator."""
+    made = {"one": ["the dog sees a cat", "the cat sees a bird"], "two": ["the dog sees cats", "a cat"]}
+    references = [["the dog sees a cat", " "], ["", "the cat sees the bird"]]
+    found = Comparison(["1", "2"], references, made, samples=50).scores["TER"]
+    for name, texts in made.items():
+        assert found[name].value == pytest.approx(translation_edit_rate(texts, references)["ter"])
+    alone = Comparison(["1", "2"], [[" "], references[1]], made, samples=50).scores["TER"]
+    assert alone["two"].value == pytest.approx(translation_edit_rate(made["two"][1:], references[1:])["ter"])
 
 
 def test_symbols_are_right_or_wrong_by_any_reference():

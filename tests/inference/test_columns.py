@@ -221,6 +221,24 @@ class TestArrow:
         found = answer_column(answer, pyarrow.chunked_array([array, array]))
         assert (found.type, found.to_pylist()) == (kind, ["ONE", "TWO", None, "ONE"] * 2)
 
+    def test_a_dictionary_keeps_its_chunks_and_its_order(self, pyarrow):
+        kind = pyarrow.dictionary(pyarrow.int8(), pyarrow.string(), ordered=True)
+        column = pyarrow.chunked_array([pyarrow.array(chunk, kind) for chunk in (["one", None], [], ["two"])], kind)
+        found = answer_column(answer, column)
+        assert found.type == kind
+        assert [chunk.to_pylist() for chunk in found.chunks] == [["ONE", None], [], ["TWO"]]
+
+    def test_answers_that_are_too_many_for_the_numbers_of_a_dictionary_widen_them(self, pyarrow):
+        kind = pyarrow.dictionary(pyarrow.int8(), pyarrow.string())
+        numbers = iter(range(300))
+
+        def drawing(texts):
+            return [[Hypothesis(f"{text.decode()} {next(numbers)}", 0.0)] for text in texts]
+
+        found = answer_column(drawing, pyarrow.array(["one"] * 200, kind))
+        assert found.type == pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+        assert sorted(int(text.split()[1]) for text in found.to_pylist()) == [*range(200)]
+
     def test_a_part_of_an_array_is_answered_alone(self, pyarrow):
         assert answer_column(answer, pyarrow.array(["one", "two", "ü"])[1:]).to_pylist() == ["TWO", "Ü"]
 

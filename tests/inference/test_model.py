@@ -365,6 +365,15 @@ def test_it_is_compared_by_its_path_and_options_which_stay(numbers_run):
 def test_texts_that_are_no_list_of_bytes_are_told(texts, strange, numbers_export):
     with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
         Model(numbers_export)(texts)
+    with pytest.raises(ValueError, match=f"Texts must be a list of bytes in UTF-8. Received in the list: {strange}"):
+        Model(numbers_export).run("serving_default", {"text": texts})
+
+
+@pytest.mark.parametrize("option", ["n_best", "threads_per_operation"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_numbers_below_one_are_refused(numbers_run, option, number):
+    with pytest.raises(ValueError, match=f"{option} must be 1 or more. Received: {number}"):
+        Model(numbers_run, **{option: number})
 
 
 def test_a_signature_is_called_by_its_name_also_by_a_copy(numbers_run):

@@ -201,3 +201,8 @@ def test_numbers_of_16_bits_are_computed_and_other_types_are_refused(tmp_path):
     with pytest.raises(SavedModelError, match="Expected inputs of .*float16.*Received: bfloat16") as refused:
         model.run("bfloat16", {"x": np.array([1], tf.bfloat16.as_numpy_dtype)})
     assert refused.value.code == 12  # UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("threads", [1, 127, 128, 300])
+def test_any_number_of_threads_is_taken(sums, threads):
+    assert SavedModel(sums, threads).signatures

@@ -14,6 +14,18 @@ def test_a_word_takes_the_sum_of_its_tokens():
     assert aligned(weights, source=np.array([0, 1, 1]), target=np.array([0, 1, 1])) == "0-1 1-0"
 
 
+@pytest.mark.parametrize("blank", [" ", "\u00a0", "\u3000", " \u202f "])
+def test_any_white_space_divides_words(blank):
+    """ "one", blank, "two" as three tokens, the blank one of which belongs to no word."""
+    text, size = f"one{blank}two", len(blank.encode())
+    source = [(0, 3), (3, 3 + size), (3 + size, 6 + size)]
+    weights = [[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]
+    found = with_alignments(
+        [[Hypothesis("dos uno", -1.0)]], [text.encode()], outputs(source, [(0, 3), (3, 7)], weights, [0, 0])
+    )
+    assert found[0][0].alignment == "0-1 1-0"
+
+
 @pytest.mark.parametrize("empty", ["source", "target"])
 def test_no_words_have_no_alignment(empty):
     words = {"source": np.array([0]), "target": np.array([0])} | {empty: np.array([-1])}
